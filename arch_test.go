@@ -106,13 +106,14 @@ var archLadder = map[string]archRow{
 	"store": {ours: "internal/filelock internal/owner internal/share", names: 22},
 	// Open, Options and Store; StartServer, ServerOptions and Server for an engine in the process.
 	// Only what names it links NATS (store/natsstore.TestImports).
-	"store/natsstore": {ours: "internal/owner internal/share store", outside: "github.com/nats-io/nats-server/v2 github.com/nats-io/nats.go", names: 6},
+	"store/natsstore": {ours: "internal/owner internal/share store store/internal/process", outside: "github.com/nats-io/nats-server/v2 github.com/nats-io/nats.go", names: 6},
 	// Transport for clients of HTTP; Listen, Options and Server. Only what names it links NATS.
 	"natsrpc": {ours: ". jsonrpc internal/budget internal/owner internal/share", outside: "github.com/nats-io/nats.go", names: 4},
 	// Open, Options and Store. Only what names it links go-redis (store/valkeystore.TestImports).
-	"store/valkeystore": {ours: "store", outside: "github.com/redis/go-redis/v9", names: 3},
-	"internal/cluster":  {ours: "internal/jsonv2 internal/slow store"},
-	"internal/ledger":   {ours: "internal/jsonv2 internal/owner internal/share store"},
+	"store/valkeystore":      {ours: "store store/internal/process", outside: "github.com/redis/go-redis/v9", names: 3},
+	"store/internal/process": {},
+	"internal/cluster":       {ours: "internal/jsonv2 internal/slow store"},
+	"internal/ledger":        {ours: "internal/jsonv2 internal/owner internal/share store"},
 	// Only what names it links the engines.
 	"internal/cluster/engine": {ours: "internal/cluster internal/filelock store store/natsstore store/valkeystore"},
 	"internal/storetest":      {ours: "store", outside: "github.com/anishathalye/porcupine"},

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/farcall-dev/farcall/store"
+	"github.com/farcall-dev/farcall/store/internal/process"
 )
 
 // bus is one Subscribe of a topic.
@@ -22,11 +23,11 @@ type bus struct {
 	ended     bool
 }
 
-func (s *Store) topic(topic string) string { return s.opts.Name + ".bus." + hash(topic) }
+func (s *Store) topic(topic string) string { return s.process.Name + ".bus." + process.Hash(topic) }
 
 // Publish implements [store.Bus].
 func (s *Store) Publish(_ context.Context, topic string, data []byte) error {
-	if s.isClosed() {
+	if s.process.Closed() {
 		return store.ErrClosed
 	}
 	return s.failed(s.nc.PublishMsg(&nats.Msg{Subject: s.topic(topic), Data: data}))
@@ -36,7 +37,7 @@ func (s *Store) Publish(_ context.Context, topic string, data []byte) error {
 func (s *Store) Subscribe(
 	ctx context.Context, topic string, receive func(store.Message),
 ) (stop func(), err error) {
-	ctx, end := s.bound(ctx)
+	ctx, end := s.process.Bound(ctx)
 	defer end()
 	b := &bus{s: s, receive: receive}
 	sub, err := s.nc.Subscribe(s.topic(topic), b.message)
@@ -47,21 +48,15 @@ func (s *Store) Subscribe(
 	b.sub = sub
 	b.receiving.Unlock()
 	b.stopped = sync.OnceFunc(b.end)
-	s.mu.Lock()
-	closed := s.closed
-	if !closed {
-		s.buses[b] = struct{}{}
-	}
-	s.mu.Unlock()
-	if closed {
-		b.stop()
+	if !s.process.Subscribe(b) {
+		b.Stop()
 		return nil, store.ErrClosed
 	}
 	if err := s.nc.FlushWithContext(ctx); err != nil {
-		b.stop()
+		b.Stop()
 		return nil, fmt.Errorf("natsstore: subscribe: %w", s.failed(err))
 	}
-	return b.stop, nil
+	return b.Stop, nil
 }
 
 func (b *bus) message(m *nats.Msg) {
@@ -77,6 +72,7 @@ func (b *bus) message(m *nats.Msg) {
 	b.receive(store.Message{Data: m.Data})
 }
 
+// gap tells the subscriber that it may have missed messages.
 func (b *bus) gap() {
 	b.receiving.Lock()
 	defer b.receiving.Unlock()
@@ -85,26 +81,13 @@ func (b *bus) gap() {
 	}
 }
 
-func (b *bus) stop() { b.stopped() }
+// Stop ends the subscription, once.
+func (b *bus) Stop() { b.stopped() }
 
 func (b *bus) end() {
-	b.s.mu.Lock()
-	delete(b.s.buses, b)
-	b.s.mu.Unlock()
+	b.s.process.Unsubscribe(b)
 	_ = b.sub.Unsubscribe() // it fails only where the connection is closed
 	b.receiving.Lock()
 	defer b.receiving.Unlock()
 	b.ended = true
-}
-
-// reconnected tells all subscribers that they may have missed messages.
-func (s *Store) reconnected() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return
-	}
-	for b := range s.buses {
-		s.wait.Go(b.gap)
-	}
 }

@@ -65,7 +65,7 @@ func (s *Store) failed(err error) error {
 	switch {
 	case err == nil, conflict(err):
 		return err
-	case s.isClosed():
+	case s.process.Closed():
 		return store.ErrClosed
 	case unavailable(err):
 		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/farcall-dev/farcall/store"
+	"github.com/farcall-dev/farcall/store/internal/process"
 )
 
 // birthKey is the subject of the message that says when the store began. Those of claims are
@@ -32,7 +33,7 @@ func (s *Store) born(ctx context.Context, known bool) (*birth, error) {
 		case err != nil:
 			return nil, err
 		case m != nil:
-			b := &birth{id: string(m.Data), at: m.Time.Add(s.opts.Skew)}
+			b := &birth{id: string(m.Data), at: m.Time.Add(s.process.Skew)}
 			if known {
 				s.mu.Lock()
 				s.birth = b
@@ -40,7 +41,8 @@ func (s *Store) born(ctx context.Context, known bool) (*birth, error) {
 			}
 			return b, nil
 		}
-		made := &nats.Msg{Subject: subject, Data: []byte(s.id + time.Now().Format(time.RFC3339Nano))}
+		id := s.process.ID + time.Now().Format(time.RFC3339Nano)
+		made := &nats.Msg{Subject: subject, Data: []byte(id)}
 		if _, err := s.publish(ctx, made, 0, new(uint64)); err != nil && !conflict(err) {
 			return nil, err
 		}
@@ -52,14 +54,14 @@ func (s *Store) Claim(ctx context.Context, key string, until time.Time) (first b
 	if !until.After(time.Now()) {
 		return false, store.ErrPast
 	}
-	ctx, end := s.bound(ctx)
+	ctx, end := s.process.Bound(ctx)
 	defer end()
 	s.mu.Lock()
 	known := s.birth
 	s.mu.Unlock()
-	subject := s.subject(claims, hash(key))
+	subject := s.subject(claims, process.Hash(key))
 	for {
-		m := &nats.Msg{Subject: subject, Data: []byte(s.id)}
+		m := &nats.Msg{Subject: subject, Data: []byte(s.process.ID)}
 		_, err = s.publish(ctx, m, s.keep(until), new(uint64))
 		if err == nil {
 			break
@@ -91,10 +93,10 @@ func (s *Store) Claim(ctx context.Context, key string, until time.Time) (first b
 
 // Release implements [store.Once].
 func (s *Store) Release(ctx context.Context, key string) error {
-	ctx, end := s.bound(ctx)
+	ctx, end := s.process.Bound(ctx)
 	defer end()
-	m, err := s.last(ctx, claims, s.subject(claims, hash(key)))
-	if err != nil || m == nil || string(m.Data) != s.id {
+	m, err := s.last(ctx, claims, s.subject(claims, process.Hash(key)))
+	if err != nil || m == nil || string(m.Data) != s.process.ID {
 		return err
 	}
 	return s.remove(ctx, claims, m.Sequence)
@@ -110,7 +112,7 @@ func (s *Store) remove(ctx context.Context, kind int, revision uint64) error {
 
 // Since implements [store.Once]. It is later than the birth of the store by Skew.
 func (s *Store) Since(ctx context.Context) (time.Time, error) {
-	ctx, end := s.bound(ctx)
+	ctx, end := s.process.Bound(ctx)
 	defer end()
 	b, err := s.born(ctx, true)
 	if err != nil {
@@ -147,9 +149,9 @@ func (s *Store) Give(ctx context.Context, key string, n int64) error {
 func (s *Store) count(
 	ctx context.Context, key string, next func(sum int64, there bool) (int64, bool), until time.Time,
 ) error {
-	ctx, end := s.bound(ctx)
+	ctx, end := s.process.Bound(ctx)
 	defer end()
-	subject := s.subject(sums, hash(key))
+	subject := s.subject(sums, process.Hash(key))
 	for {
 		m, err := s.last(ctx, sums, subject)
 		if err != nil {

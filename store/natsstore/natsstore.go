@@ -17,15 +17,9 @@ package natsstore
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"regexp"
-	"slices"
 	"sync"
 	"time"
 
@@ -33,20 +27,17 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/farcall-dev/farcall/store"
+	"github.com/farcall-dev/farcall/store/internal/process"
 )
 
 const (
-	defaultSkew  = time.Minute
-	defaultLease = 30 * time.Second
 	defaultSize  = 32 << 20  // of claims, and of sums
 	defaultLarge = 256 << 20 // of records, and of work
 
-	// operationTimeout bounds an operation when its context has no deadline.
-	operationTimeout = 5 * time.Second
-	attempt          = 2 * time.Second
-	retryWait        = 100 * time.Millisecond
-	conflictWait     = 2 * time.Millisecond
-	retries          = 20 // while a stream has no leader
+	attempt      = 2 * time.Second
+	retryWait    = 100 * time.Millisecond
+	conflictWait = 2 * time.Millisecond
+	retries      = 20 // while a stream has no leader
 )
 
 // Options adjust a store. The zero value, and nil, mean the defaults.
@@ -74,22 +65,15 @@ type Options struct {
 // A Store is a store.Store over an engine.
 type Store struct {
 	opts    Options
-	logger  *slog.Logger
+	process process.Process[*bus]
 	nc      *nats.Conn
 	js      jetstream.JetStream
-	id      string // of this process
 	streams [4]jetstream.Stream
 	shares  *shares
 
-	context context.Context //nolint:containedctx // ends with Close
-	cancel  context.CancelFunc
-	wait    sync.WaitGroup
-
-	mu     sync.Mutex
-	closed bool
-	birth  *birth
-	buses  map[*bus]struct{}
-	pulls  map[string]jetstream.Consumer // by the name of a queue
+	mu    sync.Mutex
+	birth *birth
+	pulls map[string]jetstream.Consumer // by the name of a queue
 }
 
 var _ store.Store = (*Store)(nil)
@@ -103,7 +87,6 @@ const (
 )
 
 var (
-	nameRule   = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 	streamOf   = [...]string{"once", "sums", "records", "work"}
 	errRebuilt = errors.New(
 		"natsstore: the store has lost its claims since this process saw it last; this one is refused")
@@ -115,21 +98,15 @@ func Open(ctx context.Context, url string, o *Options) (*Store, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	s := &Store{
-		opts: *o, logger: cmp.Or(o.Logger, slog.Default()), id: rand.Text(),
-		buses: map[*bus]struct{}{}, pulls: map[string]jetstream.Consumer{},
-	}
-	s.opts.Name = cmp.Or(o.Name, "farcall")
+	s := &Store{opts: *o, pulls: map[string]jetstream.Consumer{}}
 	s.opts.Replicas = cmp.Or(o.Replicas, 1)
-	s.opts.Skew = cmp.Or(o.Skew, defaultSkew)
-	s.opts.Lease = cmp.Or(o.Lease, defaultLease)
-	if len(s.opts.Name) > 40 || !nameRule.MatchString(s.opts.Name) {
-		return nil, fmt.Errorf("natsstore: Name %q: 1 to 40 letters, digits, - and _ are allowed",
-			s.opts.Name)
+	s.process.Name, s.process.Skew, s.process.Lease = o.Name, o.Skew, o.Lease
+	s.process.Logger = o.Logger
+	if err := s.process.Open(ctx, "natsstore"); err != nil {
+		return nil, err
 	}
-	s.context, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if err := s.connect(url); err != nil {
-		s.cancel()
+		s.process.Close()
 		return nil, err
 	}
 	if err := s.begin(ctx); err != nil {
@@ -140,21 +117,21 @@ func Open(ctx context.Context, url string, o *Options) (*Store, error) {
 
 func (s *Store) connect(url string) error {
 	opts := []nats.Option{
-		nats.Name(s.opts.Name + " " + s.id),
+		nats.Name(s.process.Name + " " + s.process.ID),
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(retryWait),
 		nats.ReconnectJitter(retryWait, retryWait),
 		nats.ReconnectBufSize(-1), // what cannot be sent now must not be sent later
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
-				s.logger.Warn("store: the connection to the engine ended; it is made again",
+				s.process.Logger.Warn("store: the connection to the engine ended; it is made again",
 					slog.Any("error", err))
 			}
 		}),
-		nats.ReconnectHandler(func(*nats.Conn) { s.reconnected() }),
+		nats.ReconnectHandler(func(*nats.Conn) { s.process.Tell((*bus).gap) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			if !errors.Is(err, nats.ErrSlowConsumer) { // a gap, which its subscriber sees
-				s.logger.Warn("store: the engine reports an error", slog.Any("error", err))
+				s.process.Logger.Warn("store: the engine reports an error", slog.Any("error", err))
 			}
 		}),
 	}
@@ -169,7 +146,7 @@ func (s *Store) connect(url string) error {
 		return fmt.Errorf("natsstore: connect: %w", err)
 	}
 	s.nc = nc
-	s.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(operationTimeout))
+	s.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(process.OperationTimeout))
 	if err != nil {
 		nc.Close()
 	}
@@ -192,13 +169,13 @@ func (s *Store) begin(ctx context.Context) error {
 	if s.shares, err = s.watch(ctx); err != nil {
 		return err
 	}
-	return s.announce(ctx)
+	return s.process.Announce(ctx, s.present)
 }
 
 // stream makes a stream, or adjusts the one that is there.
 func (s *Store) stream(ctx context.Context, kind int) (jetstream.Stream, error) {
 	c := jetstream.StreamConfig{
-		Name:       s.opts.Name + "-" + streamOf[kind],
+		Name:       s.process.Name + "-" + streamOf[kind],
 		Subjects:   []string{s.subject(kind, ">")},
 		Storage:    jetstream.FileStorage,
 		Discard:    jetstream.DiscardNew,
@@ -244,49 +221,19 @@ func (s *Store) stream(ctx context.Context, kind int) (jetstream.Stream, error) 
 
 // subject returns a subject of a stream.
 func (s *Store) subject(kind int, rest string) string {
-	return s.opts.Name + "." + streamOf[kind] + "." + rest
-}
-
-// hash makes a token of a subject of any text.
-func hash(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:20])
+	return s.process.Name + "." + streamOf[kind] + "." + rest
 }
 
 // Close implements [store.Store]. It does not stop the engine.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		return nil
+	if s.process.Close() {
+		s.nc.Close()
 	}
-	s.closed = true
-	buses := slices.Collect(maps.Keys(s.buses))
-	s.mu.Unlock()
-	s.cancel()
-	for _, b := range buses {
-		b.stop()
-	}
-	s.wait.Wait()
-	s.nc.Close()
 	return nil
 }
 
 // Connected reports whether the engine can be reached now.
 func (s *Store) Connected() bool { return s.nc.IsConnected() }
-
-// bound gives an operation an end: that of its context, of the store, or operationTimeout.
-func (s *Store) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
-	stop := context.AfterFunc(s.context, cancel)
-	return ctx, func() { stop(); cancel() }
-}
-
-func (s *Store) isClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
-}
 
 // publish writes a message. expect is the revision that it replaces; nil: none is asked for.
 func (s *Store) publish(
@@ -333,7 +280,7 @@ func (s *Store) last(
 // keep returns how long the engine keeps what is to be kept until a time: in whole seconds, and not
 // shorter for any clock.
 func (s *Store) keep(until time.Time) time.Duration {
-	d := time.Until(until) + s.opts.Skew
+	d := time.Until(until) + s.process.Skew
 	return max((d + time.Second - 1).Truncate(time.Second), time.Second)
 }
 

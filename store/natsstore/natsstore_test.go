@@ -267,7 +267,7 @@ func TestAdopt(t *testing.T) {
 	for r, err := range b.Adopt(ctx) {
 		t.Errorf("adopted from a process that is there: %+v, %v", r, err)
 	}
-	m, err := b.last(ctx, claims, b.presenceSubject(a.id))
+	m, err := b.last(ctx, claims, b.presenceSubject(a.process.ID))
 	if err != nil || m == nil {
 		t.Fatalf("%v, %v", m, err)
 	}

@@ -12,13 +12,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/farcall-dev/farcall/store"
+	"github.com/farcall-dev/farcall/store/internal/process"
 )
 
 // writerHeader names the process that wrote a record last.
 const writerHeader = "Farcall-Writer"
 
 func (s *Store) recordSubject(owner, id string) string {
-	return s.subject(records, hash(strconv.Itoa(len(owner))+":"+owner+id))
+	return s.subject(records, process.Hash(process.Identity(owner, id)))
 }
 
 // read returns a record and its message; both nil: none is stored. One that has expired, and one
@@ -45,7 +46,7 @@ func (s *Store) read(
 
 // Put implements [store.Records].
 func (s *Store) Put(ctx context.Context, r *store.Record) (uint64, error) {
-	ctx, end := s.bound(ctx)
+	ctx, end := s.process.Bound(ctx)
 	defer end()
 	subject := s.recordSubject(r.Owner, r.ID)
 	for {
@@ -83,12 +84,12 @@ func (s *Store) write(
 		return 0, err
 	}
 	out := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{
-		writerHeader: {s.id},
-		ownerHeader:  {hash(r.Owner)},
+		writerHeader: {s.process.ID},
+		ownerHeader:  {process.Hash(r.Owner)},
 		endHeader:    {strconv.FormatInt(r.Expires.Unix(), 10)},
 	}}
 	if r.Group != "" {
-		out.Header.Set(groupHeader, hash(r.Group))
+		out.Header.Set(groupHeader, process.Hash(r.Group))
 	}
 	if !s.shares.fits(subject, out, len(data)) {
 		return 0, store.ErrFull
@@ -106,7 +107,7 @@ func (s *Store) write(
 
 // Get implements [store.Records].
 func (s *Store) Get(ctx context.Context, owner, id string) (*store.Record, error) {
-	ctx, end := s.bound(ctx)
+	ctx, end := s.process.Bound(ctx)
 	defer end()
 	r, _, err := s.read(ctx, s.recordSubject(owner, id))
 	switch {
@@ -120,7 +121,7 @@ func (s *Store) Get(ctx context.Context, owner, id string) (*store.Record, error
 
 // Delete implements [store.Records].
 func (s *Store) Delete(ctx context.Context, owner, id string) error {
-	ctx, end := s.bound(ctx)
+	ctx, end := s.process.Bound(ctx)
 	defer end()
 	subject := s.recordSubject(owner, id)
 	for {
@@ -159,7 +160,7 @@ func (s *Store) Adopt(ctx context.Context) iter.Seq2[*store.Record, error] {
 
 // adopt takes a record over when its writer has ended; nil: it is not for this process.
 func (s *Store) adopt(ctx context.Context, subject string) (*store.Record, error) {
-	ctx, end := s.bound(ctx)
+	ctx, end := s.process.Bound(ctx)
 	defer end()
 	r, m, err := s.read(ctx, subject)
 	if err != nil || r == nil {

@@ -149,13 +149,13 @@ func (s *Store) watch(ctx context.Context) (*shares, error) {
 		}
 	}, jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
 		if !errors.Is(err, jetstream.ErrNoHeartbeat) { // the client starts the watcher again
-			s.logger.Debug("store: watch records", slog.Any("error", err))
+			s.process.Logger.Debug("store: watch records", slog.Any("error", err))
 		}
 	}))
 	if err != nil {
 		return nil, s.failed(err)
 	}
-	s.wait.Go(func() {
+	s.process.Wait.Go(func() {
 		s.reconcile(w)
 		consume.Stop()
 		<-consume.Closed()
@@ -174,15 +174,15 @@ func (s *Store) reconcile(w *shares) {
 	defer tick.Stop()
 	for {
 		select {
-		case <-s.context.Done():
+		case <-s.process.Context.Done():
 			return
 		case <-tick.C:
 		}
-		ctx, end := s.bound(s.context)
+		ctx, end := s.process.Bound(s.process.Context)
 		info, err := s.streams[records].Info(ctx, jetstream.WithSubjectFilter(s.subject(records, ">")))
 		end()
 		if err != nil {
-			s.logger.Debug("store: reconcile records", slog.Any("error", err))
+			s.process.Logger.Debug("store: reconcile records", slog.Any("error", err))
 			continue
 		}
 		w.retain(info.State.Subjects, info.State.LastSeq)

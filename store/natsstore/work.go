@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/farcall-dev/farcall/store"
+	"github.com/farcall-dev/farcall/store/internal/process"
 )
 
 // pullWait is how long one request for work waits at the engine. A worker that leaves takes no item
@@ -18,30 +19,31 @@ const pullWait = 5 * time.Second
 
 // Push implements [store.Queue].
 func (s *Store) Push(ctx context.Context, queue string, data []byte) error {
-	ctx, end := s.bound(ctx)
+	ctx, end := s.process.Bound(ctx)
 	defer end()
-	_, err := s.publish(ctx, &nats.Msg{Subject: s.subject(work, hash(queue)), Data: data}, 0, nil)
+	subject := s.subject(work, process.Hash(queue))
+	_, err := s.publish(ctx, &nats.Msg{Subject: subject, Data: data}, 0, nil)
 	return err
 }
 
 // consumer returns the consumer of a queue, which all processes share.
 func (s *Store) consumer(ctx context.Context, queue string) (jetstream.Consumer, error) {
 	s.mu.Lock()
-	c, closed := s.pulls[queue], s.closed
+	c := s.pulls[queue]
 	s.mu.Unlock()
 	switch {
-	case closed:
+	case s.process.Closed():
 		return nil, store.ErrClosed
 	case c != nil:
 		return c, nil
 	}
-	ctx, end := s.bound(ctx)
+	ctx, end := s.process.Bound(ctx)
 	defer end()
 	c, err := s.streams[work].CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
-		Durable:       "work-" + hash(queue),
-		FilterSubject: s.subject(work, hash(queue)),
+		Durable:       "work-" + process.Hash(queue),
+		FilterSubject: s.subject(work, process.Hash(queue)),
 		AckPolicy:     jetstream.AckExplicitPolicy,
-		AckWait:       s.opts.Lease,
+		AckWait:       s.process.Lease,
 		MaxDeliver:    -1,
 	})
 	if err != nil {
@@ -68,7 +70,7 @@ func (s *Store) Pull(ctx context.Context, queue string) (store.Item, error) {
 				return nil, fmt.Errorf("natsstore: an item without its description: %w", err)
 			}
 			return &item{s: s, msg: m, attempt: int(meta.NumDelivered)}, nil
-		case s.isClosed():
+		case s.process.Closed():
 			return nil, store.ErrClosed
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
@@ -82,7 +84,7 @@ func (s *Store) Pull(ctx context.Context, queue string) (store.Item, error) {
 		}
 		select { // no leader, no connection
 		case <-ctx.Done():
-		case <-s.context.Done():
+		case <-s.process.Context.Done():
 		case <-time.After(retryWait):
 		}
 	}
@@ -91,7 +93,7 @@ func (s *Store) Pull(ctx context.Context, queue string) (store.Item, error) {
 func (s *Store) pull(ctx context.Context, c jetstream.Consumer) (jetstream.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, pullWait)
 	defer cancel()
-	defer context.AfterFunc(s.context, cancel)()
+	defer context.AfterFunc(s.process.Context, cancel)()
 	return c.Next(jetstream.FetchContext(ctx))
 }
 
@@ -110,7 +112,7 @@ func (i *item) Attempt() int { return i.attempt }
 
 // Done implements [store.Item]: it waits until the engine has confirmed.
 func (i *item) Done(ctx context.Context) error {
-	ctx, end := i.s.bound(ctx)
+	ctx, end := i.s.process.Bound(ctx)
 	defer end()
 	if err := i.msg.DoubleAck(ctx); err != nil && !errors.Is(err, jetstream.ErrMsgAlreadyAckd) {
 		return i.s.failed(err)

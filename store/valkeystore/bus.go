@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/farcall-dev/farcall/store"
+	"github.com/farcall-dev/farcall/store/internal/process"
 )
 
 // reconnectPause is how long a subscriber waits where the server cannot be reached.
@@ -20,14 +21,17 @@ type bus struct {
 	stop   func()
 }
 
-func (s *Store) topic(topic string) string { return s.key("bus:" + hash(topic)) }
+// Stop ends the subscription, once.
+func (b *bus) Stop() { b.stop() }
+
+func (s *Store) topic(topic string) string { return s.key("bus:" + process.Hash(topic)) }
 
 // Publish implements [store.Bus].
 func (s *Store) Publish(ctx context.Context, topic string, data []byte) error {
-	if s.isClosed() {
+	if s.process.Closed() {
 		return store.ErrClosed
 	}
-	ctx, end := s.bound(ctx)
+	ctx, end := s.process.Bound(ctx)
 	defer end()
 	return s.failed(s.client.Publish(ctx, s.topic(topic), data).Err())
 }
@@ -36,34 +40,29 @@ func (s *Store) Publish(ctx context.Context, topic string, data []byte) error {
 func (s *Store) Subscribe(
 	ctx context.Context, topic string, receive func(store.Message),
 ) (stop func(), err error) {
-	if s.isClosed() {
+	if s.process.Closed() {
 		return nil, store.ErrClosed
 	}
-	first, end := s.bound(ctx)
+	first, end := s.process.Bound(ctx)
 	defer end()
 	b := &bus{pubsub: s.client.Subscribe(first, s.topic(topic)), ended: make(chan struct{})}
 	if _, err := b.pubsub.Receive(first); err != nil { // the answer to the subscription
 		_ = b.pubsub.Close() // it fails only where it is closed
 		return nil, s.failed(err)
 	}
-	ending, cancel := context.WithCancel(s.context)
+	ending, cancel := context.WithCancel(s.process.Context)
 	b.stop = sync.OnceFunc(func() {
 		cancel()
 		_ = b.pubsub.Close() // it fails only where it is closed
 		<-b.ended
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.buses, b)
+		s.process.Unsubscribe(b)
 	})
-	s.mu.Lock()
-	closed := s.closed
-	s.buses[b] = struct{}{}
-	s.mu.Unlock()
-	s.wait.Go(func() {
+	open := s.process.Subscribe(b)
+	s.process.Wait.Go(func() {
 		defer close(b.ended)
 		b.deliver(ending, receive)
 	})
-	if closed {
+	if !open {
 		b.stop()
 		return nil, store.ErrClosed
 	}

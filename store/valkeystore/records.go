@@ -5,26 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"log/slog"
 	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/farcall-dev/farcall/store"
+	"github.com/farcall-dev/farcall/store/internal/process"
 )
 
-const (
-	// overhead is what a record, and an item, take beside their bytes.
-	overhead = 512
-	// presencePause is how often a process says that it is there, and presenceTTL when it is taken
-	// to have ended. Only Adopt asks.
-	presencePause = 3 * time.Second
-	presenceTTL   = 12 * time.Second
-)
-
-// identity is the owner and the id of a record, as one text.
-func identity(owner, id string) string { return strconv.Itoa(len(owner)) + ":" + owner + id }
+// overhead is what a record, and an item, take beside their bytes.
+const overhead = 512
 
 // recordKeys are the keys of the scripts for records.
 func (s *Store) recordKeys(record string) []string {
@@ -32,7 +23,7 @@ func (s *Store) recordKeys(record string) []string {
 }
 
 func (s *Store) recordKey(owner, id string) string {
-	return s.key("record:" + hash(identity(owner, id)))
+	return s.key("record:" + process.Hash(process.Identity(owner, id)))
 }
 
 // Put implements [store.Records].
@@ -44,13 +35,14 @@ func (s *Store) Put(ctx context.Context, r *store.Record) (uint64, error) {
 	if !r.Expires.After(time.Now()) {
 		return 0, fmt.Errorf("valkeystore: the record has expired: %w", store.ErrPast)
 	}
-	group := "o" + hash(r.Owner)
+	group := "o" + process.Hash(r.Owner)
 	if r.Group != "" {
-		group = hash(r.Group)
+		group = process.Hash(r.Group)
 	}
 	n, err := s.number(ctx, put, s.recordKeys(s.recordKey(r.Owner, r.ID)),
-		strconv.FormatUint(r.Version, 10), identity(r.Owner, r.ID)+"\x00"+r.Group, data,
-		r.Expires.UnixMilli()+1, s.id, len(data)+overhead, hash(r.Owner), group, s.opts.MaxRecords)
+		strconv.FormatUint(r.Version, 10), process.Identity(r.Owner, r.ID)+"\x00"+r.Group, data,
+		r.Expires.UnixMilli()+1, s.process.ID, len(data)+overhead, process.Hash(r.Owner), group,
+		s.opts.MaxRecords)
 	switch {
 	case err != nil:
 		return 0, err
@@ -64,10 +56,10 @@ func (s *Store) Put(ctx context.Context, r *store.Record) (uint64, error) {
 
 // Get implements [store.Records].
 func (s *Store) Get(ctx context.Context, owner, id string) (*store.Record, error) {
-	if s.isClosed() {
+	if s.process.Closed() {
 		return nil, store.ErrClosed
 	}
-	ctx, end := s.bound(ctx)
+	ctx, end := s.process.Bound(ctx)
 	defer end()
 	found, err := s.client.HMGet(ctx, s.recordKey(owner, id), "v", "d").Result()
 	if err != nil {
@@ -113,7 +105,7 @@ func (s *Store) Delete(ctx context.Context, owner, id string) error {
 // dead finds another version.
 func (s *Store) Adopt(ctx context.Context) iter.Seq2[*store.Record, error] {
 	return func(yield func(*store.Record, error) bool) {
-		list, end := s.bound(ctx)
+		list, end := s.process.Bound(ctx)
 		all, err := s.client.ZRange(list, s.key("record-ends"), 0, -1).Result()
 		end()
 		if err != nil {
@@ -131,16 +123,16 @@ func (s *Store) Adopt(ctx context.Context) iter.Seq2[*store.Record, error] {
 
 // adopt takes a record over when its writer has ended; nil: it is not for this process.
 func (s *Store) adopt(ctx context.Context, record string) (*store.Record, error) {
-	look, end := s.bound(ctx)
+	look, end := s.process.Bound(ctx)
 	defer end()
 	writer, err := s.client.HGet(look, record, "w").Result()
 	switch {
-	case errors.Is(err, redis.Nil), err == nil && writer == s.id:
+	case errors.Is(err, redis.Nil), err == nil && writer == s.process.ID:
 		return nil, nil //nolint:nilnil // it is not for this process
 	case err != nil:
 		return nil, s.failed(err)
 	}
-	found, err := s.run(ctx, adopt, []string{record, s.key("process:" + writer)}, writer, s.id)
+	found, err := s.run(ctx, adopt, []string{record, s.key("process:" + writer)}, writer, s.process.ID)
 	switch {
 	case errors.Is(err, redis.Nil): // the writer is there, or another process was faster
 		return nil, nil //nolint:nilnil // it is not for this process
@@ -154,30 +146,8 @@ func (s *Store) adopt(ctx context.Context, record string) (*store.Record, error)
 	return decode(parts)
 }
 
-// announce tells other processes that this one is there, until the store is closed.
-func (s *Store) announce(ctx context.Context) error {
-	if err := s.present(ctx); err != nil {
-		return err
-	}
-	s.wait.Go(func() {
-		tick := time.NewTicker(presencePause)
-		defer tick.Stop()
-		for {
-			select {
-			case <-s.context.Done():
-				return
-			case <-tick.C:
-			}
-			if err := s.present(s.context); err != nil && s.context.Err() == nil {
-				s.logger.Warn("store: cannot announce this process to the others", slog.Any("error", err))
-			}
-		}
-	})
-	return nil
-}
-
 func (s *Store) present(ctx context.Context) error {
-	ctx, end := s.bound(ctx)
+	ctx, end := s.process.Bound(ctx)
 	defer end()
-	return s.failed(s.client.Set(ctx, s.key("process:"+s.id), 1, presenceTTL).Err())
+	return s.failed(s.client.Set(ctx, s.key("process:"+s.process.ID), 1, process.PresenceTTL).Err())
 }

@@ -16,15 +16,10 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,16 +28,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/farcall-dev/farcall/store"
+	"github.com/farcall-dev/farcall/store/internal/process"
 )
 
-const (
-	defaultSkew  = time.Minute
-	defaultLease = 30 * time.Second
-	defaultSize  = 256 << 20
-
-	// operationTimeout bounds an operation when its context has no deadline.
-	operationTimeout = 5 * time.Second
-)
+const defaultSize = 256 << 20
 
 // Options adjust a store. The zero value, and nil, mean the defaults.
 type Options struct {
@@ -62,48 +51,35 @@ type Options struct {
 
 // A Store is a store.Store over a server.
 type Store struct {
-	opts   Options
-	logger *slog.Logger
-	client *redis.Client
-	id     string // of this process
+	opts    Options
+	process process.Process[*bus]
+	client  *redis.Client
 
-	context context.Context //nolint:containedctx // ends with Close
-	cancel  context.CancelFunc
-	wait    sync.WaitGroup
-
-	mu     sync.Mutex
-	closed bool
-	birth  string // that this process relies on
-	buses  map[*bus]struct{}
+	mu    sync.Mutex
+	birth string // that this process relies on
 }
 
 var _ store.Store = (*Store)(nil)
 
-var (
-	nameRule   = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
-	errRebuilt = errors.New("valkeystore: " +
-		"the server has started since this process saw it last; this claim is refused")
-)
+var errRebuilt = errors.New("valkeystore: " +
+	"the server has started since this process saw it last; this claim is refused")
 
 // Open connects to a server at a URL: redis://, rediss:// or unix://.
 func Open(ctx context.Context, url string, o *Options) (*Store, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	s := &Store{
-		opts: *o, logger: cmp.Or(o.Logger, slog.Default()), id: rand.Text(), buses: map[*bus]struct{}{},
-	}
-	s.opts.Name = cmp.Or(o.Name, "farcall")
-	s.opts.Skew = cmp.Or(o.Skew, defaultSkew)
-	s.opts.Lease = cmp.Or(o.Lease, defaultLease)
+	s := &Store{opts: *o}
 	s.opts.MaxRecords = cmp.Or(o.MaxRecords, defaultSize)
 	s.opts.MaxWork = cmp.Or(o.MaxWork, defaultSize)
-	if len(s.opts.Name) > 40 || !nameRule.MatchString(s.opts.Name) {
-		return nil, fmt.Errorf("valkeystore: Name %q: 1 to 40 letters, digits, - and _ are allowed",
-			s.opts.Name)
+	s.process.Name, s.process.Skew, s.process.Lease = o.Name, o.Skew, o.Lease
+	s.process.Logger = o.Logger
+	if err := s.process.Open(ctx, "valkeystore"); err != nil {
+		return nil, err
 	}
 	parsed, err := redis.ParseURL(url)
 	if err != nil {
+		s.process.Close()
 		return nil, fmt.Errorf("valkeystore: %w", err)
 	}
 	parsed.MaxRetries = -1 // an operation that was sent must not be sent again
@@ -111,7 +87,6 @@ func Open(ctx context.Context, url string, o *Options) (*Store, error) {
 	parsed.ContextTimeoutEnabled = true
 	parsed.OnConnect = s.connected
 	s.client = redis.NewClient(parsed)
-	s.context, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if err := s.begin(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -120,7 +95,7 @@ func Open(ctx context.Context, url string, o *Options) (*Store, error) {
 
 // begin looks at the server, and announces this process to the others.
 func (s *Store) begin(ctx context.Context) error {
-	ctx, end := s.bound(ctx)
+	ctx, end := s.process.Bound(ctx)
 	defer end()
 	memory, err := s.client.Info(ctx, "memory").Result()
 	if err != nil {
@@ -133,7 +108,7 @@ func (s *Store) begin(ctx context.Context) error {
 	if err := s.relearn(ctx); err != nil {
 		return err
 	}
-	return s.announce(ctx)
+	return s.process.Announce(ctx, s.present)
 }
 
 // field returns a line of what INFO answered.
@@ -174,57 +149,28 @@ func (s *Store) relearn(ctx context.Context) error {
 
 // Close implements [store.Store].
 func (s *Store) Close() error {
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
+	if !s.process.Close() {
 		return nil
 	}
-	s.closed = true
-	all := slices.Collect(maps.Keys(s.buses))
-	s.mu.Unlock()
-	s.cancel()
-	for _, b := range all {
-		b.stop()
-	}
-	s.wait.Wait()
 	return s.client.Close()
 }
 
-func (s *Store) isClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
-}
-
-// bound gives an operation an end: that of its context, of the store, or operationTimeout.
-func (s *Store) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
-	stop := context.AfterFunc(s.context, cancel)
-	return ctx, func() { stop(); cancel() }
-}
-
 // key returns a key of the server. All of a store are in one slot of a cluster.
-func (s *Store) key(rest string) string { return "{" + s.opts.Name + "}:" + rest }
-
-// hash makes a part of a key of any text.
-func hash(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:20])
-}
+func (s *Store) key(rest string) string { return "{" + s.process.Name + "}:" + rest }
 
 // keep returns for how many milliseconds the server keeps something, for any clock.
 func (s *Store) keep(until time.Time) int64 {
-	return max((time.Until(until)+s.opts.Skew).Milliseconds()+1, 1)
+	return max((time.Until(until)+s.process.Skew).Milliseconds()+1, 1)
 }
 
 // run runs a script with one or several keys.
 func (s *Store) run(
 	ctx context.Context, script *redis.Script, keys []string, args ...any,
 ) (any, error) {
-	if s.isClosed() {
+	if s.process.Closed() {
 		return nil, store.ErrClosed
 	}
-	ctx, end := s.bound(ctx)
+	ctx, end := s.process.Bound(ctx)
 	defer end()
 	v, err := script.Run(ctx, s.client, keys, args...).Result()
 	return v, s.failed(err)
@@ -251,7 +197,7 @@ func (s *Store) failed(err error) error {
 	switch {
 	case err == nil, errors.Is(err, redis.Nil):
 		return err
-	case s.isClosed(), errors.Is(err, redis.ErrClosed):
+	case s.process.Closed(), errors.Is(err, redis.ErrClosed):
 		return store.ErrClosed
 	case errors.As(err, &dial) && dial.Op == "dial", errors.Is(err, redis.ErrPoolTimeout),
 		refused(err, "LOADING", "MASTERDOWN", "CLUSTERDOWN", "READONLY"):

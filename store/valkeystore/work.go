@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/farcall-dev/farcall/store"
+	"github.com/farcall-dev/farcall/store/internal/process"
 )
 
 // A Pull asks again after pullPause where there is no work, and after twice that, up to pullMax.
@@ -19,10 +20,10 @@ const (
 )
 
 // The parts of a queue.
-func (s *Store) waiting(queue string) string  { return s.key("work:" + hash(queue)) }
-func (s *Store) leased(queue string) string   { return s.key("leased:" + hash(queue)) }
-func (s *Store) data(queue string) string     { return s.key("data:" + hash(queue)) }
-func (s *Store) attempts(queue string) string { return s.key("attempts:" + hash(queue)) }
+func (s *Store) waiting(queue string) string  { return s.key("work:" + process.Hash(queue)) }
+func (s *Store) leased(queue string) string   { return s.key("leased:" + process.Hash(queue)) }
+func (s *Store) data(queue string) string     { return s.key("data:" + process.Hash(queue)) }
+func (s *Store) attempts(queue string) string { return s.key("attempts:" + process.Hash(queue)) }
 
 // Push implements [store.Queue].
 func (s *Store) Push(ctx context.Context, queue string, data []byte) error {
@@ -38,7 +39,7 @@ func (s *Store) Push(ctx context.Context, queue string, data []byte) error {
 func (s *Store) Pull(ctx context.Context, queue string) (store.Item, error) {
 	keys := []string{s.waiting(queue), s.leased(queue), s.data(queue), s.attempts(queue)}
 	for pause := pullPause; ; pause = min(2*pause, pullMax) {
-		found, err := s.run(ctx, pull, keys, s.opts.Lease.Milliseconds())
+		found, err := s.run(ctx, pull, keys, s.process.Lease.Milliseconds())
 		switch {
 		case err == nil:
 			return s.item(queue, found)
@@ -51,7 +52,7 @@ func (s *Store) Pull(ctx context.Context, queue string) (store.Item, error) {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-s.context.Done():
+		case <-s.process.Context.Done():
 			return nil, store.ErrClosed
 		case <-time.After(pause):
 		}
@@ -100,7 +101,7 @@ func (i *item) Done(ctx context.Context) error {
 
 // Extend implements [store.Item].
 func (i *item) Extend(ctx context.Context) error {
-	return i.change(ctx, i.s.opts.Lease.Milliseconds())
+	return i.change(ctx, i.s.process.Lease.Milliseconds())
 }
 
 // Return implements [store.Item].
