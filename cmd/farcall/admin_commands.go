@@ -317,18 +317,7 @@ func (q *adminQuestion) run(ctx context.Context, o *adminOptions, args []string)
 	if q.local {
 		query.Set("local", "true")
 	}
-	var x struct {
-		Allowed  bool     `json:"allowed"`
-		Call     string   `json:"call"`
-		As       string   `json:"as"`
-		Kind     string   `json:"kind"`
-		Roles    []string `json:"roles"`
-		Policies []string `json:"policies"`
-		Reason   string   `json:"reason"`
-		Scopes   []string `json:"scopes"`
-		Limits   []string `json:"limits"`
-		Shadow   string   `json:"shadow"`
-	}
+	var x explained
 	text, err := o.answer(ctx, http.MethodGet, "/explain?"+query.Encode(), nil)
 	if err != nil {
 		return err
@@ -339,9 +328,7 @@ func (q *adminQuestion) run(ctx context.Context, o *adminOptions, args []string)
 	if o.asJSON {
 		err = o.printJSON(text)
 	} else {
-		err = (&explaining{env: o.env}).show(&explained{
-			Allowed: x.Allowed, Call: x.Call, As: x.As, Kind: x.Kind, Roles: x.Roles, Policies: x.Policies, Reason: x.Reason, Scopes: x.Scopes, Limits: x.Limits, Shadow: x.Shadow,
-		})
+		err = (&explaining{env: o.env}).show(&x)
 	}
 	if err == nil && !x.Allowed {
 		return &exitError{code: exitDenied}

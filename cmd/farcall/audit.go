@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall/internal/audit"
-	"github.com/farcall-dev/farcall/internal/jsonv2"
 )
 
 func newAuditCmd(e *env) *cobra.Command {
@@ -154,10 +153,7 @@ func (v *verifying) print(r *audit.Report) error {
 	}
 	var err error
 	if v.asJSON {
-		var raw []byte
-		if raw, err = jsonv2.Append(nil, out); err == nil {
-			err = v.printJSON(raw)
-		}
+		err = v.printValue(out)
 	} else {
 		v.show(&out)
 	}

@@ -17,7 +17,6 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/cmd/farcall/internal/load"
-	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
@@ -219,11 +218,7 @@ func (b *bencher) show(method string, targets []*target.Target, result any, brok
 		for _, t := range targets {
 			report.Targets = append(report.Targets, t.String())
 		}
-		raw, err := jsonv2.Append(nil, report)
-		if err != nil {
-			return err
-		}
-		return b.printJSON(raw)
+		return b.printValue(report)
 	}
 	var text strings.Builder
 	for i, t := range targets {

@@ -25,9 +25,9 @@ func (f *changeFlags) print(e *env, report *mock.Report, file string) error {
 	case "text":
 		err = f.printText(e, report)
 	case "json":
-		err = printValue(e, changesOf(report))
+		err = printIndented(e, changesOf(report))
 	case "sarif":
-		err = printValue(e, sarifOf(report, file))
+		err = printIndented(e, sarifOf(report, file))
 	case "junit":
 		err = f.printJUnit(e, report, file)
 	default:
@@ -105,8 +105,8 @@ func changesOf(report *mock.Report) *changes {
 	return c
 }
 
-// printValue prints a value as indented JSON.
-func printValue(e *env, value any) error {
+// printIndented prints a value as indented JSON.
+func printIndented(e *env, value any) error {
 	raw, err := jsonv2.Append(nil, value)
 	if err == nil {
 		_, err = fmt.Fprintf(e.stdout, "%s\n", pretty(raw, false))

@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall/gateway"
-	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/rpc"
 )
 
@@ -112,11 +111,7 @@ func (e *env) refuseConfig(bad *gateway.ConfigError, asJSON bool) error {
 		for _, p := range bad.Problems {
 			report.Problems = append(report.Problems, checkProblem(p))
 		}
-		raw, err := jsonv2.Append(nil, report)
-		if err != nil {
-			return err
-		}
-		if err := e.printJSON(raw); err != nil {
+		if err := e.printValue(report); err != nil {
 			return err
 		}
 		return &exitError{code: exitUsage}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall/gateway"
-	"github.com/farcall-dev/farcall/internal/jsonv2"
 )
 
 // checkStarted is what a server has said when it was started.
@@ -122,11 +121,7 @@ func modelTokens(bytes int) string { return "about " + countOf((bytes+3)/4, "tok
 func (e *env) finish(r *checkReport, asJSON, strict, started bool) error {
 	r.OK = started && (!strict || len(r.Notices) == 0)
 	if asJSON {
-		raw, err := jsonv2.Append(nil, r)
-		if err != nil {
-			return err
-		}
-		if err := e.printJSON(raw); err != nil {
+		if err := e.printValue(r); err != nil {
 			return err
 		}
 	} else if err := e.explainConfig(r); err != nil {

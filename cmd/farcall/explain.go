@@ -267,11 +267,7 @@ func (x *explaining) print(p *guard.Principal, call *guard.Call, e guard.Explana
 
 func (x *explaining) show(out *explained) error {
 	if x.asJSON {
-		raw, err := jsonv2.Append(nil, out)
-		if err != nil {
-			return err
-		}
-		return x.printJSON(raw)
+		return x.printValue(out)
 	}
 	word := x.paint(colourRed, "denied")
 	if out.Allowed {

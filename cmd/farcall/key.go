@@ -23,7 +23,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall/gateway"
-	"github.com/farcall-dev/farcall/internal/jsonv2"
 )
 
 // secretBytes is the size of what is made at random: 256 bits.
@@ -293,11 +292,7 @@ func (k *keyTarget) put(e *env, m *made, secret, list, advice string) (err error
 		}
 	}
 	if k.asJSON {
-		raw, err := jsonv2.Append(nil, m)
-		if err != nil {
-			return err
-		}
-		return e.printJSON(raw)
+		return e.printValue(m)
 	}
 	if k.out == "" {
 		if _, err := fmt.Fprintln(e.stdout, secret); err != nil {

@@ -58,7 +58,7 @@ type tokenStore struct {
 func (e *env) openStore(flag string) (*tokenStore, error) {
 	s := &tokenStore{name: flag}
 	if flag != "" {
-		s.flag = "--store " + quoteWord(flag) + " "
+		s.flag = "--store " + shellQuote(flag) + " "
 	} else {
 		s.name = e.getenv(storeVar)
 	}
@@ -79,14 +79,6 @@ func (e *env) openStore(flag string) (*tokenStore, error) {
 	}
 	s.name, s.Store = path, mcpauth.NewFileStore(path)
 	return s, nil
-}
-
-// quoteWord writes a word so that a shell reads it as one.
-func quoteWord(s string) string {
-	if strings.ContainsAny(s, " \t\n'\"\\$&|;<>()*?`#~!{}[]") {
-		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-	}
-	return s
 }
 
 // logins returns who has logged in where.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/lint"
 	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/mcp"
@@ -72,7 +71,7 @@ func (m *mcpRemote) discoverServer(ctx context.Context, t *target.Target) error 
 	var offers []string
 	var missing []missingServer
 	for _, l := range lists {
-		if !offersList(info.Capabilities, l.key) {
+		if !s.lists(l.method) {
 			continue
 		}
 		all, err := s.all(ctx, l.method, l.key)
@@ -90,11 +89,7 @@ func (m *mcpRemote) discoverServer(ctx context.Context, t *target.Target) error 
 			}
 		}
 		card.Counts[l.key] = len(all.items)
-		text := fmt.Sprintf("%d %s", len(all.items), l.one)
-		if len(all.items) != 1 {
-			text += "s"
-		}
-		offers = append(offers, text)
+		offers = append(offers, countOf(len(all.items), l.one))
 	}
 	m.sayMissing(missing)
 	if m.asJSON {
@@ -108,17 +103,6 @@ func eraName(info *mcp.ServerInfo) string {
 		return "legacy"
 	}
 	return "modern"
-}
-
-// offersList reports whether a server is capable of a list.
-func offersList(c *spec.ServerCapabilities, key string) bool {
-	switch key {
-	case "tools":
-		return c.Tools != nil
-	case "prompts":
-		return c.Prompts != nil
-	}
-	return c.Resources != nil
 }
 
 func (m *mcpRemote) printCard(c *serverCard, offers []string) error {
@@ -221,11 +205,7 @@ func (m *mcpRemote) lint(ctx context.Context, t *target.Target, strict bool) err
 // printLint prints a report for people, or as JSON.
 func (m *mcpRemote) printLint(r *lint.Report) error {
 	if m.asJSON {
-		raw, err := jsonv2.Append(nil, r)
-		if err != nil {
-			return err
-		}
-		return m.printJSON(raw)
+		return m.printValue(r)
 	}
 	var b strings.Builder
 	for _, f := range r.Findings {

@@ -398,15 +398,6 @@ func (m *mcpRemote) save(data []byte, mimeType string) (path string, err error) 
 	}
 }
 
-// printValue prints what marshals to JSON.
-func (m *mcpRemote) printValue(v any) error {
-	raw, err := jsonv2.Append(nil, v)
-	if err != nil {
-		return err
-	}
-	return m.printJSON(raw)
-}
-
 // members are those of a JSON object, in its order. Anything else has none.
 func members(raw jsonrpc.Raw) iter.Seq2[string, jsonrpc.Raw] {
 	return func(yield func(string, jsonrpc.Raw) bool) {

@@ -184,7 +184,7 @@ func (m *mcpRemote) taskList(ctx context.Context, s *mcpSession) error {
 	if m.asJSON {
 		l := &mcpList{key: "tasks"}
 		for _, t := range all {
-			r, err := taskJSON(t)
+			r, err := jsonv2.Append(nil, t)
 			if err != nil {
 				return err
 			}
@@ -248,11 +248,7 @@ func (m *mcpRemote) taskResult(ctx context.Context, s *mcpSession, id string) er
 // printTask prints the state of a task.
 func (m *mcpRemote) printTask(t *spec.DetailedTask) error {
 	if m.asJSON {
-		raw, err := taskJSON(t)
-		if err != nil {
-			return err
-		}
-		return m.printJSON(raw)
+		return m.printValue(t)
 	}
 	rows := [][]string{{"task", tame(t.TaskID)}, {"status", tame(t.Status)}}
 	add := func(name, value string) {
@@ -277,5 +273,3 @@ func (m *mcpRemote) printTask(t *spec.DetailedTask) error {
 	}
 	return m.facts(rows)
 }
-
-func taskJSON(t *spec.DetailedTask) (jsonrpc.Raw, error) { return jsonv2.Append(nil, t) }

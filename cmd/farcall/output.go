@@ -13,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/visible"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
@@ -52,6 +53,15 @@ func (e *env) printJSON(raw jsonrpc.Raw) error {
 	}
 	_, err := e.stdout.Write(append(b, '\n'))
 	return err
+}
+
+// printValue prints what marshals to JSON.
+func (e *env) printValue(v any) error {
+	raw, err := jsonv2.Append(nil, v)
+	if err != nil {
+		return err
+	}
+	return e.printJSON(raw)
 }
 
 // printLine prints a value on one line, as those of a stream are.

@@ -227,11 +227,7 @@ func compared(c *gateway.PolicyCase, call *guard.Call, p *guard.Principal, got *
 
 func (e *env) showPolicies(report *policyReport, asJSON bool) error {
 	if asJSON {
-		raw, err := jsonv2.Append(nil, report)
-		if err != nil {
-			return err
-		}
-		return e.printJSON(raw)
+		return e.printValue(report)
 	}
 	for i := range report.Tests {
 		r := &report.Tests[i]

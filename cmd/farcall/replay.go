@@ -343,11 +343,7 @@ func unknownOf(past *guard.Past) string {
 
 func (x *explaining) showReplay(r *replayReport) error {
 	if x.asJSON {
-		raw, err := jsonv2.Append(nil, r)
-		if err != nil {
-			return err
-		}
-		return x.printJSON(raw)
+		return x.printValue(r)
 	}
 	for i := range r.Calls {
 		c := &r.Calls[i]
