@@ -25,7 +25,7 @@ func newCallCmd(e *env) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return r.call(cmd, args, o)
 		},
-		ValidArgsFunction: r.completeMethod,
+		ValidArgsFunction: r.completeSecond(r.methodNames),
 	}
 	r.flags(cmd, defaultTimeout)
 	r.verboseFlag(cmd)
@@ -135,36 +135,44 @@ func (r *remote) call(cmd *cobra.Command, args []string, o callOptions) error {
 	return r.printJSON(result)
 }
 
-// completeMethod offers the methods that a target says it has.
-func (r *remote) completeMethod(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) == 0 {
-		return completeNames()
-	}
-	if len(args) != 1 {
+// completeSecond offers the names of targets, and behind one those that it has.
+func (r *remote) completeSecond(
+	names func(ctx context.Context, target string) []string,
+) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		switch len(args) {
+		case 0:
+			return completeNames()
+		case 1:
+			ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+			defer cancel()
+			return names(ctx, args[0]), cobra.ShellCompDirectiveNoFileComp
+		}
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	t, err := r.locate(args[0])
+}
+
+// methodNames are the methods that a target says it has.
+func (r *remote) methodNames(ctx context.Context, text string) (names []string) {
+	t, err := r.locate(text)
 	if err != nil || r.check(t) != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+		return nil
 	}
 	t.DefaultPath("")
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-	defer cancel()
 	s, err := r.connect(ctx, t, nil)
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+		return nil
 	}
 	defer s.end(ctx)
 	doc, err := discover(ctx, s)
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+		return nil
 	}
-	var names []string
 	for i := range doc.Methods {
 		m := &doc.Methods[i]
 		names = append(names, m.Name+"\t"+m.about())
 	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return names
 }
 
 func newNotifyCmd(e *env) *cobra.Command {
@@ -176,7 +184,7 @@ func newNotifyCmd(e *env) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return r.notify(cmd, args, curl)
 		},
-		ValidArgsFunction: r.completeMethod,
+		ValidArgsFunction: r.completeSecond(r.methodNames),
 	}
 	r.flags(cmd, defaultTimeout)
 	r.verboseFlag(cmd)

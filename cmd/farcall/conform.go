@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall/cmd/farcall/internal/conform"
-	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/mcp/era"
 )
@@ -118,14 +117,13 @@ func (r *remote) conformed(
 // summarise prints how a server keeps to a protocol.
 func (r *remote) summarise(t *target.Target, report *conform.Report, o conformOptions, protocol string) error {
 	if o.json {
-		b, err := jsonv2.Append(nil, struct {
+		err := printIndented(r.env, struct {
 			Target string `json:"target"`
 			*conform.Report
 		}{t.String(), report})
 		if err != nil {
 			return err
 		}
-		fmt.Fprintln(r.stdout, string(pretty(b, false)))
 	} else {
 		verdict := "conforms to " + protocol
 		switch {

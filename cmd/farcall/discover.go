@@ -24,7 +24,7 @@ func newDiscoverCmd(e *env) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return r.discover(cmd, args, asText || e.isTTY && !asJSON)
 		},
-		ValidArgsFunction: r.completeMethod,
+		ValidArgsFunction: r.completeSecond(r.methodNames),
 	}
 	r.flags(cmd, defaultTimeout)
 	r.verboseFlag(cmd)

@@ -98,6 +98,50 @@ func (m *mcpRemote) outputFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&m.output, "output", "o", "", "save images and other binary content in this `directory`")
 }
 
+// onTarget makes a command that takes TARGET, and at most so many words more.
+func (m *mcpRemote) onTarget(
+	use, short string, most int, run func(ctx context.Context, t *target.Target, rest []string) error,
+) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, rest, err := m.target(cmd, args)
+			if err == nil {
+				err = none(cmd, rest[min(most, len(rest)):])
+			}
+			if err != nil {
+				return err
+			}
+			return run(cmd.Context(), t, rest)
+		},
+	}
+	m.flags(cmd)
+	return cmd
+}
+
+// onName makes a command that takes TARGET, one name or URI, and maybe words. The shell is offered
+// names.
+func (m *mcpRemote) onName(
+	use, short, what string, names func(context.Context, *mcpSession) []string,
+	run func(cmd *cobra.Command, t *target.Target, name string, words []string) error,
+) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, name, words, err := m.named(cmd, args, what)
+			if err != nil {
+				return err
+			}
+			return run(cmd, t, name, words)
+		},
+		ValidArgsFunction: m.completer(names),
+	}
+	m.flags(cmd)
+	m.askFlags(cmd)
+	m.outputFlag(cmd)
+	return cmd
+}
+
 // named is a command that takes TARGET and one name or URI at least.
 func (m *mcpRemote) named(cmd *cobra.Command, args []string, what string) (t *target.Target, name string, rest []string, err error) {
 	t, rest, err = m.target(cmd, args)
@@ -133,26 +177,18 @@ func none(cmd *cobra.Command, rest []string) error {
 
 // completer offers names to the shell.
 func (m *mcpRemote) completer(names func(ctx context.Context, s *mcpSession) []string) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if len(args) == 0 {
-			return completeNames()
-		}
-		if len(args) != 1 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		t, err := forMCP(m.locate(args[0]))
+	return m.completeSecond(func(ctx context.Context, text string) []string {
+		t, err := forMCP(m.locate(text))
 		if err != nil || m.check(t) != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
+			return nil
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-		defer cancel()
 		s, err := m.open(ctx, t)
 		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
+			return nil
 		}
 		defer s.end()
-		return names(ctx, s), cobra.ShellCompDirectiveNoFileComp
-	}
+		return names(ctx, s)
+	})
 }
 
 // firstLine is what a description says first, fit to be printed.

@@ -18,22 +18,11 @@ import (
 
 func newMCPCallCmd(e *env) *cobra.Command {
 	m := newMCPRemote(e)
-	cmd := &cobra.Command{
-		Use:   "call TARGET TOOL [ARGUMENTS]",
-		Short: "Call a tool and print its result",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			t, tool, words, err := m.named(cmd, args, "tool")
-			if err != nil {
-				return err
-			}
+	const use, short = "call TARGET TOOL [ARGUMENTS]", "Call a tool and print its result"
+	return m.onName(use, short, "tool", toolNames,
+		func(cmd *cobra.Command, t *target.Target, tool string, words []string) error {
 			return m.call(cmd.Context(), t, tool, words)
-		},
-		ValidArgsFunction: m.completer(toolNames),
-	}
-	m.flags(cmd)
-	m.askFlags(cmd)
-	m.outputFlag(cmd)
-	return cmd
+		})
 }
 
 func toolNames(ctx context.Context, s *mcpSession) []string {
@@ -53,23 +42,18 @@ func (m *mcpRemote) call(ctx context.Context, t *target.Target, tool string, wor
 	if err != nil {
 		return err
 	}
-	ctx, stop := interruptible(ctx)
-	defer stop()
-	s, err := m.open(ctx, t)
-	if err != nil {
-		return err
-	}
-	defer s.end()
-	arguments, near, err := s.fit(ctx, tool, given)
-	if err != nil {
-		return err
-	}
-	result, err := s.CallTool(mcp.OnProgress(ctx, m.progress), tool, arguments)
-	m.screen.clear()
-	if err = cmp.Or(s.asked.failed(), err); err != nil {
-		return withHint(s.failure(ctx, tool, err), near)
-	}
-	return withHint(m.printToolResult(tool, result), near)
+	return m.with(ctx, t, func(ctx context.Context, s *mcpSession) error {
+		arguments, near, err := s.fit(ctx, tool, given)
+		if err != nil {
+			return err
+		}
+		result, err := s.CallTool(mcp.OnProgress(ctx, m.progress), tool, arguments)
+		m.screen.clear()
+		if err = cmp.Or(s.asked.failed(), err); err != nil {
+			return withHint(s.failure(ctx, tool, err), near)
+		}
+		return withHint(m.printToolResult(tool, result), near)
+	})
 }
 
 // arguments reads what can be read without the tool's schema: JSON, wherever it

@@ -127,6 +127,22 @@ func (m *mcpRemote) open(ctx context.Context, t *target.Target, adjust ...func(*
 	return s, nil
 }
 
+// with connects, and disconnects after use, whose context Ctrl-C ends. What adjusts the options is
+// called before.
+func (m *mcpRemote) with(
+	ctx context.Context, t *target.Target, use func(context.Context, *mcpSession) error,
+	adjust ...func(*mcp.ClientOptions),
+) error {
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	s, err := m.open(ctx, t, adjust...)
+	if err != nil {
+		return err
+	}
+	defer s.end()
+	return use(ctx, s)
+}
+
 // end says goodbye.
 func (s *mcpSession) end() {
 	if !s.kept {

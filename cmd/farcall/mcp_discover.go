@@ -18,22 +18,8 @@ import (
 
 func newMCPDiscoverCmd(e *env) *cobra.Command {
 	m := newMCPRemote(e)
-	cmd := &cobra.Command{
-		Use:   "discover TARGET",
-		Short: "Show what a server is, speaks and offers",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			t, rest, err := m.target(cmd, args)
-			if err == nil {
-				err = none(cmd, rest)
-			}
-			if err != nil {
-				return err
-			}
-			return m.discoverServer(cmd.Context(), t)
-		},
-	}
-	m.flags(cmd)
-	return cmd
+	const short = "Show what a server is, speaks and offers"
+	return m.onTarget("discover TARGET", short, 0, m.discoverServer)
 }
 
 // serverCard is what farcall mcp discover prints as JSON.
@@ -49,53 +35,48 @@ type serverCard struct {
 	Instructions string                   `json:"instructions,omitzero"`
 }
 
-func (m *mcpRemote) discoverServer(ctx context.Context, t *target.Target) error {
-	ctx, stop := interruptible(ctx)
-	defer stop()
-	s, err := m.open(ctx, t)
-	if err != nil {
-		return err
-	}
-	defer s.end()
-	info := s.Server()
-	card := &serverCard{
-		Name: info.Name, Title: info.Title, Version: info.Version, Revision: info.Revision, Era: eraName(info),
-		Supported: info.Supported, Capabilities: info.Capabilities, Counts: map[string]int{}, Instructions: info.Instructions,
-	}
-	lists := []struct{ key, method, one string }{
-		{"tools", spec.MethodToolsList, "tool"},
-		{"resources", spec.MethodResourcesList, "resource"},
-		{"resourceTemplates", spec.MethodResourcesTemplatesList, "template"},
-		{"prompts", spec.MethodPromptsList, "prompt"},
-	}
-	var offers []string
-	var missing []missingServer
-	for _, l := range lists {
-		if !s.lists(l.method) {
-			continue
+func (m *mcpRemote) discoverServer(ctx context.Context, t *target.Target, _ []string) error {
+	return m.with(ctx, t, func(ctx context.Context, s *mcpSession) error {
+		info := s.Server()
+		card := &serverCard{
+			Name: info.Name, Title: info.Title, Version: info.Version, Revision: info.Revision, Era: eraName(info),
+			Supported: info.Supported, Capabilities: info.Capabilities, Counts: map[string]int{}, Instructions: info.Instructions,
 		}
-		all, err := s.all(ctx, l.method, l.key)
-		if err != nil && ctx.Err() != nil {
-			return s.failure(ctx, l.method, err)
+		lists := []struct{ key, method, one string }{
+			{"tools", spec.MethodToolsList, "tool"},
+			{"resources", spec.MethodResourcesList, "resource"},
+			{"resourceTemplates", spec.MethodResourcesTemplatesList, "template"},
+			{"prompts", spec.MethodPromptsList, "prompt"},
 		}
-		if err != nil {
-			m.screen.printf("farcall: warning: %s: %s", l.method, plainWords(err))
-			continue
-		}
-		for _, one := range all.missing {
-			// The reason of a later list may say more of the same: that it is not tried again for now.
-			if !slices.ContainsFunc(missing, func(m missingServer) bool { return m.Upstream == one.Upstream }) {
-				missing = append(missing, one)
+		var offers []string
+		var missing []missingServer
+		for _, l := range lists {
+			if !s.lists(l.method) {
+				continue
 			}
+			all, err := s.all(ctx, l.method, l.key)
+			if err != nil && ctx.Err() != nil {
+				return s.failure(ctx, l.method, err)
+			}
+			if err != nil {
+				m.screen.printf("farcall: warning: %s: %s", l.method, plainWords(err))
+				continue
+			}
+			for _, one := range all.missing {
+				// The reason of a later list may say more of the same: that it is not tried again for now.
+				if !slices.ContainsFunc(missing, func(m missingServer) bool { return m.Upstream == one.Upstream }) {
+					missing = append(missing, one)
+				}
+			}
+			card.Counts[l.key] = len(all.items)
+			offers = append(offers, countOf(len(all.items), l.one))
 		}
-		card.Counts[l.key] = len(all.items)
-		offers = append(offers, countOf(len(all.items), l.one))
-	}
-	m.sayMissing(missing)
-	if m.asJSON {
-		return m.printValue(card)
-	}
-	return m.printCard(card, offers)
+		m.sayMissing(missing)
+		if m.asJSON {
+			return m.printValue(card)
+		}
+		return m.printCard(card, offers)
+	})
 }
 
 func eraName(info *mcp.ServerInfo) string {
@@ -170,21 +151,9 @@ func capabilityNames(c *spec.ServerCapabilities) []string {
 func newMCPLintCmd(e *env) *cobra.Command {
 	m := newMCPRemote(e)
 	strict := false
-	cmd := &cobra.Command{
-		Use:   "lint TARGET",
-		Short: "Find what models and clients misread in the tools of a server",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			t, rest, err := m.target(cmd, args)
-			if err != nil {
-				return err
-			}
-			if len(rest) > 0 {
-				return none(cmd, rest)
-			}
-			return m.lint(cmd.Context(), t, strict)
-		},
-	}
-	m.flags(cmd)
+	const short = "Find what models and clients misread in the tools of a server"
+	cmd := m.onTarget("lint TARGET", short, 0,
+		func(ctx context.Context, t *target.Target, _ []string) error { return m.lint(ctx, t, strict) })
 	cmd.Flags().BoolVar(&strict, "strict", false, "fail when there is a warning, too")
 	return cmd
 }

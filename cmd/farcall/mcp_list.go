@@ -19,22 +19,9 @@ import (
 
 func newMCPToolsCmd(e *env) *cobra.Command {
 	m := newMCPRemote(e)
-	cmd := &cobra.Command{
-		Use:   "tools TARGET [TOOL]",
-		Short: "List the tools of a server, or show one in full",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			t, rest, err := m.target(cmd, args)
-			if err != nil {
-				return err
-			}
-			if len(rest) > 1 {
-				return none(cmd, rest[1:])
-			}
-			return m.tools(cmd.Context(), t, rest)
-		},
-		ValidArgsFunction: m.completer(toolNames),
-	}
-	m.flags(cmd)
+	const short = "List the tools of a server, or show one in full"
+	cmd := m.onTarget("tools TARGET [TOOL]", short, 1, m.tools)
+	cmd.ValidArgsFunction = m.completer(toolNames)
 	return cmd
 }
 
@@ -67,23 +54,18 @@ func (m *mcpRemote) tools(ctx context.Context, t *target.Target, name []string) 
 
 // list gets all pages of a list, says which servers it lacks, and shows it.
 func (m *mcpRemote) list(ctx context.Context, t *target.Target, method, key string, show func(*mcpList) error) error {
-	ctx, stop := interruptible(ctx)
-	defer stop()
-	s, err := m.open(ctx, t)
-	if err != nil {
-		return err
-	}
-	defer s.end()
-	all, err := s.all(ctx, method, key)
-	var wire *jsonrpc.Error
-	switch {
-	case errors.As(err, &wire) && wire.Code == jsonrpc.MethodNotFound && !s.lists(method):
-		all = &mcpList{key: key}
-	case err != nil:
-		return s.failure(ctx, method, err)
-	}
-	m.sayMissing(all.missing)
-	return show(all)
+	return m.with(ctx, t, func(ctx context.Context, s *mcpSession) error {
+		all, err := s.all(ctx, method, key)
+		var wire *jsonrpc.Error
+		switch {
+		case errors.As(err, &wire) && wire.Code == jsonrpc.MethodNotFound && !s.lists(method):
+			all = &mcpList{key: key}
+		case err != nil:
+			return s.failure(ctx, method, err)
+		}
+		m.sayMissing(all.missing)
+		return show(all)
+	})
 }
 
 // lists reports whether the server says that it has a list.
@@ -287,35 +269,23 @@ func toolHints(t *spec.Tool) string {
 // newListCmd is a command that lists one kind of thing.
 func newListCmd[T any](e *env, kind, short, method, key string, row func(*T) []string) *cobra.Command {
 	m := newMCPRemote(e)
-	cmd := &cobra.Command{
-		Use:   kind + " TARGET",
-		Short: short,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			t, rest, err := m.target(cmd, args)
-			if err == nil {
-				err = none(cmd, rest)
+	show := func(ctx context.Context, t *target.Target, _ []string) error {
+		return m.list(ctx, t, method, key, func(l *mcpList) error {
+			if m.asJSON {
+				return m.printJSON(l.document())
 			}
+			all, err := decodeAll[T](l.items)
 			if err != nil {
 				return err
 			}
-			return m.list(cmd.Context(), t, method, key, func(l *mcpList) error {
-				if m.asJSON {
-					return m.printJSON(l.document())
-				}
-				all, err := decodeAll[T](l.items)
-				if err != nil {
-					return err
-				}
-				var rows [][]string
-				for i := range all {
-					rows = append(rows, row(&all[i]))
-				}
-				return m.table(rows, "The server has no "+kind+".")
-			})
-		},
+			var rows [][]string
+			for i := range all {
+				rows = append(rows, row(&all[i]))
+			}
+			return m.table(rows, "The server has no "+kind+".")
+		})
 	}
-	m.flags(cmd)
-	return cmd
+	return m.onTarget(kind+" TARGET", short, 0, show)
 }
 
 func newMCPResourcesCmd(e *env) *cobra.Command {

@@ -18,21 +18,10 @@ func newMCPListenCmd(e *env) *cobra.Command {
 	m := newMCPRemote(e)
 	var resources []string
 	var count int
-	cmd := &cobra.Command{
-		Use:   "listen TARGET",
-		Short: "Print what a server sends unasked: changes, and its log",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			t, rest, err := m.target(cmd, args)
-			if err == nil {
-				err = none(cmd, rest)
-			}
-			if err != nil {
-				return err
-			}
-			return m.listen(cmd.Context(), t, resources, count)
-		},
-	}
-	m.flags(cmd)
+	cmd := m.onTarget("listen TARGET", "Print what a server sends unasked: changes, and its log", 0,
+		func(ctx context.Context, t *target.Target, _ []string) error {
+			return m.listen(ctx, t, resources, count)
+		})
 	f := cmd.Flags()
 	f.StringArrayVar(&resources, "resource", nil, "tell of changes of the resource with this `URI`; can be repeated")
 	f.IntVarP(&count, "count", "n", 0, "end after so many events; 0 for no limit")

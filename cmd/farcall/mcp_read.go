@@ -21,25 +21,13 @@ import (
 
 func newMCPReadCmd(e *env) *cobra.Command {
 	m := newMCPRemote(e)
-	cmd := &cobra.Command{
-		Use:   "read TARGET URI",
-		Short: "Read a resource and print it",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			t, uri, rest, err := m.named(cmd, args, "URI")
-			if err == nil {
-				err = none(cmd, rest)
-			}
-			if err != nil {
+	return m.onName("read TARGET URI", "Read a resource and print it", "URI", resourceNames,
+		func(cmd *cobra.Command, t *target.Target, uri string, rest []string) error {
+			if err := none(cmd, rest); err != nil {
 				return err
 			}
 			return m.read(cmd.Context(), t, uri)
-		},
-		ValidArgsFunction: m.completer(resourceNames),
-	}
-	m.flags(cmd)
-	m.askFlags(cmd)
-	m.outputFlag(cmd)
-	return cmd
+		})
 }
 
 func resourceNames(ctx context.Context, s *mcpSession) (names []string) {
@@ -60,23 +48,18 @@ func promptNames(ctx context.Context, s *mcpSession) (names []string) {
 
 // ask makes one call of a method and hands over its result.
 func (m *mcpRemote) ask(ctx context.Context, t *target.Target, what, method string, params any, show func(raw jsonrpc.Raw) error) error {
-	ctx, stop := interruptible(ctx)
-	defer stop()
-	s, err := m.open(ctx, t)
-	if err != nil {
-		return err
-	}
-	defer s.end()
-	var raw jsonrpc.Raw
-	err = s.Request(mcp.OnProgress(ctx, m.progress), method, params, &raw)
-	m.screen.clear()
-	if err = cmp.Or(s.asked.failed(), err); err != nil {
-		return withHint(s.failure(ctx, what, err), s.listHint(method, err))
-	}
-	if m.asJSON {
-		return m.printJSON(raw)
-	}
-	return show(raw)
+	return m.with(ctx, t, func(ctx context.Context, s *mcpSession) error {
+		var raw jsonrpc.Raw
+		err := s.Request(mcp.OnProgress(ctx, m.progress), method, params, &raw)
+		m.screen.clear()
+		if err = cmp.Or(s.asked.failed(), err); err != nil {
+			return withHint(s.failure(ctx, what, err), s.listHint(method, err))
+		}
+		if m.asJSON {
+			return m.printJSON(raw)
+		}
+		return show(raw)
+	})
 }
 
 // decodeResult reads a result for printing.
@@ -112,22 +95,11 @@ func (m *mcpRemote) read(ctx context.Context, t *target.Target, uri string) erro
 
 func newMCPPromptCmd(e *env) *cobra.Command {
 	m := newMCPRemote(e)
-	cmd := &cobra.Command{
-		Use:   "prompt TARGET PROMPT [name=value ...]",
-		Short: "Fill in a prompt and print its messages",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			t, name, words, err := m.named(cmd, args, "prompt")
-			if err != nil {
-				return err
-			}
+	const use, short = "prompt TARGET PROMPT [name=value ...]", "Fill in a prompt and print its messages"
+	return m.onName(use, short, "prompt", promptNames,
+		func(cmd *cobra.Command, t *target.Target, name string, words []string) error {
 			return m.prompt(cmd.Context(), t, name, words)
-		},
-		ValidArgsFunction: m.completer(promptNames),
-	}
-	m.flags(cmd)
-	m.askFlags(cmd)
-	m.outputFlag(cmd)
-	return cmd
+		})
 }
 
 func (m *mcpRemote) prompt(ctx context.Context, t *target.Target, name string, words []string) error {

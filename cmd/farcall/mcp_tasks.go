@@ -95,29 +95,24 @@ func (m *mcpRemote) tasks(ctx context.Context, t *target.Target, words []string,
 	if err != nil {
 		return err
 	}
-	ctx, stop := interruptible(ctx)
-	defer stop()
-	s, err := m.open(ctx, t, func(o *mcp.ClientOptions) { o.Tasks = true })
-	if err != nil {
-		return err
-	}
-	defer s.end()
-	if err := s.hasTasks(); err != nil {
-		return err
-	}
-	switch w.verb {
-	case "start":
-		return m.taskStart(ctx, s, &w, o)
-	case "list":
-		return m.taskList(ctx, s)
-	case "wait":
-		return m.taskWait(ctx, s, w.object)
-	case "result":
-		return m.taskResult(ctx, s, w.object)
-	case "cancel":
-		return m.taskCancel(ctx, s, w.object)
-	}
-	return m.taskGet(ctx, s, w.object)
+	return m.with(ctx, t, func(ctx context.Context, s *mcpSession) error {
+		if err := s.hasTasks(); err != nil {
+			return err
+		}
+		switch w.verb {
+		case "start":
+			return m.taskStart(ctx, s, &w, o)
+		case "list":
+			return m.taskList(ctx, s)
+		case "wait":
+			return m.taskWait(ctx, s, w.object)
+		case "result":
+			return m.taskResult(ctx, s, w.object)
+		case "cancel":
+			return m.taskCancel(ctx, s, w.object)
+		}
+		return m.taskGet(ctx, s, w.object)
+	}, func(o *mcp.ClientOptions) { o.Tasks = true })
 }
 
 // hasTasks fails when the server has no tasks, or the revision.

@@ -28,7 +28,7 @@ func newStreamCmd(e *env) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return r.stream(cmd, args, o)
 		},
-		ValidArgsFunction: r.completeMethod,
+		ValidArgsFunction: r.completeSecond(r.methodNames),
 	}
 	r.flags(cmd, defaultTimeout)
 	r.verboseFlag(cmd)
