@@ -43,17 +43,10 @@ func newAdminCmd(e *env) *cobra.Command {
 		Short:                      "Look at a running gateway, and change it",
 		Args:                       cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
-			}
-			return usagef(meantCommand(cmd, args[0]), "there is no 'farcall admin %s'", args[0])
+			return unknownCommand(cmd, args, "there is no 'farcall admin %s'")
 		},
 	}
-	var all []*adminCommand
-	for _, list := range [][]*adminCommand{upstreamCommands(), decisionCommands(), gatewayCommands()} {
-		all = append(all, list...)
-	}
-	for _, c := range all {
+	for _, c := range slices.Concat(upstreamCommands(), decisionCommands(), gatewayCommands()) {
 		cmd.AddCommand(c.cobra(e))
 	}
 	return cmd

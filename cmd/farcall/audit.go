@@ -13,19 +13,7 @@ import (
 )
 
 func newAuditCmd(e *env) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "audit",
-		Short: "Verify the audit of a guard",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("There is verify.", "there is no 'farcall audit %s'", args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newAuditVerifyCmd(e))
-	return cmd
+	return newGroup("audit", "Verify the audit of a guard", "There is verify.", newAuditVerifyCmd(e))
 }
 
 // verifying is what the flags of audit verify say.

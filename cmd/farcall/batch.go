@@ -26,9 +26,7 @@ func newBatchCmd(e *env) *cobra.Command {
 			return r.batch(cmd, args, concurrency)
 		},
 	}
-	r.flags(cmd, defaultTimeout)
-	r.verboseFlag(cmd)
-	r.versionFlag(cmd)
+	r.callFlags(cmd, defaultTimeout)
 	cmd.Flags().IntVar(&concurrency, "concurrency", concurrency, "how many of the calls of lines to make at a time")
 	return cmd
 }
@@ -47,20 +45,13 @@ func (r *remote) batch(cmd *cobra.Command, args []string, concurrency int) error
 	if err != nil {
 		return err
 	}
-	ctx, stop := interruptible(cmd.Context())
-	defer stop()
-	limited, cancel := r.limit(ctx)
-	defer cancel()
-	s, err := r.connect(limited, t, nil)
-	if err != nil {
-		return err
-	}
-	defer s.end(ctx)
-	b := &batchRun{remote: r, target: t, session: s, entries: entries}
-	if array {
-		return b.sendArray(ctx)
-	}
-	return b.sendLines(ctx, concurrency)
+	return r.with(cmd.Context(), t, nil, func(ctx, _ context.Context, s *session) error {
+		b := &batchRun{remote: r, target: t, session: s, entries: entries}
+		if array {
+			return b.sendArray(ctx)
+		}
+		return b.sendLines(ctx, concurrency)
+	})
 }
 
 // entry is one request of a file, and what became of it.

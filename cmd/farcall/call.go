@@ -27,9 +27,7 @@ func newCallCmd(e *env) *cobra.Command {
 		},
 		ValidArgsFunction: r.completeSecond(r.methodNames),
 	}
-	r.flags(cmd, defaultTimeout)
-	r.verboseFlag(cmd)
-	r.versionFlag(cmd)
+	r.callFlags(cmd, defaultTimeout)
 	r.signFlag(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&r.gzip, "gzip", false, "accept gzip over HTTP; off by default: where answers hold secrets beside what others choose, their sizes reveal them (BREACH)")
@@ -108,31 +106,24 @@ func (r *remote) call(cmd *cobra.Command, args []string, o callOptions) error {
 	if o.notifications {
 		v.notify = printNotification(r.stderr)
 	}
-	ctx, stop := interruptible(cmd.Context())
-	defer stop()
-	limited, cancel := r.limit(ctx)
-	defer cancel()
-	s, err := r.connect(limited, q.target, v)
-	if err != nil {
-		return err
-	}
-	defer s.end(ctx)
-	var result jsonrpc.Raw
-	err = s.Call(limited, q.method, orNil(q.params), &result)
-	if o.raw {
-		if raw := s.answer(); raw != nil {
-			if _, err := r.stdout.Write(append(raw, '\n')); err != nil {
-				return err
-			}
-			if err == nil {
-				return nil
+	return r.with(cmd.Context(), q.target, v, func(ctx, limited context.Context, s *session) error {
+		var result jsonrpc.Raw
+		err := s.Call(limited, q.method, orNil(q.params), &result)
+		if o.raw {
+			if raw := s.answer(); raw != nil {
+				if _, err := r.stdout.Write(append(raw, '\n')); err != nil {
+					return err
+				}
+				if err == nil {
+					return nil
+				}
 			}
 		}
-	}
-	if err != nil {
-		return q.methodFailure(ctx, s, err)
-	}
-	return r.printJSON(result)
+		if err != nil {
+			return q.methodFailure(ctx, s, err)
+		}
+		return r.printJSON(result)
+	})
 }
 
 // completeSecond offers the names of targets, and behind one those that it has.
@@ -186,9 +177,7 @@ func newNotifyCmd(e *env) *cobra.Command {
 		},
 		ValidArgsFunction: r.completeSecond(r.methodNames),
 	}
-	r.flags(cmd, defaultTimeout)
-	r.verboseFlag(cmd)
-	r.versionFlag(cmd)
+	r.callFlags(cmd, defaultTimeout)
 	cmd.Flags().BoolVar(&curl, "curl", false, "print the shell line that sends it, instead of sending it")
 	return cmd
 }
@@ -201,20 +190,13 @@ func (r *remote) notify(cmd *cobra.Command, args []string, curl bool) error {
 	if curl {
 		return r.printShellLine(&q, true)
 	}
-	ctx, stop := interruptible(cmd.Context())
-	defer stop()
-	limited, cancel := r.limit(ctx)
-	defer cancel()
-	s, err := r.connect(limited, q.target, nil)
-	if err != nil {
-		return err
-	}
-	defer s.end(ctx)
-	err = s.Notify(limited, q.method, orNil(q.params))
-	if err == nil {
-		err = delivered(limited, s)
-	}
-	return callFailure(ctx, q.method, q.target, s, err)
+	return r.with(cmd.Context(), q.target, nil, func(ctx, limited context.Context, s *session) error {
+		err := s.Notify(limited, q.method, orNil(q.params))
+		if err == nil {
+			err = delivered(limited, s)
+		}
+		return callFailure(ctx, q.method, q.target, s, err)
+	})
 }
 
 // delivered waits until a notification has been written.
@@ -223,6 +205,24 @@ func delivered(ctx context.Context, s *session) error {
 		return err
 	}
 	return nil
+}
+
+// with connects, and disconnects after use. Ctrl-C ends its first context, and --timeout the
+// second, too.
+func (r *remote) with(
+	ctx context.Context, t *target.Target, v *callbacks,
+	use func(ctx, limited context.Context, s *session) error,
+) error {
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	limited, cancel := r.limit(ctx)
+	defer cancel()
+	s, err := r.connect(limited, t, v)
+	if err != nil {
+		return err
+	}
+	defer s.end(ctx)
+	return use(ctx, limited, s)
 }
 
 // printShellLine is --curl.

@@ -24,13 +24,8 @@ func newCheckCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Check a gateway's configuration and explain it",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usagef("For example: farcall check farcall.yaml", "check takes one FILE, not %d", len(args))
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) error { return e.check(cmd.Context(), args[0], f) },
+		Args:  oneFile("farcall check farcall.yaml"),
+		RunE:  func(cmd *cobra.Command, args []string) error { return e.check(cmd.Context(), args[0], f) },
 	}
 	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&f.start, "start", false, "start the servers of MCP, list what they have, and end them")

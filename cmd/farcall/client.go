@@ -16,14 +16,8 @@ import (
 )
 
 func newClientCmd(e *env) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "client",
-		Short: "Tell desktop clients of a server",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newClientListCmd(e), newClientAddCmd(e))
-	return cmd
+	return newGroup("client", "Tell desktop clients of a server", "There are list and add.",
+		newClientListCmd(e), newClientAddCmd(e))
 }
 
 func newClientListCmd(e *env) *cobra.Command {

@@ -12,23 +12,12 @@ import (
 )
 
 func newClusterCmd(e *env) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "cluster",
-		Short: "Look at the nodes that share state, make their key",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("There are status and key.", "there is no 'farcall cluster %s'", args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
 	status := &adminCommand{
 		use: "status TARGET", short: "Show the nodes, and what they share",
 		args: cobra.ExactArgs(1), run: clusterStatus,
 	}
-	cmd.AddCommand(status.cobra(e), newClusterKeyCmd(e))
-	return cmd
+	return newGroup("cluster", "Look at the nodes that share state, make their key",
+		"There are status and key.", status.cobra(e), newClusterKeyCmd(e))
 }
 
 func newClusterKeyCmd(e *env) *cobra.Command {

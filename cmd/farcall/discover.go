@@ -42,32 +42,25 @@ func (r *remote) discover(cmd *cobra.Command, args []string, text bool) error {
 	if len(rest) > 1 {
 		return usagef("For example: "+cmd.CommandPath()+" localhost:7331 math/add", "one METHOD at most, not %q", rest)
 	}
-	ctx, stop := interruptible(cmd.Context())
-	defer stop()
-	limited, cancel := r.limit(ctx)
-	defer cancel()
-	s, err := r.connect(limited, t, nil)
-	if err != nil {
-		return err
-	}
-	defer s.end(ctx)
-	doc, err := discover(limited, s)
-	if errors.Is(err, jsonrpc.MethodNotFound) {
-		return &exitError{
-			code: exitAnswered, err: fmt.Errorf("%s does not describe itself: it has no method rpc.discover", t),
-			hint: "Its methods can be called all the same: farcall call TARGET METHOD.",
+	return r.with(cmd.Context(), t, nil, func(ctx, limited context.Context, s *session) error {
+		doc, err := discover(limited, s)
+		if errors.Is(err, jsonrpc.MethodNotFound) {
+			return &exitError{
+				code: exitAnswered, err: fmt.Errorf("%s does not describe itself: it has no method rpc.discover", t),
+				hint: "Its methods can be called all the same: farcall call TARGET METHOD.",
+			}
 		}
-	}
-	if err != nil {
-		return callFailure(ctx, "rpc.discover", t, s, err)
-	}
-	switch {
-	case len(rest) == 1:
-		return r.printMethod(doc, rest[0], text)
-	case text:
-		return r.printSignatures(doc)
-	}
-	return r.printJSON(doc.raw)
+		if err != nil {
+			return callFailure(ctx, "rpc.discover", t, s, err)
+		}
+		switch {
+		case len(rest) == 1:
+			return r.printMethod(doc, rest[0], text)
+		case text:
+			return r.printSignatures(doc)
+		}
+		return r.printJSON(doc.raw)
+	})
 }
 
 // openRPC is what the list of methods needs of an OpenRPC document.

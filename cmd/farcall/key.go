@@ -29,19 +29,8 @@ import (
 const secretBytes = 32
 
 func newKeyCmd(e *env) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "key",
-		Short: "Make API keys and signing keys for a guard",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("There are new, hash and sign-new.", "there is no 'farcall key %s'", args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newKeyNewCmd(e), newKeyHashCmd(e), newKeySignCmd(e))
-	return cmd
+	return newGroup("key", "Make API keys and signing keys for a guard",
+		"There are new, hash and sign-new.", newKeyNewCmd(e), newKeyHashCmd(e), newKeySignCmd(e))
 }
 
 // keyID is what can stand in a key, in YAML and in a header as it is.

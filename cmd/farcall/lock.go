@@ -12,19 +12,8 @@ import (
 )
 
 func newLockCmd(e *env) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "lock",
-		Short: "Lock callers out with credentials that are still valid",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("There are add, list and remove.", "there is no 'farcall lock %s'", args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newLockAddCmd(e), newLockListCmd(e), newLockRemoveCmd(e))
-	return cmd
+	return newGroup("lock", "Lock callers out with credentials that are still valid",
+		"There are add, list and remove.", newLockAddCmd(e), newLockListCmd(e), newLockRemoveCmd(e))
 }
 
 // lockFlags adds the options that name the target of a lock.
@@ -127,7 +116,7 @@ func locksFailure(err error) error {
 func oneFile(example string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 {
-			return usagef("For example: "+example, "one FILE is needed")
+			return usagef("For example: "+example, "one FILE is needed, not %d", len(args))
 		}
 		return nil
 	}

@@ -18,10 +18,7 @@ func newMCPCmd(e *env) *cobra.Command {
 		Short: "Use a Model Context Protocol server: its tools, resources and prompts",
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
-			}
-			return usagef(meantCommand(cmd, args[0]), "unknown command %q for farcall mcp", args[0])
+			return unknownCommand(cmd, args, "unknown command %q for farcall mcp")
 		},
 	}
 	cmd.SuggestionsMinimumDistance = 2

@@ -17,14 +17,7 @@ import (
 )
 
 func newPolicyCmd(e *env) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "policy",
-		Short: "Test the policies of a guard",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newPolicyTestCmd(e))
-	return cmd
+	return newGroup("policy", "Test the policies of a guard", "There is test.", newPolicyTestCmd(e))
 }
 
 func newPolicyTestCmd(e *env) *cobra.Command {
@@ -32,13 +25,8 @@ func newPolicyTestCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test FILE",
 		Short: "Compare the decisions of a guard with what is expected",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usagef("For example: farcall policy test policies.yaml", "policy test takes one FILE, not %d", len(args))
-			}
-			return nil
-		},
-		RunE: func(_ *cobra.Command, args []string) error { return e.testPolicies(args[0], asJSON) },
+		Args:  oneFile("farcall policy test policies.yaml"),
+		RunE:  func(_ *cobra.Command, args []string) error { return e.testPolicies(args[0], asJSON) },
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd

@@ -73,8 +73,10 @@ func (r *remote) verboseFlag(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&r.verbose, "verbose", "v", false, "show the messages on standard error, > sent and < received; they may hold secrets")
 }
 
-// versionFlag adds --v1.
-func (r *remote) versionFlag(cmd *cobra.Command) {
+// callFlags adds the options of the commands that call, notify or listen.
+func (r *remote) callFlags(cmd *cobra.Command, timeout time.Duration) {
+	r.flags(cmd, timeout)
+	r.verboseFlag(cmd)
 	cmd.Flags().BoolVar(&r.v1, "v1", false, "speak JSON-RPC 1.0")
 }
 

@@ -64,15 +64,6 @@ func usagef(hint, format string, args ...any) error {
 	return &exitError{code: exitUsage, err: fmt.Errorf(format, args...), hint: hint}
 }
 
-// meantCommand is a hint for a command that is not there.
-func meantCommand(cmd *cobra.Command, word string) string {
-	near := cmd.SuggestionsFor(word)
-	if len(near) == 0 {
-		return fmt.Sprintf("Run '%s --help' for the list.", cmd.CommandPath())
-	}
-	return fmt.Sprintf("Did you mean '%s %s'?", cmd.CommandPath(), cmp.Or(nearestWord(word, near), near[0]))
-}
-
 // run is the whole program. It returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	e := &env{stdin: stdin, stdout: stdout, stderr: stderr, getenv: os.Getenv, isTTY: isTerminal(stdout)}
@@ -89,10 +80,7 @@ func newRootCmd(e *env) *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
-			}
-			return usagef(meantCommand(cmd, args[0]), "unknown command %q", args[0])
+			return unknownCommand(cmd, args, "unknown command %q")
 		},
 	}
 	root.SuggestionsMinimumDistance = 2
@@ -157,6 +145,35 @@ func newRootCmd(e *env) *cobra.Command {
 	)
 	addHelp(root)
 	return root
+}
+
+// newGroup returns a command that only has others. hint names them.
+func newGroup(use, short, hint string, below ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef(hint, "there is no '%s %s'", cmd.CommandPath(), args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(below...)
+	return cmd
+}
+
+// unknownCommand is the exit for a word that is not among the commands below cmd. Without a word
+// it prints the help.
+func unknownCommand(cmd *cobra.Command, args []string, format string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	hint := fmt.Sprintf("Run '%s --help' for the list.", cmd.CommandPath())
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = fmt.Sprintf("Did you mean '%s %s'?", cmd.CommandPath(), cmp.Or(nearestWord(args[0], near), near[0]))
+	}
+	return usagef(hint, format, args[0])
 }
 
 // report prints what ended the program and turns it into an exit code.

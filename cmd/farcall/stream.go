@@ -30,9 +30,7 @@ func newStreamCmd(e *env) *cobra.Command {
 		},
 		ValidArgsFunction: r.completeSecond(r.methodNames),
 	}
-	r.flags(cmd, defaultTimeout)
-	r.verboseFlag(cmd)
-	r.versionFlag(cmd)
+	r.callFlags(cmd, defaultTimeout)
 	f := cmd.Flags()
 	f.BoolVarP(&o.follow, "follow", "f", false, "stay connected after the answer and print notifications")
 	f.IntVarP(&o.count, "count", "n", 0, "end after so many items; 0 for no limit")
@@ -199,10 +197,8 @@ func newListenCmd(e *env) *cobra.Command {
 			return r.listen(cmd.Context(), t, methods, o)
 		},
 	}
-	r.flags(cmd, 0)
+	r.callFlags(cmd, 0)
 	cmd.Flags().Lookup("timeout").Usage = "how long to listen; 0 for ever"
-	r.verboseFlag(cmd)
-	r.versionFlag(cmd)
 	f := cmd.Flags()
 	f.StringArrayVarP(&o.calls, "call", "c", nil, "call `'METHOD PARAMS'` on each connection before listening; can be repeated")
 	f.StringArrayVar(&o.answers, "answer", nil, "answer the server's own calls, `METHOD=RESULT`; can be repeated")
