@@ -88,30 +88,44 @@ func (o *adminOptions) aim(cmd *cobra.Command, args []string) (rest []string, er
 	return rest, err
 }
 
-// get asks for something and reads the answer into what v points to. With --json it prints the
-// answer, and reports false.
-func (o *adminOptions) get(ctx context.Context, path string, v any) (show bool, err error) {
-	return o.send(ctx, http.MethodGet, path, nil, v)
+// get asks for something, reads the answer into what v points to, and shows it. With --json it prints
+// the answer.
+func (o *adminOptions) get(ctx context.Context, path string, v any, show func() error) error {
+	return o.send(ctx, http.MethodGet, path, nil, v, show)
 }
 
 // change has the gateway change something.
-func (o *adminOptions) change(ctx context.Context, path string, body, v any) (show bool, err error) {
-	return o.send(ctx, http.MethodPost, path, body, v)
+func (o *adminOptions) change(ctx context.Context, path string, body, v any, show func() error) error {
+	return o.send(ctx, http.MethodPost, path, body, v, show)
 }
 
 // send sends a request.
-func (o *adminOptions) send(ctx context.Context, method, path string, body, v any) (show bool, err error) {
+func (o *adminOptions) send(
+	ctx context.Context, method, path string, body, v any, show func() error,
+) error {
+	if o.asJSON {
+		text, err := o.answer(ctx, method, path, body)
+		if err != nil {
+			return err
+		}
+		return o.printJSON(text)
+	}
+	if _, err := o.read(ctx, method, path, body, v); err != nil {
+		return err
+	}
+	return show()
+}
+
+// read sends a request and reads the answer into what v points to. It returns the answer, too.
+func (o *adminOptions) read(ctx context.Context, method, path string, body, v any) ([]byte, error) {
 	text, err := o.answer(ctx, method, path, body)
-	switch {
-	case err != nil:
-		return false, err
-	case o.asJSON:
-		return false, o.printJSON(text)
+	if err != nil {
+		return nil, err
 	}
 	if err := jsonv2.Unmarshal(text, v); err != nil {
-		return false, &exitError{code: exitProtocol, err: fmt.Errorf("%s: the answer cannot be read: %w", path, err)}
+		return nil, &exitError{code: exitProtocol, err: fmt.Errorf("%s: the answer cannot be read: %w", path, err)}
 	}
-	return true, nil
+	return text, nil
 }
 
 // answer returns what the gateway answers.

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/farcall-dev/farcall/internal/jsonv2"
 )
 
 // gatewayCommands are those about the gateway as a whole.
@@ -58,19 +56,17 @@ func listSessions(ctx context.Context, o *adminOptions, _ []string) error {
 			Since     time.Time `json:"since"`
 		} `json:"sessions"`
 	}
-	show, err := o.get(ctx, "/sessions", &all)
-	if err != nil || !show {
-		return err
-	}
-	var rows [][]string
-	for _, s := range all.Sessions {
-		age := "-"
-		if !s.Since.IsZero() {
-			age = rounded(time.Since(s.Since))
+	return o.get(ctx, "/sessions", &all, func() error {
+		var rows [][]string
+		for _, s := range all.Sessions {
+			age := "-"
+			if !s.Since.IsZero() {
+				age = rounded(time.Since(s.Since))
+			}
+			rows = append(rows, []string{s.ID, inLine(s.Path), or(inLine(s.Principal)), or(shorten(inLine(s.Client), 40)), inLine(s.Revision), or(inLine(s.Address)), age})
 		}
-		rows = append(rows, []string{s.ID, inLine(s.Path), or(inLine(s.Principal)), or(shorten(inLine(s.Client), 40)), inLine(s.Revision), or(inLine(s.Address)), age})
-	}
-	return o.table([]string{"ID", "PATH", "PRINCIPAL", "CLIENT", "REVISION", "ADDRESS", "AGE"}, rows)
+		return o.table([]string{"ID", "PATH", "PRINCIPAL", "CLIENT", "REVISION", "ADDRESS", "AGE"}, rows)
+	})
 }
 
 func listCalls(ctx context.Context, o *adminOptions, _ []string) error {
@@ -87,19 +83,17 @@ func listCalls(ctx context.Context, o *adminOptions, _ []string) error {
 			Took      float64   `json:"tookMs"`
 		} `json:"calls"`
 	}
-	show, err := o.get(ctx, "/calls", &all)
-	if err != nil || !show {
-		return err
-	}
-	var rows [][]string
-	for _, c := range slices.Backward(all.Calls) {
-		took := rounded(time.Duration(c.Took * float64(time.Millisecond)))
-		rows = append(rows, []string{
-			c.At.Local().Format(time.DateTime), c.Outcome, shorten(inLine(strings.TrimSpace(c.Method+" "+c.Name)), 60), or(inLine(c.Upstream)),
-			or(inLine(c.Principal)), took, or(c.Trace), or(shorten(inLine(c.Error), 120)),
-		})
-	}
-	return o.table([]string{"AT", "OUTCOME", "CALL", "UPSTREAM", "PRINCIPAL", "TOOK", "TRACE", "ERROR"}, rows)
+	return o.get(ctx, "/calls", &all, func() error {
+		var rows [][]string
+		for _, c := range slices.Backward(all.Calls) {
+			took := rounded(time.Duration(c.Took * float64(time.Millisecond)))
+			rows = append(rows, []string{
+				c.At.Local().Format(time.DateTime), c.Outcome, shorten(inLine(strings.TrimSpace(c.Method+" "+c.Name)), 60), or(inLine(c.Upstream)),
+				or(inLine(c.Principal)), took, or(c.Trace), or(shorten(inLine(c.Error), 120)),
+			})
+		}
+		return o.table([]string{"AT", "OUTCOME", "CALL", "UPSTREAM", "PRINCIPAL", "TOOK", "TRACE", "ERROR"}, rows)
+	})
 }
 
 // or is a text, "-" for none.
@@ -115,11 +109,9 @@ func endSession(ctx context.Context, o *adminOptions, args []string) error {
 		ID     string `json:"id"`
 		Client string `json:"client"`
 	}
-	show, err := o.change(ctx, "/sessions/"+url.PathEscape(args[0])+"/end", nil, &s)
-	if err != nil || !show {
-		return err
-	}
-	return o.say("ended %s of %s", inLine(s.ID), or(inLine(s.Client)))
+	return o.change(ctx, "/sessions/"+url.PathEscape(args[0])+"/end", nil, &s, func() error {
+		return o.say("ended %s of %s", inLine(s.ID), or(inLine(s.Client)))
+	})
 }
 
 func logLevel(ctx context.Context, o *adminOptions, args []string) error {
@@ -140,39 +132,33 @@ func logLevel(ctx context.Context, o *adminOptions, args []string) error {
 		}
 		method, body = http.MethodPut, to
 	}
-	show, err := o.send(ctx, method, "/log-level", body, &at)
-	if err != nil || !show {
-		return err
-	}
-	for _, component := range slices.Sorted(maps.Keys(at.Components)) {
-		at.Level += "," + component + "=" + at.Components[component]
-	}
-	return o.say("%s", inLine(at.Level))
+	return o.send(ctx, method, "/log-level", body, &at, func() error {
+		for _, component := range slices.Sorted(maps.Keys(at.Components)) {
+			at.Level += "," + component + "=" + at.Components[component]
+		}
+		return o.say("%s", inLine(at.Level))
+	})
 }
 
 func reloadGateway(ctx context.Context, o *adminOptions, _ []string) error {
 	var r struct {
 		Changes []string `json:"changes"`
 	}
-	show, err := o.change(ctx, "/reload", nil, &r)
-	if err != nil || !show {
-		return err
-	}
-	if len(r.Changes) == 0 {
-		return o.say("no key has changed")
-	}
-	return o.say("changed: %s", inLine(strings.Join(r.Changes, ", ")))
+	return o.change(ctx, "/reload", nil, &r, func() error {
+		if len(r.Changes) == 0 {
+			return o.say("no key has changed")
+		}
+		return o.say("changed: %s", inLine(strings.Join(r.Changes, ", ")))
+	})
 }
 
 func dumpCapture(ctx context.Context, o *adminOptions, _ []string) error {
 	var d struct {
 		File string `json:"file"`
 	}
-	show, err := o.change(ctx, "/capture/dump", nil, &d)
-	if err != nil || !show {
-		return err
-	}
-	return o.say("%s", inLine(d.File))
+	return o.change(ctx, "/capture/dump", nil, &d, func() error {
+		return o.say("%s", inLine(d.File))
+	})
 }
 
 // decisionCommands are those about pins and about the guard.
@@ -238,58 +224,48 @@ func listPins(ctx context.Context, o *adminOptions, args []string) error {
 		File      string     `json:"file"`
 		Upstreams []pinState `json:"upstreams"`
 	}
-	show, err := o.get(ctx, "/pins", &all)
-	if err != nil || !show {
-		return err
-	}
-	var rows [][]string
-	for i := range all.Upstreams {
-		u := &all.Upstreams[i]
-		rows = append(rows, []string{inLine(u.Upstream), strconv.Itoa(u.Pinned), strconv.Itoa(len(u.Changes))})
-	}
-	return o.table([]string{"UPSTREAM", "PINNED", "DIFFERENT"}, rows)
+	return o.get(ctx, "/pins", &all, func() error {
+		var rows [][]string
+		for i := range all.Upstreams {
+			u := &all.Upstreams[i]
+			rows = append(rows, []string{inLine(u.Upstream), strconv.Itoa(u.Pinned), strconv.Itoa(len(u.Changes))})
+		}
+		return o.table([]string{"UPSTREAM", "PINNED", "DIFFERENT"}, rows)
+	})
 }
 
 func showPins(ctx context.Context, o *adminOptions, name string) error {
 	var p pinState
-	show, err := o.get(ctx, upstreamPath(name, "/pins"), &p)
-	if err != nil || !show {
-		return err
-	}
-	if len(p.Changes) == 0 {
-		return o.say("%s of %s, all as pinned in %s", countOf(p.Pinned, "definition"), inLine(p.Upstream), inLine(p.File))
-	}
-	if err := p.show(o); err != nil {
-		return err
-	}
-	return &exitError{
-		code: exitFailure, err: fmt.Errorf("%s is not as %s has it", inLine(p.Upstream), inLine(p.File)),
-		hint: fmt.Sprintf("Read the changes above: a model will act on them. 'farcall admin accept-pins TARGET %s --digest %s' accepts them.", inLine(p.Upstream), inLine(p.Digest)),
-	}
+	return o.get(ctx, upstreamPath(name, "/pins"), &p, func() error {
+		if len(p.Changes) == 0 {
+			return o.say("%s of %s, all as pinned in %s", countOf(p.Pinned, "definition"), inLine(p.Upstream), inLine(p.File))
+		}
+		if err := p.show(o); err != nil {
+			return err
+		}
+		return &exitError{
+			code: exitFailure, err: fmt.Errorf("%s is not as %s has it", inLine(p.Upstream), inLine(p.File)),
+			hint: fmt.Sprintf("Read the changes above: a model will act on them. 'farcall admin accept-pins TARGET %s --digest %s' accepts them.", inLine(p.Upstream), inLine(p.Digest)),
+		}
+	})
 }
 
 func acceptPins(ctx context.Context, o *adminOptions, name, digest string) error {
 	if digest == "" {
 		var p pinState
-		asJSON := o.asJSON
-		o.asJSON = false
-		_, err := o.get(ctx, upstreamPath(name, "/pins"), &p)
-		o.asJSON = asJSON
-		if err != nil {
+		if _, err := o.read(ctx, http.MethodGet, upstreamPath(name, "/pins"), nil, &p); err != nil {
 			return err
 		}
-		if digest = p.Digest; !asJSON {
+		if digest = p.Digest; !o.asJSON {
 			if err := p.show(o); err != nil {
 				return err
 			}
 		}
 	}
 	var p pinState
-	show, err := o.change(ctx, upstreamPath(name, "/pins/accept"), map[string]string{"digest": digest}, &p)
-	if err != nil || !show {
-		return err
-	}
-	return o.say("pinned %s of %s in %s", countOf(p.Pinned, "definition"), inLine(p.Upstream), inLine(p.File))
+	return o.change(ctx, upstreamPath(name, "/pins/accept"), map[string]string{"digest": digest}, &p, func() error {
+		return o.say("pinned %s of %s in %s", countOf(p.Pinned, "definition"), inLine(p.Upstream), inLine(p.File))
+	})
 }
 
 // adminQuestion is what the flags of admin explain say.
@@ -318,12 +294,9 @@ func (q *adminQuestion) run(ctx context.Context, o *adminOptions, args []string)
 		query.Set("local", "true")
 	}
 	var x explained
-	text, err := o.answer(ctx, http.MethodGet, "/explain?"+query.Encode(), nil)
+	text, err := o.read(ctx, http.MethodGet, "/explain?"+query.Encode(), nil, &x)
 	if err != nil {
 		return err
-	}
-	if err := jsonv2.Unmarshal(text, &x); err != nil {
-		return &exitError{code: exitProtocol, err: fmt.Errorf("the answer cannot be read: %w", err)}
 	}
 	if o.asJSON {
 		err = o.printJSON(text)
@@ -380,18 +353,16 @@ func orderOf(change string) func(ctx context.Context, o *adminOptions, args []st
 
 func orderUpstream(ctx context.Context, o *adminOptions, name, change string, body any) error {
 	var u upstreamState
-	show, err := o.change(ctx, upstreamPath(name, "/"+change), body, &u)
-	if err != nil || !show {
-		return err
-	}
-	text := inLine(u.Name) + " is " + inLine(u.State)
-	if u.State == "draining" {
-		text += ", " + countOf(u.InFlight, "call") + " under way"
-	}
-	if u.State == "down" || u.State == "open" {
-		text += ": " + inLine(u.LastError)
-	}
-	return o.say("%s", text)
+	return o.change(ctx, upstreamPath(name, "/"+change), body, &u, func() error {
+		text := inLine(u.Name) + " is " + inLine(u.State)
+		if u.State == "draining" {
+			text += ", " + countOf(u.InFlight, "call") + " under way"
+		}
+		if u.State == "down" || u.State == "open" {
+			text += ": " + inLine(u.LastError)
+		}
+		return o.say("%s", text)
+	})
 }
 
 func listUpstreams(ctx context.Context, o *adminOptions, args []string) error {
@@ -401,26 +372,24 @@ func listUpstreams(ctx context.Context, o *adminOptions, args []string) error {
 	var all struct {
 		Upstreams []upstreamState `json:"upstreams"`
 	}
-	show, err := o.get(ctx, "/upstreams", &all)
-	if err != nil || !show {
-		return err
-	}
-	var rows [][]string
-	for i := range all.Upstreams {
-		u := &all.Upstreams[i]
-		note := u.LastError
-		if u.Reason != "" {
-			note = u.Reason
+	return o.get(ctx, "/upstreams", &all, func() error {
+		var rows [][]string
+		for i := range all.Upstreams {
+			u := &all.Upstreams[i]
+			note := u.LastError
+			if u.Reason != "" {
+				note = u.Reason
+			}
+			if u.Blocked > 0 {
+				note = fmt.Sprintf("%s withheld, as not pinned so; %s", countOf(u.Blocked, "definition"), note)
+			}
+			rows = append(rows, []string{
+				inLine(u.Name), inLine(u.State), strconv.Itoa(u.InFlight), strconv.Itoa(u.Processes), strconv.FormatInt(u.Calls, 10), strconv.FormatInt(u.Errors, 10),
+				inMilliseconds(u.P50), inMilliseconds(u.P99), strconv.Itoa(u.Tools), shorten(inLine(note), 80),
+			})
 		}
-		if u.Blocked > 0 {
-			note = fmt.Sprintf("%s withheld, as not pinned so; %s", countOf(u.Blocked, "definition"), note)
-		}
-		rows = append(rows, []string{
-			inLine(u.Name), inLine(u.State), strconv.Itoa(u.InFlight), strconv.Itoa(u.Processes), strconv.FormatInt(u.Calls, 10), strconv.FormatInt(u.Errors, 10),
-			inMilliseconds(u.P50), inMilliseconds(u.P99), strconv.Itoa(u.Tools), shorten(inLine(note), 80),
-		})
-	}
-	return o.table([]string{"UPSTREAM", "STATE", "IN FLIGHT", "PROCESSES", "CALLS", "ERRORS", "P50", "P99", "TOOLS", "NOTE"}, rows)
+		return o.table([]string{"UPSTREAM", "STATE", "IN FLIGHT", "PROCESSES", "CALLS", "ERRORS", "P50", "P99", "TOOLS", "NOTE"}, rows)
+	})
 }
 
 func showUpstream(ctx context.Context, o *adminOptions, name string) error {
@@ -428,34 +397,32 @@ func showUpstream(ctx context.Context, o *adminOptions, name string) error {
 		Upstream upstreamState `json:"upstream"`
 		Stderr   []string      `json:"stderr"`
 	}
-	show, err := o.get(ctx, upstreamPath(name, ""), &one)
-	if err != nil || !show {
-		return err
-	}
-	u := &one.Upstream
-	rows := [][]string{}
-	add := func(name, text string) {
-		if text != "" {
-			rows = append(rows, []string{name, inLine(text)})
+	return o.get(ctx, upstreamPath(name, ""), &one, func() error {
+		u := &one.Upstream
+		rows := [][]string{}
+		add := func(name, text string) {
+			if text != "" {
+				rows = append(rows, []string{name, inLine(text)})
+			}
 		}
-	}
-	add("upstream", u.Name)
-	add("state", u.State)
-	add("why", u.Reason)
-	add("target", u.Target)
-	add("server", u.Server)
-	add("revision", u.Revision)
-	add("processes", strconv.Itoa(u.Processes))
-	add("calls", fmt.Sprintf("%d, %d of them failed, %d under way", u.Calls, u.Errors, u.InFlight))
-	add("latency", inMilliseconds(u.P50)+" (p50), "+inMilliseconds(u.P99)+" (p99)")
-	add("tools", strconv.Itoa(u.Tools))
-	add("last error", u.LastError)
-	for i, line := range one.Stderr {
-		head := ""
-		if i == 0 {
-			head = "stderr"
+		add("upstream", u.Name)
+		add("state", u.State)
+		add("why", u.Reason)
+		add("target", u.Target)
+		add("server", u.Server)
+		add("revision", u.Revision)
+		add("processes", strconv.Itoa(u.Processes))
+		add("calls", fmt.Sprintf("%d, %d of them failed, %d under way", u.Calls, u.Errors, u.InFlight))
+		add("latency", inMilliseconds(u.P50)+" (p50), "+inMilliseconds(u.P99)+" (p99)")
+		add("tools", strconv.Itoa(u.Tools))
+		add("last error", u.LastError)
+		for i, line := range one.Stderr {
+			head := ""
+			if i == 0 {
+				head = "stderr"
+			}
+			rows = append(rows, []string{head, inLine(line)})
 		}
-		rows = append(rows, []string{head, inLine(line)})
-	}
-	return columns(o.stdout, rows, nil)
+		return columns(o.stdout, rows, nil)
+	})
 }

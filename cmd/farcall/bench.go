@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -431,7 +430,9 @@ func (b *bencher) table(out *strings.Builder, results []*load.Result, c *load.Co
 	} {
 		row(l.name, l.name, func(r *load.Result) string { return load.Milliseconds(l.value(&r.Latency)) })
 	}
-	benchColumns(out, rows)
+	for _, line := range aligned(rows, 1, len(results)+2) {
+		fmt.Fprintln(out, line)
+	}
 	for i, r := range results {
 		who := ""
 		if c != nil {
@@ -449,29 +450,5 @@ func (b *bencher) table(out *strings.Builder, results []*load.Result, c *load.Co
 	}
 	if !strings.HasSuffix(out.String(), "\n") {
 		out.WriteByte('\n')
-	}
-}
-
-// benchColumns writes rows with the first column to the left and the others to the right.
-func benchColumns(out *strings.Builder, rows [][]string) {
-	var width []int
-	for _, row := range rows {
-		for i, cell := range row {
-			if i == len(width) {
-				width = append(width, 0)
-			}
-			width[i] = max(width[i], utf8.RuneCountInString(cell))
-		}
-	}
-	for _, row := range rows {
-		var line strings.Builder
-		for i, cell := range row {
-			if i == 0 {
-				fmt.Fprintf(&line, "%-*s", width[i], cell)
-				continue
-			}
-			fmt.Fprintf(&line, "  %*s", width[i], cell)
-		}
-		fmt.Fprintln(out, strings.TrimRight(line.String(), " "))
 	}
 }

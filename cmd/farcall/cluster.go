@@ -52,41 +52,39 @@ func clusterStatus(ctx context.Context, o *adminOptions, _ []string) error {
 		Shared []string  `json:"shared"`
 		Own    []string  `json:"own"`
 	}
-	show, err := o.get(ctx, "/cluster", &c)
-	if err != nil || !show {
-		return err
-	}
-	if c.Engine == "" {
-		return o.say("the gateway shares nothing: its configuration has no cluster")
-	}
-	var rows [][]string
-	for _, n := range c.Nodes {
-		state := "-"
-		if n.Draining {
-			state = "draining"
+	return o.get(ctx, "/cluster", &c, func() error {
+		if c.Engine == "" {
+			return o.say("the gateway shares nothing: its configuration has no cluster")
 		}
-		rows = append(rows, []string{
-			or(inLine(n.Name)), inLine(n.Version), rounded(time.Since(n.Since)), state, or(inLine(n.Calls)),
-			strconv.Itoa(n.Sessions), strconv.Itoa(n.Suspended), strconv.Itoa(n.Children),
-		})
-	}
-	head := []string{"NODE", "VERSION", "AGE", "STATE", "CALLS AT", "SESSIONS", "SUSPENDED", "PROCESSES"}
-	if err := o.table(head, rows); err != nil {
-		return err
-	}
-	count := strconv.Itoa(len(c.Nodes))
-	if c.Size > 0 {
-		count += fmt.Sprintf(" of %d", c.Size)
-	}
-	lines := []string{
-		"", "asked:              " + or(inLine(c.Node)),
-		"engine:             " + inLine(c.Engine), "present:            " + count,
-		"shared:             " + or(inLine(strings.Join(c.Shared, ", "))),
-		"of each node alone: " + or(inLine(strings.Join(c.Own, ", "))),
-	}
-	if err := o.say("%s", strings.Join(lines, "\n")); err != nil || c.Lost.IsZero() {
-		return err
-	}
-	return &exitError{code: exitFailure, err: fmt.Errorf(
-		"the shared store does not decide since %s: %s", c.Lost.UTC().Format(time.RFC3339), inLine(c.Reason))}
+		var rows [][]string
+		for _, n := range c.Nodes {
+			state := "-"
+			if n.Draining {
+				state = "draining"
+			}
+			rows = append(rows, []string{
+				or(inLine(n.Name)), inLine(n.Version), rounded(time.Since(n.Since)), state, or(inLine(n.Calls)),
+				strconv.Itoa(n.Sessions), strconv.Itoa(n.Suspended), strconv.Itoa(n.Children),
+			})
+		}
+		head := []string{"NODE", "VERSION", "AGE", "STATE", "CALLS AT", "SESSIONS", "SUSPENDED", "PROCESSES"}
+		if err := o.table(head, rows); err != nil {
+			return err
+		}
+		count := strconv.Itoa(len(c.Nodes))
+		if c.Size > 0 {
+			count += fmt.Sprintf(" of %d", c.Size)
+		}
+		lines := []string{
+			"", "asked:              " + or(inLine(c.Node)),
+			"engine:             " + inLine(c.Engine), "present:            " + count,
+			"shared:             " + or(inLine(strings.Join(c.Shared, ", "))),
+			"of each node alone: " + or(inLine(strings.Join(c.Own, ", "))),
+		}
+		if err := o.say("%s", strings.Join(lines, "\n")); err != nil || c.Lost.IsZero() {
+			return err
+		}
+		return &exitError{code: exitFailure, err: fmt.Errorf(
+			"the shared store does not decide since %s: %s", c.Lost.UTC().Format(time.RFC3339), inLine(c.Reason))}
+	})
 }

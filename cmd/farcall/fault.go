@@ -259,18 +259,5 @@ func (x *faulting) serveWeb(ctx context.Context, in *fault.Injector, l net.Liste
 	if !x.reachable {
 		h = localHosts(h)
 	}
-	s := &http.Server{Handler: h, ReadHeaderTimeout: 30 * time.Second}
-	closed := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		_ = s.Close()
-		close(closed)
-	})
-	err = s.Serve(l)
-	if !stop() {
-		<-closed
-	}
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return err
+	return serveUntil(ctx, &http.Server{Handler: h, ReadHeaderTimeout: 30 * time.Second}, l)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -39,38 +38,22 @@ type event struct {
 // listener prints events.
 type listener struct {
 	*mcpRemote
-	end context.CancelCauseFunc
-
-	mu   sync.Mutex
-	left int // 0: no limit; below: none
+	quota
 }
 
 // event prints one event, as a line of text or of JSON.
 func (l *listener) event(ev event, text string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.left < 0 {
-		return
-	}
-	var err error
-	if l.asJSON {
-		var raw []byte
-		if raw, err = jsonv2.Append(nil, ev); err == nil {
-			err = l.printLine(raw)
+	_ = l.emit(func() error { // a failure ends the listening
+		if !l.asJSON {
+			_, err := l.stdout.Write([]byte(text + "\n"))
+			return err
 		}
-	} else {
-		_, err = l.stdout.Write([]byte(text + "\n"))
-	}
-	switch {
-	case err != nil:
-		l.end(err)
-		l.left = -1
-	case l.left == 1:
-		l.end(errEnough)
-		l.left = -1
-	case l.left > 0:
-		l.left--
-	}
+		raw, err := jsonv2.Append(nil, ev)
+		if err != nil {
+			return err
+		}
+		return l.printLine(raw)
+	})
 }
 
 func (m *mcpRemote) listen(ctx context.Context, t *target.Target, resources []string, count int) error {
@@ -78,7 +61,7 @@ func (m *mcpRemote) listen(ctx context.Context, t *target.Target, resources []st
 	defer stop()
 	ctx, cancel := context.WithCancelCause(interrupted)
 	defer cancel(nil)
-	l := &listener{mcpRemote: m, end: cancel, left: count}
+	l := &listener{mcpRemote: m, quota: quota{end: cancel, left: count}}
 	s, err := m.open(ctx, t, func(o *mcp.ClientOptions) {
 		o.OnListChanged = func(kind string) {
 			l.event(event{Event: "list_changed", Kind: kind}, kind+" changed")

@@ -243,6 +243,32 @@ func columns(w io.Writer, rows [][]string, style func(row, col int, text string)
 	return err
 }
 
+// aligned returns rows as lines in columns, those from first to last to the right.
+func aligned(rows [][]string, first, last int) []string {
+	var widths []int
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	lines := make([]string, len(rows))
+	for n, row := range rows {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			width := widths[i]
+			if i < first || i > last {
+				width = -width // to the left
+			}
+			cells[i] = fmt.Sprintf("%*s", width, cell)
+		}
+		lines[n] = strings.TrimRight(strings.Join(cells, "  "), " ")
+	}
+	return lines
+}
+
 // countOf writes a number with its noun, in the plural where it needs one.
 func countOf(n int, noun string) string {
 	switch {

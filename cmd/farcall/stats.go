@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -268,29 +267,10 @@ func (o *statsOptions) sorted(all []serverStatus) []serverStatus {
 
 // align writes rows in columns: numbers, which are the third to the last but one, to the right.
 func (o *statsOptions) align(b *strings.Builder, rows [][]string) {
-	width := make([]int, len(rows[0]))
-	for _, row := range rows {
-		for i, cell := range row {
-			width[i] = max(width[i], utf8.RuneCountInString(cell))
-		}
-	}
-	for n, row := range rows {
-		var line strings.Builder
-		for i, cell := range row {
-			pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell))
-			switch last := i == len(row)-1; {
-			case last:
-				line.WriteString(cell)
-			case i < 2:
-				line.WriteString(cell + pad + "  ")
-			default:
-				line.WriteString(pad + cell + "  ")
-			}
-		}
-		text := strings.TrimRight(line.String(), " ")
+	for n, text := range aligned(rows, 2, len(rows[0])-2) {
 		if n == 0 {
 			text = o.paint(colourFaint, text)
-		} else if row[1] == "down" || row[1] == "open" {
+		} else if rows[n][1] == "down" || rows[n][1] == "open" {
 			text = o.paint(colourRed, text)
 		}
 		b.WriteString(text + "\n")

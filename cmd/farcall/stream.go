@@ -62,7 +62,7 @@ func (r *remote) stream(cmd *cobra.Command, args []string, o streamOptions) erro
 	defer stop()
 	ctx, cancel := context.WithCancelCause(interrupted)
 	defer cancel(nil)
-	w := &watcher{remote: r, left: o.count, end: cancel, answered: make(chan struct{})}
+	w := &watcher{remote: r, quota: quota{left: o.count, end: cancel}, answered: make(chan struct{})}
 	if r.timeout > 0 {
 		w.idle = time.AfterFunc(r.timeout, func() { cancel(context.DeadlineExceeded) })
 		defer w.idle.Stop()
@@ -91,15 +91,41 @@ func (r *remote) stream(cmd *cobra.Command, args []string, o streamOptions) erro
 // errEnough ends a stream that has given as many items as were wanted.
 var errEnough = errors.New("enough")
 
+// A quota prints lines until there were enough.
+type quota struct {
+	end context.CancelCauseFunc
+
+	mu   sync.Mutex
+	left int // 0: no limit; below: none
+}
+
+// emit prints a line. The last one, and a failure, end what gives the lines.
+func (q *quota) emit(line func() error) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.left < 0 {
+		return errEnough
+	}
+	err := line()
+	switch {
+	case err == nil && q.left == 1:
+		err = errEnough
+	case err == nil && q.left > 1:
+		q.left--
+	}
+	if err != nil {
+		q.left = -1
+		q.end(err)
+	}
+	return err
+}
+
 // watcher prints the items of a stream.
 type watcher struct {
 	*remote
-	end      context.CancelCauseFunc
+	quota
 	idle     *time.Timer   // nil: wait for ever
 	answered chan struct{} // closed when the call is answered
-
-	mu   sync.Mutex
-	left int // 0: no limit
 }
 
 // watch prints until the stream ends.
@@ -152,35 +178,26 @@ func (w *watcher) notification(ctx context.Context, method string, params jsonrp
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	return w.item(message(method, params))
+}
+
+// message is what the other end has sent, as a line.
+func message(method string, params jsonrpc.Raw) jsonrpc.Raw {
 	if params == nil {
 		params = jsonrpc.Raw("null")
 	}
 	line := append(jsonrpc.AppendString(jsonrpc.Raw(`{"method":`), method), `,"params":`...)
-	return w.item(append(append(line, params...), '}'))
+	return append(append(line, params...), '}')
 }
 
 // item prints one item.
 func (w *watcher) item(raw jsonrpc.Raw) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.left < 0 {
-		return errEnough
-	}
-	if w.idle != nil {
-		w.idle.Reset(w.timeout)
-	}
-	if err := w.printLine(raw); err != nil {
-		return err
-	}
-	if w.left == 1 {
-		w.left = -1
-		w.end(errEnough)
-		return errEnough
-	}
-	if w.left > 0 {
-		w.left--
-	}
-	return nil
+	return w.emit(func() error {
+		if w.idle != nil {
+			w.idle.Reset(w.timeout)
+		}
+		return w.printLine(raw)
+	})
 }
 
 func newListenCmd(e *env) *cobra.Command {
@@ -218,10 +235,8 @@ type pushListener struct {
 	methods []string // to print; none: all
 	calls   []invocation
 	answers map[string]jsonrpc.Raw
-	end     context.CancelCauseFunc
+	quota
 
-	mu        sync.Mutex
-	left      int // 0: no limit; below: none
 	connected int // how often
 	up        bool
 }
@@ -234,7 +249,7 @@ func (r *remote) listen(ctx context.Context, t *target.Target, methods []string,
 	defer stop()
 	ctx, cancel := context.WithCancelCause(interrupted)
 	defer cancel(nil)
-	l := &pushListener{remote: r, target: t, methods: methods, left: o.count, end: cancel}
+	l := &pushListener{remote: r, target: t, methods: methods, quota: quota{left: o.count, end: cancel}}
 	if l.calls, err = parseCalls(t, o.calls); err != nil {
 		return err
 	}
@@ -330,7 +345,8 @@ func ended(t *target.Target, err error) error {
 // ServeRPC prints what the server sends, and answers it.
 func (l *pushListener) ServeRPC(_ context.Context, req *farcall.Request) (any, error) {
 	if len(l.methods) == 0 || slices.Contains(l.methods, req.Method) {
-		l.print(req)
+		// A failure ends the listening.
+		_ = l.emit(func() error { return l.printLine(message(req.Method, req.Params)) })
 	}
 	if req.IsNotification() {
 		return nil, nil
@@ -339,31 +355,6 @@ func (l *pushListener) ServeRPC(_ context.Context, req *farcall.Request) (any, e
 		return result, nil
 	}
 	return nil, &jsonrpc.Error{Code: jsonrpc.MethodNotFound, Message: "Method not found"}
-}
-
-// print prints one line, and ends the listening when it is the last.
-func (l *pushListener) print(req *farcall.Request) {
-	params := req.Params
-	if params == nil {
-		params = jsonrpc.Raw("null")
-	}
-	line := append(jsonrpc.AppendString(jsonrpc.Raw(`{"method":`), req.Method), `,"params":`...)
-	line = append(append(line, params...), '}')
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.left < 0 {
-		return
-	}
-	switch err := l.printLine(line); {
-	case err != nil:
-		l.left = -1
-		l.end(err)
-	case l.left == 1:
-		l.left = -1
-		l.end(errEnough)
-	case l.left > 0:
-		l.left--
-	}
 }
 
 // parseCalls reads 'METHOD PARAMS', as --call has it.

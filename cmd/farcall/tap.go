@@ -265,17 +265,5 @@ func (f *tapFlags) forwardHTTP(ctx context.Context, r *capture.Recorder, l net.L
 	if !f.insecure {
 		h = localHosts(h)
 	}
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		<-ctx.Done()
-		_ = server.Close() // streams would not end
-	}()
-	err := server.Serve(l)
-	if errors.Is(err, http.ErrServerClosed) {
-		<-done
-		return nil
-	}
-	return err
+	return serveUntil(ctx, &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}, l)
 }

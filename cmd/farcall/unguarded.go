@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -35,6 +36,23 @@ func localHosts(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// serveUntil serves HTTP until the context ends. Streams would not end then, so it closes them.
+func serveUntil(ctx context.Context, s *http.Server, l net.Listener) error {
+	closed := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = s.Close()
+		close(closed)
+	})
+	err := s.Serve(l)
+	if !stop() {
+		<-closed
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
 }
 
 // noHTTP is a connection of a client that sends a byte stream. It fails when that begins as a

@@ -277,17 +277,12 @@ func (v *viewing) aboutFrame(rec *capture.Record, word func(string, ...any)) {
 	default:
 		word("%s", rec.Kind)
 	}
-	if rec.Upstream != "" {
-		word("[%s]", tame(rec.Upstream))
-	}
-	if rec.Method != "" {
-		word("%s", tame(rec.Method))
-	}
-	if rec.Name != "" {
-		word("%s", tame(rec.Name))
-	}
-	if rec.ID != "" {
-		word("id %s", tame(rec.ID))
+	for _, p := range []struct{ format, text string }{
+		{"[%s]", rec.Upstream}, {"%s", rec.Method}, {"%s", rec.Name}, {"id %s", rec.ID},
+	} {
+		if p.text != "" {
+			word(p.format, tame(p.text))
+		}
 	}
 	if rec.Ref > 0 {
 		word("to #%d", rec.Ref)
