@@ -50,12 +50,7 @@ func (e *env) listCases() error {
 	for _, c := range conform.Cases() {
 		rows = append(rows, []string{c.Name, string(c.Level), c.Ref, c.Title})
 	}
-	return columns(e.stdout, rows, func(_, col int, text string) string {
-		if col == 0 {
-			return e.paint(colourName, text)
-		}
-		return text
-	})
+	return e.facts(rows)
 }
 
 func (r *remote) conform(cmd *cobra.Command, args []string, o conformOptions) error {
@@ -205,12 +200,7 @@ func (e *env) listMCPCases(revisions []*era.Revision) error {
 			rows = append(rows, []string{c.Name, string(c.Level), c.Ref, c.Title})
 		}
 	}
-	return columns(e.stdout, rows, func(_, col int, text string) string {
-		if col == 0 {
-			return e.paint(colourName, text)
-		}
-		return text
-	})
+	return e.facts(rows)
 }
 
 func (r *remote) mcpConform(cmd *cobra.Command, args []string, o conformOptions,

@@ -23,18 +23,10 @@ import (
 // faultHelp lists the faults; it is part of the help.
 func faultHelp() string {
 	var b strings.Builder
-	b.WriteString("FAULT is one of these, and KEY=VALUE as below:\n")
 	for _, f := range fault.Faults() {
 		fmt.Fprintf(&b, "  %-17s %s\n", f.Name, strings.ReplaceAll(f.Help, "`", ""))
 	}
-	return b.String() + `
-  every=10              each tenth of the frames that the fault is for; default each
-  p=0.01                each with this probability; --seed makes the choice the same each time
-  after=5, times=1      leave 5 alone at first; at most once on a connection
-  to=client|server      the direction; default client, of duplicate-id server
-  of=request|answer|notification|any
-  method=tools/*        of these methods; an answer has the method of its request
-  delay=2s, size=100    what the fault takes`
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // faulting is farcall fault.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/mcp/mcpauth"
 	"github.com/farcall-dev/farcall/observe/levels"
 )
@@ -20,12 +21,14 @@ var helpFiles embed.FS
 // addHelp gives the commands their texts.
 func addHelp(root *cobra.Command) {
 	words := []string{
-		"{targetForms}", targetForms, "{taskVerbs}", taskVerbs, "{faults}", faultHelp(),
+		"{faults}", faultHelp(),
 		"{logComponents}", strings.Join(levels.Standard(), ", "), "{redirectURL}", mcpauth.DefaultRedirect,
 	}
+	schemes := "  " + strings.Join(target.Standard().Forms(), "\n  ")
 	parts, _ := helpFiles.ReadDir("help/parts")
 	for _, p := range parts {
-		words = append(words, "{"+strings.TrimSuffix(p.Name(), ".txt")+"}", helpText("parts/"+p.Name()))
+		text := strings.ReplaceAll(helpText("parts/"+p.Name()), "{targetSchemes}", schemes)
+		words = append(words, "{"+strings.TrimSuffix(p.Name(), ".txt")+"}", text)
 	}
 	addHelpOf(root, strings.NewReplacer(words...))
 }

@@ -314,10 +314,7 @@ func writeSecret(path, secret string) error {
 
 // unwritable is the exit for a file of --out that cannot be made.
 func unwritable(path string, err error) error {
-	reason, hint := err, pathHint(path, err)
-	if inner, ok := errors.AsType[*fs.PathError](err); ok {
-		reason = inner.Err
-	}
+	reason, hint := pathReason(err), pathHint(path, err)
 	if dir := filepath.Dir(path); errors.Is(err, fs.ErrNotExist) {
 		reason, hint = errors.New("there is no directory "+dir), "Make it first: mkdir -p "+shellQuote(dir)
 	}

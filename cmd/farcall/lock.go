@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -114,9 +115,10 @@ func locksFailure(err error) error {
 
 // oneFile wants one argument.
 func oneFile(example string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
+	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 {
-			return usagef("For example: "+example, "one FILE is needed, not %d", len(args))
+			name := strings.TrimPrefix(cmd.CommandPath(), "farcall ")
+			return usagef("For example: "+example, "%s takes one FILE, not %d", name, len(args))
 		}
 		return nil
 	}

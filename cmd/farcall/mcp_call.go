@@ -188,33 +188,9 @@ func typedArguments(words []string, schema jsonrpc.Raw) (jsonrpc.Raw, error) {
 		root = nil
 	}
 	properties, _ := root["properties"].(map[string]any)
-	raw := jsonrpc.Raw{'{'}
-	seen := map[string]bool{}
-	for _, word := range words {
-		m := namedParam.FindStringSubmatch(word)
-		name, text := m[1], m[3]
-		if seen[name] {
-			return nil, usagef("Several values are written as JSON: "+name+`='["a","b"]'.`, "the argument %q is given twice", name)
-		}
-		seen[name] = true
-		if len(raw) > 1 {
-			raw = append(raw, ',')
-		}
-		raw = append(jsonrpc.AppendString(raw, name), ':')
-		if m[2] == ":=" {
-			if err := jsonrpc.Valid([]byte(text)); err != nil {
-				return nil, usagef("name:=value takes JSON, name=value takes text.", "the value of %q is not JSON: %w", name, err)
-			}
-			raw = append(raw, text...)
-			continue
-		}
-		value, err := typedValue(name, text, schemaKinds(root, properties[name], 0))
-		if err != nil {
-			return nil, err
-		}
-		raw = append(raw, value...)
-	}
-	return append(raw, '}'), nil
+	return joinNamed(words, "argument", func(name, text string) (jsonrpc.Raw, error) {
+		return typedValue(name, text, schemaKinds(root, properties[name], 0))
+	})
 }
 
 // typedValue makes a value of a word. kinds are the types that it may have; none

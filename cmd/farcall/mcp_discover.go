@@ -113,10 +113,10 @@ func (m *mcpRemote) printCard(c *serverCard, offers []string) error {
 }
 
 // facts prints names and what they stand for.
-func (m *mcpRemote) facts(rows [][]string) error {
-	return columns(m.stdout, rows, func(_, col int, text string) string {
+func (e *env) facts(rows [][]string) error {
+	return columns(e.stdout, rows, func(_, col int, text string) string {
 		if col == 0 && text != "" {
-			return m.paint(colourName, text)
+			return e.paint(colourName, text)
 		}
 		return text
 	})

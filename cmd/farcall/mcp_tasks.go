@@ -19,12 +19,8 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-const taskVerbs = `  start TOOL [ARGUMENTS]   call a tool as a task; prints the task, with the id that the others take
-  list                     the tasks that the server knows of; only servers of legacy revisions say
-  get ID                   the state of a task
-  wait ID                  wait for the end of a task, answering what it asks for, and print its result
-  result ID                print the result of a task that has ended
-  cancel ID                ask the server to give a task up`
+// taskVerbs lists what can be done with tasks; it is part of the help.
+var taskVerbs = helpText("parts/taskVerbs.txt")
 
 func newMCPTasksCmd(e *env) *cobra.Command {
 	m := newMCPRemote(e)

@@ -63,16 +63,19 @@ func loadScript(path string, part *mock.Part) (*mock.Script, error) {
 	}
 	defer r.Close() //nolint:errcheck // it was only read
 	script, err := mock.Load(r, part)
-	switch {
-	case errors.Is(err, mock.ErrRedacted):
-		return nil, &exitError{
-			code: exitUsage, err: fmt.Errorf("%s: %w", path, err),
-			hint: "Record it with 'farcall tap --raw', or add --redacted.",
-		}
-	case err != nil:
-		return nil, &exitError{code: exitUsage, err: fmt.Errorf("%s: %w", path, err)}
+	if err != nil {
+		return nil, scriptFailure(path, err)
 	}
 	return script, nil
+}
+
+// scriptFailure is the exit for a capture that cannot be used.
+func scriptFailure(path string, err error) error {
+	hint := ""
+	if errors.Is(err, mock.ErrRedacted) {
+		hint = "Record it with 'farcall tap --raw', or add --redacted."
+	}
+	return &exitError{code: exitUsage, err: fmt.Errorf("%s: %w", path, err), hint: hint}
 }
 
 // bridge serves the mock at an address, through a bridge to this program.

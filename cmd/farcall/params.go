@@ -41,38 +41,54 @@ func parseParams(args []string, stdin io.Reader) (jsonrpc.Raw, error) {
 // joinParams makes an object of name=value words, or an array of others.
 func joinParams(args []string) (jsonrpc.Raw, error) {
 	named := namedParam.MatchString(args[0])
-	open, end := byte('['), byte(']')
-	if named {
-		open, end = '{', '}'
+	for _, arg := range args {
+		if named != namedParam.MatchString(arg) {
+			return nil, usagef(paramsHint, "params are either all name=value or none: %q does not fit %q", arg, args[0])
+		}
 	}
-	raw := jsonrpc.Raw{open}
-	seen := map[string]bool{}
+	if named {
+		return joinNamed(args, "param", func(_, text string) (jsonrpc.Raw, error) {
+			return appendWord(nil, text), nil
+		})
+	}
+	raw := jsonrpc.Raw{'['}
 	for i, arg := range args {
 		if i > 0 {
 			raw = append(raw, ',')
 		}
-		m := namedParam.FindStringSubmatch(arg)
-		switch {
-		case named != (m != nil):
-			return nil, usagef(paramsHint, "params are either all name=value or none: %q does not fit %q", arg, args[0])
-		case m == nil:
-			raw = appendWord(raw, arg)
-			continue
-		case seen[m[1]]:
-			return nil, usagef("", "the param %q is given twice", m[1])
-		}
-		seen[m[1]] = true
-		raw = append(jsonrpc.AppendString(raw, m[1]), ':')
-		if m[2] == "=" {
-			raw = appendWord(raw, m[3])
-			continue
-		}
-		if err := jsonrpc.Valid([]byte(m[3])); err != nil {
-			return nil, usagef("name:=value takes JSON, name=value takes text.", "the value of %q is not JSON: %w", m[1], err)
-		}
-		raw = append(raw, m[3]...)
+		raw = appendWord(raw, arg)
 	}
-	return append(raw, end), nil
+	return append(raw, ']'), nil
+}
+
+// joinNamed makes an object of name=value and name:=JSON words, which are each a param or another
+// noun. value makes JSON of the value of name=value.
+func joinNamed(
+	words []string, noun string, value func(name, text string) (jsonrpc.Raw, error),
+) (jsonrpc.Raw, error) {
+	raw := jsonrpc.Raw{'{'}
+	seen := map[string]bool{}
+	for _, word := range words {
+		m := namedParam.FindStringSubmatch(word)
+		name, text := m[1], jsonrpc.Raw(m[3])
+		if seen[name] {
+			return nil, usagef("Several values are written as JSON: "+name+`='["a","b"]'.`, "the %s %q is given twice", noun, name)
+		}
+		seen[name] = true
+		if len(raw) > 1 {
+			raw = append(raw, ',')
+		}
+		err := jsonrpc.Valid(text)
+		if m[2] == "=" {
+			if text, err = value(name, m[3]); err != nil {
+				return nil, err
+			}
+		} else if err != nil {
+			return nil, usagef("name:=value takes JSON, name=value takes text.", "the value of %q is not JSON: %w", name, err)
+		}
+		raw = append(append(jsonrpc.AppendString(raw, name), ':'), text...)
+	}
+	return append(raw, '}'), nil
 }
 
 // appendWord appends a word as the JSON it is, or else as a string.

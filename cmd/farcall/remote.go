@@ -233,16 +233,6 @@ func (r *remote) limit(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeout(ctx, r.timeout)
 }
 
-// targetForms lists what a TARGET may be; it is part of the help.
-var targetForms = "TARGET is one of:\n  " + strings.Join(target.Standard().Forms(), "\n  ") + `
-  host:port                            the same as http://host:port
-  NAME, FILE#NAME, CLIENT#NAME         a server of ~/.config/farcall/targets.yaml or of the mcp.json
-                                       here; of an mcp.json; of a client (farcall client list)
-  -- command args...                   a child process, over its standard input and output
-FRAMING is how a byte stream marks messages (for a child --framing FRAMING): line,
-the default, has one a line; header has the Content-Length headers of language
-servers; raw has JSON texts one after another, with or without line ends.`
-
 // parseTarget reads a TARGET other than a command, for JSON-RPC.
 func parseTarget(text string) (*target.Target, error) {
 	t, err := readTarget(text)

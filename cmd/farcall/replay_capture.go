@@ -116,11 +116,7 @@ func (f *replayFlags) load(path string, filter *capture.Filter) (*mock.Client, e
 	defer r.Close() //nolint:errcheck // it was only read
 	client, err := mock.LoadClient(r, &mock.Part{Upstream: f.upstream, Redacted: f.redacted, Filter: filter})
 	if err != nil {
-		hint := ""
-		if errors.Is(err, mock.ErrRedacted) {
-			hint = "Record it with 'farcall tap --raw', or add --redacted."
-		}
-		return nil, &exitError{code: exitUsage, err: fmt.Errorf("%s: %w", path, err), hint: hint}
+		return nil, scriptFailure(path, err)
 	}
 	return client, nil
 }

@@ -5,9 +5,7 @@ import (
 	"crypto/ed25519"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"os"
 	"strings"
@@ -33,11 +31,8 @@ func (r *remote) signFlag(cmd *cobra.Command) {
 func (r *remote) readKeyFile(flag, path string) ([]byte, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		if why, ok := errors.AsType[*fs.PathError](err); ok {
-			err = why.Err
-		}
 		// Without what was given: a user may take it for the place of the key itself.
-		return nil, usagef("Give a file with the key: the list of processes shows what is on a command line.", "--%s: cannot read the file: %w", flag, err)
+		return nil, usagef("Give a file with the key: the list of processes shows what is on a command line.", "--%s: cannot read the file: %w", flag, pathReason(err))
 	}
 	if data = bytes.TrimSpace(data); len(data) == 0 || len(data) > maxKeyFile {
 		return nil, usagef("", "--%s: there is no key in %s", flag, path)

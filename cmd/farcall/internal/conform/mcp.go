@@ -50,7 +50,7 @@ type MCPOptions struct {
 type mcpCase struct {
 	name, title string
 	page        string // of the specification, and its section
-	level       Level
+	level       Level  // of what is wrong; "": Must
 	expected    string
 	when        func(*era.Revision) bool // nil: every revision
 	http        bool                     // of HTTP only

@@ -1,6 +1,7 @@
 package conform
 
 import (
+	"cmp"
 	"context"
 	"encoding/json" //nolint:depguard // shares nothing with what it checks
 	"fmt"
@@ -25,8 +26,15 @@ func selfDescribed(r *era.Revision) bool { return r.RequestMeta }
 
 // mcpCases lists what is checked, in order.
 func mcpCases() []mcpCase {
-	return slices.Concat(mcpBeginning(), mcpDiscovery(), mcpMessages(), mcpLists(), mcpNames(),
-		mcpOverHTTP(), mcpSessions(), mcpHeaders())
+	web := slices.Concat(mcpOverHTTP(), mcpSessions(), mcpHeaders())
+	for i := range web {
+		web[i].http = true
+	}
+	all := slices.Concat(mcpBeginning(), mcpDiscovery(), mcpMessages(), mcpLists(), mcpNames(), web)
+	for i := range all {
+		all[i].level = cmp.Or(all[i].level, Must)
+	}
+	return all
 }
 
 func mcpBeginning() []mcpCase {
@@ -35,7 +43,6 @@ func mcpBeginning() []mcpCase {
 			name:     "initialize/result",
 			title:    "the answer to initialize is complete",
 			page:     "Lifecycle, Initialization",
-			level:    Must,
 			when:     handshake,
 			expected: "protocolVersion, capabilities, serverInfo with name and version",
 			run: func(_ context.Context, p *mcpProbe) (string, string) {
@@ -47,7 +54,6 @@ func mcpBeginning() []mcpCase {
 			name:     "initialize/unknown-revision",
 			title:    "an unknown revision is answered with one that the server speaks",
 			page:     "Lifecycle, Version Negotiation",
-			level:    Must,
 			when:     handshake,
 			expected: "a result with another protocolVersion",
 			run:      unknownInitialize,
@@ -56,7 +62,6 @@ func mcpBeginning() []mcpCase {
 			name:     "ping",
 			title:    "ping is answered with an empty result",
 			page:     "Utilities, Ping",
-			level:    Must,
 			when:     func(r *era.Revision) bool { return r.PingAllowed },
 			expected: "a result that is an empty object",
 			run: func(ctx context.Context, p *mcpProbe) (string, string) {
@@ -86,7 +91,6 @@ func mcpDiscovery() []mcpCase {
 			name:     "discover/result",
 			title:    "the answer to server/discover is complete",
 			page:     "Discovery",
-			level:    Must,
 			when:     stateless,
 			expected: "supportedVersions and capabilities",
 			run: func(_ context.Context, p *mcpProbe) (string, string) {
@@ -111,7 +115,6 @@ func mcpDiscovery() []mcpCase {
 			name:     "meta/missing",
 			title:    "a request without _meta is refused",
 			page:     "Overview, _meta",
-			level:    Must,
 			when:     selfDescribed,
 			expected: "error -32602; over HTTP status 400",
 			run: func(ctx context.Context, p *mcpProbe) (string, string) {
@@ -131,7 +134,6 @@ func mcpDiscovery() []mcpCase {
 			name:     "versioning/unknown-revision",
 			title:    "an unknown revision is refused with those that are spoken",
 			page:     "Versioning, Protocol Version Negotiation",
-			level:    Must,
 			when:     selfDescribed,
 			expected: "error -32022 with supported; over HTTP status 400",
 			run:      unknownMeta,
@@ -184,7 +186,6 @@ func mcpMessages() []mcpCase {
 			name:     "messages/unknown-method",
 			title:    "an unknown method is -32601",
 			page:     "Overview, Error Codes",
-			level:    Must,
 			expected: "error -32601",
 			run: func(ctx context.Context, p *mcpProbe) (string, string) {
 				r := p.call(ctx, noMethod, "")
@@ -195,7 +196,6 @@ func mcpMessages() []mcpCase {
 			name:     "messages/notification",
 			title:    "a notification is not answered, not even an unknown one",
 			page:     "Overview, Notifications",
-			level:    Must,
 			expected: "nothing; then the answer to the request that follows",
 			run: func(ctx context.Context, p *mcpProbe) (string, string) {
 				n := p.notify(ctx, "notifications/"+noMethod)
@@ -218,7 +218,6 @@ func mcpMessages() []mcpCase {
 			name:     "messages/batch",
 			title:    "a batch is answered",
 			page:     "Overview, Batching",
-			level:    Must,
 			when:     func(r *era.Revision) bool { return r.Batch },
 			expected: "an array of two results",
 			run:      batchOfPings,
@@ -236,7 +235,6 @@ func mcpMessages() []mcpCase {
 			name:     "subscriptions/acknowledged",
 			title:    "a subscription begins with an acknowledgement",
 			page:     "Subscriptions",
-			level:    Must,
 			when:     stateless,
 			expected: spec.NotificationSubscriptionsAcknowledged + " with its subscriptionId",
 			run:      acknowledged,

@@ -27,8 +27,6 @@ func mcpOverHTTP() []mcpCase {
 			name:     "http/content-type",
 			title:    "an answer is JSON or an event stream",
 			page:     page + "Sending Messages",
-			level:    Must,
-			http:     true,
 			when:     streamable,
 			expected: "Content-Type application/json or text/event-stream",
 			run: func(ctx context.Context, p *mcpProbe) (string, string) {
@@ -46,8 +44,6 @@ func mcpOverHTTP() []mcpCase {
 			name:     "http/notification",
 			title:    "a notification is accepted without a body",
 			page:     page + "Sending Messages",
-			level:    Must,
-			http:     true,
 			when:     func(r *era.Revision) bool { return r.StreamableHTTP && handshake(r) },
 			expected: "status 202, no body",
 			run: func(ctx context.Context, p *mcpProbe) (string, string) {
@@ -62,8 +58,6 @@ func mcpOverHTTP() []mcpCase {
 			name:     "http/origin",
 			title:    "a page of a foreign origin is refused",
 			page:     page + "Security Warning",
-			level:    Must,
-			http:     true,
 			when:     streamable,
 			expected: "status 403",
 			run: func(ctx context.Context, p *mcpProbe) (string, string) {
@@ -81,8 +75,6 @@ func mcpOverHTTP() []mcpCase {
 			name:     "http/get",
 			title:    "GET opens an event stream, or there is none",
 			page:     page + "Listening for Messages from the Server",
-			level:    Must,
-			http:     true,
 			when:     sessions,
 			expected: "text/event-stream, or status 405",
 			run: func(ctx context.Context, p *mcpProbe) (string, string) {
@@ -110,8 +102,6 @@ func mcpSessions() []mcpCase {
 			name:     "http/session-id",
 			title:    "the id of a session is visible ASCII",
 			page:     page + "Session Management",
-			level:    Must,
-			http:     true,
 			when:     sessions,
 			expected: "characters from 0x21 to 0x7e",
 			run: func(_ context.Context, p *mcpProbe) (string, string) {
@@ -132,7 +122,6 @@ func mcpSessions() []mcpCase {
 			title:    "a request outside of the session is refused",
 			page:     page + "Session Management",
 			level:    Should,
-			http:     true,
 			when:     sessions,
 			expected: "status 400",
 			run: func(ctx context.Context, p *mcpProbe) (string, string) {
@@ -147,8 +136,6 @@ func mcpSessions() []mcpCase {
 			name:     "http/session-ended",
 			title:    "a session that was ended is not found",
 			page:     page + "Session Management",
-			level:    Must,
-			http:     true,
 			when:     sessions,
 			expected: "status 404",
 			run:      endedSession,
@@ -178,8 +165,6 @@ func mcpHeaders() []mcpCase {
 			name:     "http/" + name,
 			title:    title,
 			page:     page + "Server Validation",
-			level:    Must,
-			http:     true,
 			when:     mirrors,
 			expected: "status 400, error -32020",
 			run: func(ctx context.Context, p *mcpProbe) (string, string) {
@@ -195,8 +180,6 @@ func mcpHeaders() []mcpCase {
 			name:     "http/version",
 			title:    "an unknown revision in the header is refused",
 			page:     page + "Protocol Version Header",
-			level:    Must,
-			http:     true,
 			when:     func(r *era.Revision) bool { return r.VersionHeader && handshake(r) },
 			expected: "status 400",
 			run: func(ctx context.Context, p *mcpProbe) (string, string) {
@@ -208,8 +191,6 @@ func mcpHeaders() []mcpCase {
 			name:     "http/unknown-method",
 			title:    "an unknown method has the status 404",
 			page:     page + "Protocol Version Header",
-			level:    Must,
-			http:     true,
 			when:     mirrors,
 			expected: "status 404, error -32601",
 			run: func(ctx context.Context, p *mcpProbe) (string, string) {

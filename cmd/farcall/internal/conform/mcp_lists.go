@@ -38,7 +38,6 @@ func mcpLists() (all []mcpCase) {
 			name:  l.method,
 			title: "the list is complete and each item has what it needs",
 			page:  l.page + ", Capabilities",
-			level: Must,
 			expected: fmt.Sprintf("pages of %s, each with %s; no result without the capability",
 				l.member, strings.Join(l.has, " and ")),
 			run: func(ctx context.Context, p *mcpProbe) (string, string) { return p.list(ctx, l) },
@@ -64,7 +63,6 @@ func mcpLists() (all []mcpCase) {
 		name:     "tools/schemas",
 		title:    "each tool has schemas that the revision allows",
 		page:     "Tools, Data Types",
-		level:    Must,
 		expected: `inputSchema, an object with the type "object"; outputSchema an object`,
 		run:      toolSchemas,
 	}, mcpCase{
@@ -78,7 +76,6 @@ func mcpLists() (all []mcpCase) {
 		name:     "resources/read",
 		title:    "a listed resource can be read",
 		page:     "Resources, Reading Resources",
-		level:    Must,
 		expected: "contents, each with a uri and text or blob",
 		run:      readFirst,
 	})
