@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -97,12 +98,7 @@ func listCalls(ctx context.Context, o *adminOptions, _ []string) error {
 }
 
 // or is a text, "-" for none.
-func or(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
+func or(text string) string { return cmp.Or(text, "-") }
 
 func endSession(ctx context.Context, o *adminOptions, args []string) error {
 	var s struct {

@@ -264,7 +264,8 @@ func (r *remote) streamLine(t *target.Target) string {
 	case "unix":
 		return "nc -U " + shellQuote(t.Address)
 	}
-	return "nc " + shellWords(hostPort(t.Address))
+	host, port, _ := net.SplitHostPort(t.Address)
+	return "nc " + shellWords([]string{host, port})
 }
 
 func (r *remote) version() jsonrpc.Version {
@@ -331,11 +332,6 @@ func (r *remote) opensslFlags() (flags string) {
 		return flags + " -verify_return_error -CAfile " + shellQuote(r.cacert)
 	}
 	return flags + " -verify_return_error"
-}
-
-func hostPort(address string) []string {
-	host, port, _ := net.SplitHostPort(address)
-	return []string{host, port}
 }
 
 func shellWords(words []string) string {

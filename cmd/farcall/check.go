@@ -398,13 +398,17 @@ func describeUpstream(u *gateway.Upstream, locked bool) checkUpstream {
 func valuesOf(u *gateway.Upstream, kind string, values map[string]string) []string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		origin := "in the file"
-		if o := u.Origin(kind + "." + name); o != "" {
-			origin = "from " + o
-		}
-		list = append(list, name+": ("+origin+")")
+		list = append(list, name+": "+originOf(u, kind+"."+name))
 	}
 	return list
+}
+
+// originOf says where the value of a key comes from.
+func originOf(u *gateway.Upstream, key string) string {
+	if o := u.Origin(key); o != "" {
+		return "(from " + o + ")"
+	}
+	return "(in the file)"
 }
 
 // brief writes 1m0s as 1m.
@@ -534,32 +538,22 @@ func (e *env) explainUpstream(u checkUpstream) error {
 		what = "disabled, " + what
 	}
 	fmt.Fprintf(e.stdout, "\n%s  %s%s\n", e.paint(colourName, u.Name), what, article(kind))
-	rows := [][]string{{verb, u.Target}}
-	add := func(name string, texts ...string) {
-		for _, text := range texts {
-			if text != "" {
-				rows = append(rows, []string{name, text})
-			}
-			name = ""
-		}
-	}
-	add("in", u.Cwd)
-	add("environment", u.Env...)
-	add("inherits", strings.Join(u.Inherits, ", "))
-	add("headers", u.Headers...)
-	add("credentials", u.Auth)
-	add("sandbox", u.Sandbox)
-	add("reaches", u.Reaches...)
+	var rows namedRows
+	rows.add(verb, u.Target)
+	rows.add("in", u.Cwd)
+	rows.add("environment", u.Env...)
+	rows.add("inherits", strings.Join(u.Inherits, ", "))
+	rows.add("headers", u.Headers...)
+	rows.add("credentials", u.Auth)
+	rows.add("sandbox", u.Sandbox)
+	rows.add("reaches", u.Reaches...)
 	if u.Lifetime != "" {
-		add("lifetime", u.Lifetime+": "+u.Sharing)
+		rows.add("lifetime", u.Lifetime+": "+u.Sharing)
 	}
-	add("limits", strings.Join(u.Limits, ", "))
-	add("failing", strings.Join(u.Failing, ", "))
-	add("shows", u.Shows...)
-	add("reached at", strings.Join(u.Paths, ", "))
-	for i := range rows {
-		rows[i][0], rows[i][1] = "  "+rows[i][0], tame(rows[i][1])
-	}
+	rows.add("limits", strings.Join(u.Limits, ", "))
+	rows.add("failing", strings.Join(u.Failing, ", "))
+	rows.add("shows", u.Shows...)
+	rows.add("reached at", strings.Join(u.Paths, ", "))
 	if err := columns(e.stdout, rows, nil); err != nil || u.API == nil {
 		return err
 	}

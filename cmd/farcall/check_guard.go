@@ -313,28 +313,20 @@ func bytesText(n int64) string {
 }
 
 // guardRows are the lines of it.
-func (d *checkGuard) rows() (rows [][]string) {
-	add := func(name string, texts ...string) {
-		for _, text := range texts {
-			if text != "" {
-				rows = append(rows, []string{"  " + name, tame(text)})
-				name = ""
-			}
-		}
-	}
-	add("mode", d.Mode)
-	add("lets in", d.Ways...)
-	add("allows", d.Allows...)
-	add("denies", d.Denies...)
-	add("local only", strings.Join(d.Local, ", "))
-	add("Cedar", d.Cedar...)
-	add("resource", d.Resource)
-	add("scopes", d.Scopes...)
-	add("params", strings.Join(d.Params, ", "))
-	add("limits", d.Limits...)
-	add("replay", d.Replay)
-	add("locks", d.Locks...)
-	add("audit", d.Audit)
+func (d *checkGuard) rows() (rows namedRows) {
+	rows.add("mode", d.Mode)
+	rows.add("lets in", d.Ways...)
+	rows.add("allows", d.Allows...)
+	rows.add("denies", d.Denies...)
+	rows.add("local only", strings.Join(d.Local, ", "))
+	rows.add("Cedar", d.Cedar...)
+	rows.add("resource", d.Resource)
+	rows.add("scopes", d.Scopes...)
+	rows.add("params", strings.Join(d.Params, ", "))
+	rows.add("limits", d.Limits...)
+	rows.add("replay", d.Replay)
+	rows.add("locks", d.Locks...)
+	rows.add("audit", d.Audit)
 	return rows
 }
 
@@ -373,30 +365,20 @@ func credentialsText(u *gateway.Upstream) string {
 	if c == nil {
 		return ""
 	}
-	origin := func(key string) string {
-		if o := u.Origin("auth." + key); o != "" {
-			return "(from " + o + ")"
+	origin := func(key, value string) string {
+		if value == "" {
+			return ""
 		}
-		return "(in the file)"
+		return originOf(u, "auth."+key)
 	}
 	parts := []string{c.Type}
-	if c.ClientID != "" {
-		parts = append(parts, "client "+c.ClientID)
-	}
-	if c.Secret != "" {
-		parts = append(parts, "secret "+origin("secret"))
-	}
-	if c.Key != "" {
-		parts = append(parts, "key "+origin("key"))
-	}
-	if c.Issuer != "" {
-		parts = append(parts, "from "+c.Issuer)
-	}
-	if c.Audience != "" {
-		parts = append(parts, "for "+c.Audience)
-	}
-	if len(c.Scopes) > 0 {
-		parts = append(parts, "scopes "+strings.Join(c.Scopes, " "))
+	for _, p := range [][2]string{
+		{"client ", c.ClientID}, {"secret ", origin("secret", c.Secret)}, {"key ", origin("key", c.Key)},
+		{"from ", c.Issuer}, {"for ", c.Audience}, {"scopes ", strings.Join(c.Scopes, " ")},
+	} {
+		if p[1] != "" {
+			parts = append(parts, p[0]+p[1])
+		}
 	}
 	if c.DPoP {
 		parts = append(parts, "DPoP")

@@ -274,23 +274,15 @@ func (x *explaining) show(out *explained) error {
 		word = x.paint(colourGreen, "allowed")
 	}
 	fmt.Fprintf(x.stdout, "%s  %s\n", word, tame(out.Call))
-	var rows [][]string
-	add := func(name string, texts ...string) {
-		for _, text := range texts {
-			if text != "" {
-				rows = append(rows, []string{"  " + name, tame(text)})
-				name = ""
-			}
-		}
-	}
-	add("as", out.As+" ("+strings.Join(slices.Concat([]string{out.Kind}, out.Roles), ", ")+")")
-	add("decided by", strings.Join(out.Policies, ", "))
-	add("why", out.Reason)
-	add("needs scopes", strings.Join(out.Scopes, " "))
-	add("shadow", out.Shadow)
-	add("counts for", out.Limits...)
-	add("not judged", out.Unjudged...)
-	add("note", out.Notes...)
+	var rows namedRows
+	rows.add("as", out.As+" ("+strings.Join(slices.Concat([]string{out.Kind}, out.Roles), ", ")+")")
+	rows.add("decided by", strings.Join(out.Policies, ", "))
+	rows.add("why", out.Reason)
+	rows.add("needs scopes", strings.Join(out.Scopes, " "))
+	rows.add("shadow", out.Shadow)
+	rows.add("counts for", out.Limits...)
+	rows.add("not judged", out.Unjudged...)
+	rows.add("note", out.Notes...)
 	return columns(x.stdout, rows, nil)
 }
 

@@ -25,14 +25,10 @@ func newMCPCallCmd(e *env) *cobra.Command {
 		})
 }
 
-func toolNames(ctx context.Context, s *mcpSession) []string {
-	tools, err := s.Tools(ctx)
-	if err != nil {
-		return nil
-	}
-	var names []string
-	for i := range tools {
-		names = append(names, tame(tools[i].Name)+"\t"+firstLine(tools[i].Title, tools[i].Description))
+func toolNames(ctx context.Context, s *mcpSession) (names []string) {
+	all, _ := s.Tools(ctx) // none are offered
+	for i := range all {
+		names = append(names, tame(all[i].Name)+"\t"+firstLine(all[i].Title, all[i].Description))
 	}
 	return names
 }

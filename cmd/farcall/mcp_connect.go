@@ -243,7 +243,8 @@ func (s *mcpSession) failure(ctx context.Context, what string, err error) error 
 		return s.answered(what, wire, err)
 	case errors.As(err, &status):
 		return &exitError{code: exitProtocol, err: fmt.Errorf("%s: %s answered %s", what, t, statusText(status)), hint: statusHint(t, status, err)}
-	case errors.Is(err, mcphttp.ErrConnect) && (s.Client == nil || isDialing(err)), s.Client == nil && isDialError(err):
+	case errors.Is(err, mcphttp.ErrConnect) && (s.Client == nil || isDialing(err)),
+		s.Client == nil && strings.HasPrefix(err.Error(), "mcp: dial: "):
 		return connectFailure(t, plainError{err})
 	case errors.Is(err, farcall.ErrProtocol):
 		return &exitError{code: exitProtocol, err: fmt.Errorf("%s: %s", what, plainWords(err))}
@@ -381,9 +382,6 @@ func isDialing(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
 }
-
-// isDialError reports whether an error is of the making of a connection.
-func isDialError(err error) bool { return strings.HasPrefix(err.Error(), "mcp: dial: ") }
 
 // trace returns what shows messages in both directions, nil without -v.
 func (m *mcpRemote) trace() io.Writer {

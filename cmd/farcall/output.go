@@ -243,6 +243,19 @@ func columns(w io.Writer, rows [][]string, style func(row, col int, text string)
 	return err
 }
 
+// namedRows are names and what they stand for, below a heading.
+type namedRows [][]string
+
+// add adds a name with its texts, one a row. Without a text there is no row.
+func (r *namedRows) add(name string, texts ...string) {
+	for _, text := range texts {
+		if text != "" {
+			*r = append(*r, []string{"  " + name, tame(text)})
+			name = ""
+		}
+	}
+}
+
 // aligned returns rows as lines in columns, those from first to last to the right.
 func aligned(rows [][]string, first, last int) []string {
 	var widths []int

@@ -218,7 +218,7 @@ func checkAddress(text string) error {
 const defaultAddress = "127.0.0.1:7331"
 
 // byteSize is a flag such as 10MB, 512KiB or 1048576.
-type byteSize int
+type byteSize int64
 
 // memorySize is one of the memory of a process.
 type memorySize int64
@@ -247,12 +247,7 @@ func (s *memorySize) Set(text string) error {
 }
 
 // String implements pflag.Value.
-func (s *memorySize) String() string {
-	if *s == 0 {
-		return ""
-	}
-	return strconv.FormatInt(int64(*s), 10)
-}
+func (s *memorySize) String() string { return (*byteSize)(s).String() }
 
 // Type implements pflag.Value.
 func (s *memorySize) Type() string { return "size" }
@@ -272,7 +267,7 @@ func (s *byteSize) String() string {
 	if *s == 0 {
 		return ""
 	}
-	return strconv.Itoa(int(*s))
+	return strconv.FormatInt(int64(*s), 10)
 }
 
 // Type implements pflag.Value.
