@@ -88,14 +88,16 @@ func (o *adminOptions) aim(cmd *cobra.Command, args []string) (rest []string, er
 	return rest, err
 }
 
-// get asks for something, reads the answer into what v points to, and shows it. With --json it prints
-// the answer.
+// get asks for something, reads the answer into what v points to, and shows it. With --json it
+// prints the answer.
 func (o *adminOptions) get(ctx context.Context, path string, v any, show func() error) error {
 	return o.send(ctx, http.MethodGet, path, nil, v, show)
 }
 
 // change has the gateway change something.
-func (o *adminOptions) change(ctx context.Context, path string, body, v any, show func() error) error {
+func (o *adminOptions) change(
+	ctx context.Context, path string, body, v any, show func() error,
+) error {
 	return o.send(ctx, http.MethodPost, path, body, v, show)
 }
 
@@ -123,7 +125,8 @@ func (o *adminOptions) read(ctx context.Context, method, path string, body, v an
 		return nil, err
 	}
 	if err := jsonv2.Unmarshal(text, v); err != nil {
-		return nil, &exitError{code: exitProtocol, err: fmt.Errorf("%s: the answer cannot be read: %w", path, err)}
+		err = fmt.Errorf("%s: the answer cannot be read: %w", path, err)
+		return nil, &exitError{code: exitProtocol, err: err}
 	}
 	return text, nil
 }

@@ -259,7 +259,8 @@ func acceptPins(ctx context.Context, o *adminOptions, name, digest string) error
 		}
 	}
 	var p pinState
-	return o.change(ctx, upstreamPath(name, "/pins/accept"), map[string]string{"digest": digest}, &p, func() error {
+	path, body := upstreamPath(name, "/pins/accept"), map[string]string{"digest": digest}
+	return o.change(ctx, path, body, &p, func() error {
 		return o.say("pinned %s of %s in %s", countOf(p.Pinned, "definition"), inLine(p.Upstream), inLine(p.File))
 	})
 }

@@ -13,7 +13,8 @@ import (
 )
 
 func newAuditCmd(e *env) *cobra.Command {
-	return newGroup("audit", "Verify the audit of a guard", "There is verify.", newAuditVerifyCmd(e))
+	return newGroup("audit", "Verify the audit of a guard", "There is verify.",
+		newAuditVerifyCmd(e))
 }
 
 // verifying is what the flags of audit verify say.

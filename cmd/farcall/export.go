@@ -23,6 +23,7 @@ func newExportCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export FILE",
 		Short: "Write a capture as HAR, OTLP, curl or pcapng",
+		Args:  oneFile("farcall export a.jsonl --format har"),
 		RunE:  func(_ *cobra.Command, args []string) error { return f.run(args) },
 	}
 	flags := cmd.Flags()
@@ -34,9 +35,6 @@ func newExportCmd(e *env) *cobra.Command {
 }
 
 func (f *exportFlags) run(args []string) error {
-	if len(args) != 1 {
-		return usagef("For example: farcall export a.jsonl --format har", "export takes one FILE")
-	}
 	if !slices.Contains(export.Formats(), f.format) {
 		return usagef("Write --format "+strings.Join(export.Formats(), ", ")+".", "--format: there is no format %q", f.format)
 	}

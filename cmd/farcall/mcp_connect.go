@@ -127,8 +127,8 @@ func (m *mcpRemote) open(ctx context.Context, t *target.Target, adjust ...func(*
 	return s, nil
 }
 
-// with connects, and disconnects after use, whose context Ctrl-C ends. What adjusts the options is
-// called before.
+// with connects, and disconnects after use. Ctrl-C ends the context of use. What adjusts the options
+// is called before.
 func (m *mcpRemote) with(
 	ctx context.Context, t *target.Target, use func(context.Context, *mcpSession) error,
 	adjust ...func(*mcp.ClientOptions),

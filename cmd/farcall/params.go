@@ -72,7 +72,8 @@ func joinNamed(
 		m := namedParam.FindStringSubmatch(word)
 		name, text := m[1], jsonrpc.Raw(m[3])
 		if seen[name] {
-			return nil, usagef("Several values are written as JSON: "+name+`='["a","b"]'.`, "the %s %q is given twice", noun, name)
+			return nil, usagef("Several values are written as JSON: "+name+`='["a","b"]'.`,
+				"the %s %q is given twice", noun, name)
 		}
 		seen[name] = true
 		if len(raw) > 1 {

@@ -231,10 +231,10 @@ type listenOptions struct {
 // A pushListener prints what a server sends.
 type pushListener struct {
 	*remote
-	target  *target.Target
-	methods []string // to print; none: all
-	calls   []invocation
-	answers map[string]jsonrpc.Raw
+	target    *target.Target
+	methods   []string // to print; none: all
+	calls     []invocation
+	callbacks callbacks // answers the calls of the server
 	quota
 
 	connected int // how often
@@ -253,7 +253,7 @@ func (r *remote) listen(ctx context.Context, t *target.Target, methods []string,
 	if l.calls, err = parseCalls(t, o.calls); err != nil {
 		return err
 	}
-	if l.answers, err = parseAnswers(o.answers); err != nil {
+	if l.callbacks.answers, err = parseAnswers(o.answers); err != nil {
 		return err
 	}
 	if r.timeout > 0 {
@@ -343,18 +343,12 @@ func ended(t *target.Target, err error) error {
 }
 
 // ServeRPC prints what the server sends, and answers it.
-func (l *pushListener) ServeRPC(_ context.Context, req *farcall.Request) (any, error) {
+func (l *pushListener) ServeRPC(ctx context.Context, req *farcall.Request) (any, error) {
 	if len(l.methods) == 0 || slices.Contains(l.methods, req.Method) {
 		// A failure ends the listening.
 		_ = l.emit(func() error { return l.printLine(message(req.Method, req.Params)) })
 	}
-	if req.IsNotification() {
-		return nil, nil
-	}
-	if result, ok := l.answers[req.Method]; ok {
-		return result, nil
-	}
-	return nil, &jsonrpc.Error{Code: jsonrpc.MethodNotFound, Message: "Method not found"}
+	return l.callbacks.ServeRPC(ctx, req)
 }
 
 // parseCalls reads 'METHOD PARAMS', as --call has it.
