@@ -177,6 +177,17 @@ func (r *reader) fields(n *node, path string, table map[string]take) {
 	})
 }
 
+// mapOr reads a map by a table of its keys, or the value of one of them alone.
+func (r *reader) mapOr(key string, n *node, path string, table map[string]take) {
+	if n.kind != scalarNode {
+		r.fields(n, path, table)
+		return
+	}
+	path = join(path, key)
+	r.spots[path] = n.at
+	table[key](n, path)
+}
+
 // each yields the members of a map. Of those that are given twice, which is a
 // problem already, it yields the first.
 func (r *reader) each(n *node, path string, yield func(m member, path string)) {

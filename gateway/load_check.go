@@ -119,7 +119,8 @@ func (c *checker) config(conf *Config) {
 	c.notBefore("suspend_timeout", conf.SuspendTimeout)
 	c.notBefore("drain_timeout", conf.DrainTimeout)
 	c.upstreams(conf)
-	c.across(conf)
+	c.signIn(conf)
+	c.allHooks(conf)
 	c.endpoints(conf)
 	if conf.Guard != nil {
 		switch {
@@ -226,22 +227,6 @@ func (c *checker) name(u *Upstream, path string) {
 	}
 }
 
-// oneForAll refuses what is about a connection that all callers may share where there is none.
-func (c *checker) oneForAll(u *Upstream, path string) {
-	if u.Profile == profileRaw || !u.forAll() {
-		c.refuse(path, "it is for a server of MCP with a connection that all callers may share", "remove it, or choose lifetime: auto or shared", map[string]bool{
-			"preload": u.Preload, "required": u.Required, "health_check": u.HealthCheck != 0,
-		})
-	}
-}
-
-// onePool refuses a pool where there is one connection.
-func (c *checker) onePool(u *Upstream, at string) {
-	if u.Lifetime == lifetimeShared && u.Pool > 1 && u.Profile != profileRaw {
-		c.problem(at, fmt.Sprintf("the lifetime shared is one connection with one state, and the pool is %d", u.Pool), "remove pool, or choose another lifetime")
-	}
-}
-
 func (c *checker) upstream(u *Upstream, path string) {
 	c.name(u, path)
 	if u.Disabled {
@@ -250,8 +235,14 @@ func (c *checker) upstream(u *Upstream, path string) {
 	at := func(key string) string { return path + "." + key }
 	c.choice(at("profile"), "profile", u.Profile, "auto", "mcp", "raw")
 	c.choice(at("lifetime"), "lifetime", u.Lifetime, lifetimeAuto, lifetimeShared, "principal", "session", "call")
-	c.onePool(u, at("pool"))
-	c.oneForAll(u, path)
+	if u.Lifetime == lifetimeShared && u.Pool > 1 && u.Profile != profileRaw {
+		c.problem(at("pool"), fmt.Sprintf("the lifetime shared is one connection with one state, and the pool is %d", u.Pool), "remove pool, or choose another lifetime")
+	}
+	if u.Profile == profileRaw || !u.forAll() {
+		c.refuse(path, "it is for a server of MCP with a connection that all callers may share", "remove it, or choose lifetime: auto or shared", map[string]bool{
+			"preload": u.Preload, "required": u.Required, "health_check": u.HealthCheck != 0,
+		})
+	}
 	c.choice(at("transport"), "transport", u.Transport, "streamable", "sse")
 	c.choice(at("framing"), "framing", u.Framing, "line", "header", "raw")
 	c.references(u, at)

@@ -99,12 +99,13 @@ func (r *reader) client(m member, path string) *Upstream {
 		"command":          func(n *node, path string) { r.command(u, n, path, false) },
 		"args":             r.arguments(&args, &u.shown),
 		"env":              r.secrets(&u.Env, u, "env"),
-		"envFile":          r.texts1(&files),
+		"envFile":          r.scalar(func(_ *node, _, text string) { files = append(files, text) }),
 		"cwd":              r.cwd(&u.Cwd),
 		"workingDirectory": r.cwd(&u.Cwd), "working_directory": r.cwd(&u.Cwd),
 		"url": address, "serverUrl": address, "httpUrl": address, "endpoint": address,
-		"headers": r.secrets(&u.Headers, u, "headers"), "requestInit": r.requestInit(u),
-		"type": r.text(&kind), "transport": r.text(&kind), "transportType": r.text(&kind),
+		"headers":     r.secrets(&u.Headers, u, "headers"),
+		"requestInit": r.section(map[string]take{"headers": r.secrets(&u.Headers, u, "headers")}),
+		"type":        r.text(&kind), "transport": r.text(&kind), "transportType": r.text(&kind),
 		"timeout":       r.clientTimeout(&u.Timeout),
 		"disabled":      r.flag(&u.Disabled),
 		"enabled":       r.flag(&enabled),
@@ -136,22 +137,6 @@ func (r *reader) client(m member, path string) *Upstream {
 	}
 	r.clientKind(u, kind, path)
 	return u
-}
-
-// texts1 reads one value into a list.
-func (r *reader) texts1(dst *[]string) take {
-	return func(n *node, path string) {
-		if text, ok := r.value(n, path); ok {
-			*dst = append(*dst, text)
-		}
-	}
-}
-
-// requestInit has the headers in some clients.
-func (r *reader) requestInit(u *Upstream) take {
-	return func(n *node, path string) {
-		r.fields(n, path, map[string]take{"headers": r.secrets(&u.Headers, u, "headers")})
-	}
 }
 
 // clientKind applies what a client calls the type of a server.
@@ -186,11 +171,7 @@ const mostSeconds = 3600
 
 // clientTimeout reads a number: some clients mean seconds and others milliseconds.
 func (r *reader) clientTimeout(dst *time.Duration) take {
-	return func(n *node, path string) {
-		text, ok := r.value(n, path)
-		if !ok {
-			return
-		}
+	return r.scalar(func(n *node, path, text string) {
 		number, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(number > 0) || number > 1e9 {
 			r.problemAt(n.at, path, fmt.Sprintf("%q is not a time in seconds or milliseconds", n.text), "write a number")
@@ -202,7 +183,7 @@ func (r *reader) clientTimeout(dst *time.Duration) take {
 		}
 		*dst = time.Duration(number * float64(unit))
 		r.notice(n.at, path, "is taken for %v: up to %d for seconds, more for milliseconds", *dst, mostSeconds)
-	}
+	})
 }
 
 // envFile adds the variables of a file of lines NAME=VALUE. Env counts first.

@@ -3,7 +3,6 @@ package gateway
 import (
 	"fmt"
 	"iter"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -116,12 +115,7 @@ func (r *reader) lock(n *node, path string) (l guard.Lock) {
 
 // issuer reads a map, or the address alone.
 func (r *reader) issuer(n *node, path string) (i guard.Issuer) {
-	if n.kind == scalarNode {
-		r.spots[path+".issuer"] = n.at
-		r.text(&i.Issuer)(n, path+".issuer")
-		return i
-	}
-	r.fields(n, path, map[string]take{
+	r.mapOr("issuer", n, path, map[string]take{
 		"issuer": r.text(&i.Issuer), "jwks": r.keySet(&i.JWKS), "audience": r.oneOrMore(&i.Audience), "algorithms": r.oneOrMore(&i.Algorithms),
 		"skew": r.duration(&i.Skew), "max_age": r.duration(&i.MaxAge), "id": r.text(&i.ID), "roles": r.text(&i.Roles), "kind": r.text(&i.Kind),
 		"claims": r.table(&i.Claims), "dpop": r.text(&i.DPoP), "private": r.flag(&i.Private), "refresh": r.duration(&i.Refresh),
@@ -143,12 +137,9 @@ func (r *reader) introspection(i *guard.Issuer, n *node, path string) {
 
 // keySet reads a URL, JSON, or the path of a file: of that, what is in it.
 func (r *reader) keySet(dst *string) take {
-	return func(n *node, path string) {
-		text, ok := r.value(n, path)
-		if !ok {
-			return
-		}
+	return r.scalar(func(n *node, path, text string) {
 		if !isURL(text) && !strings.HasPrefix(strings.TrimSpace(text), "{") {
+			var ok bool
 			if text, ok = r.secret(n, path, strings.TrimPrefix(text, "file:")); ok && !strings.HasPrefix(text, "{") {
 				r.problemAt(n.at, path, "the file has no set of keys in JSON", `it begins with {"keys":`)
 			}
@@ -156,7 +147,7 @@ func (r *reader) keySet(dst *string) take {
 			put(&r.values, path, text)
 		}
 		*dst = text
-	}
+	})
 }
 
 func (r *reader) certificate(n *node, path string) (c guard.Certificate) {
@@ -166,12 +157,9 @@ func (r *reader) certificate(n *node, path string) (c guard.Certificate) {
 
 // authority reads certificates in PEM, or the path of a file: of that, what is in it.
 func (r *reader) authority(dst *string) take {
-	return func(n *node, path string) {
-		text, ok := r.value(n, path)
-		if !ok {
-			return
-		}
+	return r.scalar(func(n *node, path, text string) {
 		if !strings.Contains(text, "-----BEGIN") {
+			var ok bool
 			if text, ok = r.secret(n, path, strings.TrimPrefix(text, "file:")); !ok {
 				return
 			}
@@ -179,7 +167,7 @@ func (r *reader) authority(dst *string) take {
 			put(&r.values, path, text)
 		}
 		*dst = text
-	}
+	})
 }
 
 func (r *reader) signer(n *node, path string) (s guard.Signer) {
@@ -210,12 +198,7 @@ func (r *reader) option(dst **bool) take {
 
 // resource reads a map, or the URL alone.
 func (r *reader) resource(g *guard.Config, n *node, path string) {
-	if n.kind == scalarNode {
-		r.spots[path+".url"] = n.at
-		r.text(&g.Resource.URL)(n, path+".url")
-		return
-	}
-	r.fields(n, path, map[string]take{
+	r.mapOr("url", n, path, map[string]take{
 		"url": r.text(&g.Resource.URL), "servers": r.oneOrMore(&g.Resource.Servers),
 		"scopes": func(n *node, path string) {
 			r.each(n, path, func(m member, path string) {
@@ -252,15 +235,12 @@ func (r *reader) policies(dst *[]string) take {
 
 // schemas reads how params are checked against schemas.
 func (r *reader) schemas(g *guard.Config) take {
-	return func(n *node, path string) {
-		switch text, ok := r.value(n, path); {
-		case !ok:
-		case text == "true" || text == "false" || text == "strict":
-			g.Params.Schemas = map[string]string{"false": "off", "strict": "strict"}[text]
-		default:
+	return r.scalar(func(n *node, path, text string) {
+		schemas, known := map[string]string{"true": "", "false": "off", "strict": "strict"}[text]
+		if g.Params.Schemas = schemas; !known {
 			r.problemAt(n.at, path, fmt.Sprintf("%q is neither true, false nor strict", n.text), "write true, false or strict")
 		}
-	}
+	})
 }
 
 // connectionLimits reads what all connections have together.
@@ -291,10 +271,8 @@ func (r *reader) limits(g *guard.Config, n *node, path string) {
 func (r *reader) refusals(g *guard.Config, n *node, path string) {
 	var rate guard.Rate
 	limit := func(n *node, path string) { r.frequency(&rate, n, path) }
-	if n.kind == scalarNode {
-		r.spots[path+".limit"] = n.at
-		limit(n, path+".limit")
-	} else if r.fields(n, path, map[string]take{"limit": limit, "burst": r.count(&rate.Burst)}); n.kind == mapNode && n.get("limit") == nil {
+	r.mapOr("limit", n, path, map[string]take{"limit": limit, "burst": r.count(&rate.Burst)})
+	if n.kind == mapNode && n.get("limit") == nil {
 		r.problem(path, "it has no limit", "add limit: 60/min")
 	}
 	to := &g.Limits.Refusals
@@ -306,20 +284,13 @@ const maxLog = 1 << 40
 
 // audit reads a map, or the file alone.
 func (r *reader) audit(g *guard.Config, n *node, path string) {
-	file := func(n *node, path string) {
-		if text, ok := r.value(n, path); ok && text != "" && text != "-" {
-			g.Audit.File = r.beside(text)
-		} else if ok {
-			g.Audit.File = text
-		}
-	}
-	if n.kind == scalarNode {
-		r.spots[path+".file"] = n.at
-		file(n, path+".file")
-		return
-	}
-	r.fields(n, path, map[string]take{
-		"file": file, "max_size": r.sizeTo(&g.Audit.MaxSize, maxLog, "1TiB"), "keep": r.count(&g.Audit.Keep),
+	r.mapOr("file", n, path, map[string]take{
+		"file": r.scalar(func(_ *node, _, text string) {
+			if g.Audit.File = text; text != "" && text != "-" {
+				g.Audit.File = r.beside(text)
+			}
+		}),
+		"max_size": r.sizeTo(&g.Audit.MaxSize, maxLog, "1TiB"), "keep": r.count(&g.Audit.Keep),
 		"keep_for": r.days(&g.Audit.KeepFor), "on_full": r.text(&g.Audit.OnFull),
 		"key":    func(n *node, path string) { r.hidden(&g.Audit.Key, n, path) },
 		"params": r.flag(&g.Audit.Params), "redact": r.oneOrMore(&g.Audit.Redact),
@@ -352,27 +323,30 @@ func (c *checker) patterns(g *guard.Config, upstreams []*Upstream) {
 		return
 	}
 	names := namesOf(upstreams)
+	eachPattern(g, func(path, pattern string) { c.pattern(path, pattern, names) })
+}
+
+// eachPattern yields the patterns of calls that a guard has, with their paths.
+func eachPattern(g *guard.Config, yield func(path, pattern string)) {
 	for path, patterns := range patternsOf(g) {
 		for i, p := range *patterns {
-			c.pattern(fmt.Sprintf("%s[%d]", path, i), p, names)
+			yield(fmt.Sprintf("%s[%d]", path, i), p)
 		}
 	}
-	for _, p := range slices.Sorted(maps.Keys(g.Resource.Scopes)) {
-		c.pattern(join("guard.resource.scopes", p), p, names)
+	for _, p := range sortedKeys(g.Resource.Scopes) {
+		yield(join("guard.resource.scopes", p), p)
 	}
 }
 
 // patternsOf yields the lists of patterns of calls that a guard has, with their paths.
 func patternsOf(g *guard.Config) iter.Seq2[string, *[]string] {
 	return func(yield func(string, *[]string) bool) {
-		for i := range g.Allow {
-			if !yield(fmt.Sprintf("guard.allow[%d].calls", i), &g.Allow[i].Calls) {
-				return
-			}
-		}
-		for i := range g.Deny {
-			if !yield(fmt.Sprintf("guard.deny[%d].calls", i), &g.Deny[i].Calls) {
-				return
+		for n, rules := range [][]guard.Rule{g.Allow, g.Deny} {
+			for i := range rules {
+				path := fmt.Sprintf("guard.%s[%d].calls", []string{"allow", "deny"}[n], i)
+				if !yield(path, &rules[i].Calls) {
+					return
+				}
 			}
 		}
 		for i := range g.Limits.Rates {

@@ -38,18 +38,11 @@ func (c *checker) operations(g *guard.Config, upstreams []*Upstream) {
 // noOperations refuses patterns that name operations where no tools are added to them.
 func (c *checker) noOperations(g *guard.Config) {
 	const message, hint = "operations can be named only in the file that has their openapi; here it matches no tool", "name the tools"
-	for path, patterns := range patternsOf(g) {
-		for i, p := range *patterns {
-			if operationPattern.MatchString(p) {
-				c.problem(fmt.Sprintf("%s[%d]", path, i), message, hint)
-			}
+	eachPattern(g, func(path, pattern string) {
+		if operationPattern.MatchString(pattern) {
+			c.problem(path, message, hint)
 		}
-	}
-	for _, p := range sortedKeys(g.Resource.Scopes) {
-		if operationPattern.MatchString(p) {
-			c.problem(join("guard.resource.scopes", p), message, hint)
-		}
-	}
+	})
 }
 
 // toolsOf returns the calls of the tools with the operations that a pattern names.
@@ -159,14 +152,11 @@ func (r *reader) openAPI(u *Upstream, n *node, path string) {
 
 // documentAt reads the path or the address of a document.
 func (r *reader) documentAt(dst *string) take {
-	return func(n *node, path string) {
-		if text, ok := r.value(n, path); ok && text != "" {
-			*dst = text
-			if !isURL(text) {
-				*dst = r.beside(text)
-			}
+	return r.scalar(func(_ *node, _, text string) {
+		if *dst = text; text != "" && !isURL(text) {
+			*dst = r.beside(text)
 		}
-	}
+	})
 }
 
 // documents makes a change of a document one of the configuration.

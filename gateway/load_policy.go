@@ -226,12 +226,7 @@ func (r *reader) byRole(dst *[]guard.Rule, n *node, list string) {
 
 // rate reads a map, or the limit alone.
 func (r *reader) rate(n *node, path string) (rate guard.Rate) {
-	if n.kind == scalarNode {
-		r.spots[path+".limit"] = n.at
-		r.frequency(&rate, n, path+".limit")
-		return rate
-	}
-	r.fields(n, path, map[string]take{
+	r.mapOr("limit", n, path, map[string]take{
 		"per": r.text(&rate.Per), "calls": r.oneOrMore(&rate.Calls), "each": r.flag(&rate.Each), "roles": r.oneOrMore(&rate.Roles),
 		"limit": func(n *node, path string) { r.frequency(&rate, n, path) }, "burst": r.count(&rate.Burst),
 	})

@@ -24,12 +24,7 @@ const sandboxNone = "none"
 // sandbox reads a map, or the mode alone.
 func (r *reader) sandbox(n *node, path string) *Sandbox {
 	s := &Sandbox{}
-	if n.kind == scalarNode {
-		r.spots[path+".mode"] = n.at
-		r.text(&s.Mode)(n, path+".mode")
-		return s
-	}
-	r.fields(n, path, map[string]take{
+	r.mapOr("mode", n, path, map[string]take{
 		"mode": r.text(&s.Mode), "read": r.paths(&s.Read), "write": r.paths(&s.Write), "execute": r.paths(&s.Execute), "network": r.oneOrMore(&s.Network),
 		"memory": r.sizeTo(&s.Memory, maxMemory, "1PiB"), "processes": r.count(&s.Processes), "files": r.count(&s.Files), "cpu": r.duration(&s.CPU),
 	})
@@ -70,15 +65,10 @@ func (s *Sandbox) filled() *Sandbox {
 func (r *reader) credentials(u *Upstream, n *node, path string) {
 	c := &Credentials{}
 	u.Auth = c
-	if n.kind == scalarNode {
-		r.spots[path+".type"] = n.at
-		r.text(&c.Type)(n, path+".type")
-		return
-	}
 	secret := func(dst *string, key string) take {
 		return func(n *node, path string) { put(&u.origins, "auth."+key, r.hidden(dst, n, path)) }
 	}
-	r.fields(n, path, map[string]take{
+	r.mapOr("type", n, path, map[string]take{
 		"type": r.text(&c.Type), "client_id": r.text(&c.ClientID), "secret": secret(&c.Secret, "secret"), "key": secret(&c.Key, "key"),
 		"metadata_url": r.text(&c.MetadataURL), "issuer": r.text(&c.Issuer), "audience": r.text(&c.Audience), "scopes": r.oneOrMore(&c.Scopes),
 		"dpop": r.flag(&c.DPoP), "store": func(n *node, path string) {
@@ -86,11 +76,7 @@ func (r *reader) credentials(u *Upstream, n *node, path string) {
 				c.Store = r.beside(c.Store)
 			}
 		},
-		"assertion_file": func(n *node, path string) {
-			if r.text(&c.AssertionFile)(n, path); c.AssertionFile != "" {
-				c.AssertionFile = r.beside(c.AssertionFile)
-			}
-		},
+		"assertion_file": r.path(&c.AssertionFile),
 		"principals": func(n *node, path string) {
 			r.each(n, path, func(m member, path string) { r.principal(u, m, path) })
 		},

@@ -45,12 +45,6 @@ func (c *Config) bindsBrowsers() bool {
 	return c.Guard != nil && len(c.Guard.MTLS) > 0
 }
 
-// across checks what is about several upstreams, when each was looked at.
-func (c *checker) across(conf *Config) {
-	c.signIn(conf)
-	c.allHooks(conf)
-}
-
 // signIn checks how principals sign in to upstreams.
 func (c *checker) signIn(conf *Config) {
 	s := &conf.SignIn

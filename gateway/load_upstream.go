@@ -82,12 +82,7 @@ func (r *reader) upstream(m member, path string) *Upstream {
 
 // cache reads a time, or a map.
 func (r *reader) cache(u *Upstream, n *node, path string) {
-	if n.kind == scalarNode {
-		r.spots[path+".ttl"] = n.at
-		r.duration(&u.Cache.TTL)(n, path+".ttl")
-		return
-	}
-	r.fields(n, path, map[string]take{"ttl": r.duration(&u.Cache.TTL), "public": r.flag(&u.Cache.Public)})
+	r.mapOr("ttl", n, path, map[string]take{"ttl": r.duration(&u.Cache.TTL), "public": r.flag(&u.Cache.Public)})
 	if n.kind == mapNode && n.get("ttl") == nil {
 		r.problem(path, "it has no ttl", "add ttl: 30s")
 	}

@@ -32,32 +32,33 @@ func (r *reader) value(n *node, path string) (string, bool) {
 	return "", false
 }
 
-func (r *reader) text(dst *string) take {
+// scalar reads one value; what refers to something that is missing is reported and not read.
+func (r *reader) scalar(read func(n *node, path, text string)) take {
 	return func(n *node, path string) {
 		if text, ok := r.value(n, path); ok {
-			*dst = text
+			read(n, path, text)
 		}
 	}
 }
 
+func (r *reader) text(dst *string) take {
+	return r.scalar(func(_ *node, _, text string) { *dst = text })
+}
+
 // path reads a path that is relative to the file.
 func (r *reader) path(dst *string) take {
-	return func(n *node, path string) {
-		if text, ok := r.value(n, path); ok && text != "" {
+	return r.scalar(func(_ *node, _, text string) {
+		if text != "" {
 			*dst = r.beside(text)
 		}
-	}
+	})
 }
 
 // log reads the levels of the log.
 func (r *reader) log(c *Config, n *node, path string) {
 	r.fields(n, path, map[string]take{"level": r.text(&c.Log.Level), "components": func(n *node, path string) {
 		c.Log.Components = map[string]string{}
-		r.each(n, path, func(m member, path string) {
-			var level string
-			r.text(&level)(m.value, path)
-			c.Log.Components[m.key] = level
-		})
+		r.table(&c.Log.Components)(n, path)
 	}})
 }
 
@@ -69,41 +70,30 @@ func (r *reader) beside(path string) string {
 }
 
 func (r *reader) flag(dst *bool) take {
-	return func(n *node, path string) {
-		text, ok := r.value(n, path)
-		switch {
-		case !ok:
-		case text == "true" || text == "false":
-			*dst = text == "true"
-		default:
+	return r.scalar(func(n *node, path, text string) {
+		if text != "true" && text != "false" {
 			r.problemAt(n.at, path, fmt.Sprintf("%q is neither true nor false", n.text), "write true or false")
+			return
 		}
-	}
+		*dst = text == "true"
+	})
 }
 
 // count reads a number from 1.
 func (r *reader) count(dst *int) take {
-	return func(n *node, path string) {
-		text, ok := r.value(n, path)
-		if !ok {
-			return
-		}
+	return r.scalar(func(n *node, path, text string) {
 		number, err := strconv.Atoi(text)
 		if err != nil || number < 1 || number > 1<<30 {
 			r.problemAt(n.at, path, fmt.Sprintf("%q is not a number from 1", n.text), "write a whole number, or leave the key out for the default")
 			return
 		}
 		*dst = number
-	}
+	})
 }
 
 // duration reads a time greater than zero, such as 30s.
 func (r *reader) duration(dst *time.Duration) take {
-	return func(n *node, path string) {
-		text, ok := r.value(n, path)
-		if !ok {
-			return
-		}
+	return r.scalar(func(n *node, path, text string) {
 		d, err := time.ParseDuration(text)
 		hint := "write a number with its unit: 500ms, 30s, 5m, 1h"
 		if _, bare := strconv.ParseFloat(text, 64); bare == nil && text != "0" && r.written[path] == "" {
@@ -117,16 +107,12 @@ func (r *reader) duration(dst *time.Duration) take {
 		default:
 			*dst = d
 		}
-	}
+	})
 }
 
 // days reads a duration, which may be a number of days: 90d.
 func (r *reader) days(dst *time.Duration) take {
-	return func(n *node, path string) {
-		text, ok := r.value(n, path)
-		if !ok {
-			return
-		}
+	return r.scalar(func(n *node, path, text string) {
 		const most = 36500 // days; more are no time.Duration
 		if digits, ok := strings.CutSuffix(text, "d"); ok {
 			if days, err := strconv.Atoi(digits); err == nil && days > 0 && days <= most {
@@ -137,7 +123,7 @@ func (r *reader) days(dst *time.Duration) take {
 			return
 		}
 		r.duration(dst)(n, path)
-	}
+	})
 }
 
 // maxMessage bounds the sizes of what is held in memory.
@@ -148,18 +134,14 @@ func (r *reader) size(dst *int64) take { return r.sizeTo(dst, maxMessage, "1GiB"
 
 // sizeTo is size with another bound.
 func (r *reader) sizeTo(dst *int64, most int64, bound string) take {
-	return func(n *node, path string) {
-		text, ok := r.value(n, path)
-		if !ok {
-			return
-		}
+	return r.scalar(func(n *node, path, text string) {
 		bytes, ok := size.Parse(text, 1000, most)
 		if !ok {
 			r.problemAt(n.at, path, fmt.Sprintf("%q is not a size from 1KB to %s", n.text, bound), "write 10MB, 512KiB or a number of bytes")
 			return
 		}
 		*dst = bytes
-	}
+	})
 }
 
 // smallSize is size for an int.
@@ -177,12 +159,11 @@ func (r *reader) texts(dst *[]string) take {
 			r.wrongKind(n, path, "a list is wanted")
 			return
 		}
+		one := r.scalar(func(_ *node, _, text string) { *dst = append(*dst, text) })
 		for i, item := range n.list {
 			below := path + "[" + strconv.Itoa(i) + "]"
 			r.spots[below] = item.at
-			if text, ok := r.value(item, below); ok {
-				*dst = append(*dst, text)
-			}
+			one(item, below)
 		}
 	}
 }
@@ -201,9 +182,7 @@ func (r *reader) oneOrMore(dst *[]string) take {
 func (r *reader) table(dst *map[string]string) take {
 	return func(n *node, path string) {
 		r.each(n, path, func(m member, path string) {
-			if text, ok := r.value(m.value, path); ok {
-				put(dst, m.key, text)
-			}
+			r.scalar(func(_ *node, _, text string) { put(dst, m.key, text) })(m.value, path)
 		})
 	}
 }
@@ -228,11 +207,7 @@ func (r *reader) items(read take) take {
 
 // date reads a day, which is its beginning in UTC, or a time (RFC 3339).
 func (r *reader) date(dst *time.Time) take {
-	return func(n *node, path string) {
-		text, ok := r.value(n, path)
-		if !ok {
-			return
-		}
+	return r.scalar(func(n *node, path, text string) {
 		for _, layout := range []string{time.DateOnly, time.RFC3339} {
 			if t, err := time.Parse(layout, text); err == nil {
 				*dst = t
@@ -240,7 +215,7 @@ func (r *reader) date(dst *time.Time) take {
 			}
 		}
 		r.problemAt(n.at, path, fmt.Sprintf("%q is not a date", n.text), "write 2030-01-31 or 2030-01-31T12:00:00Z")
-	}
+	})
 }
 
 func put(dst *map[string]string, key, value string) {
