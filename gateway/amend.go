@@ -176,8 +176,9 @@ func (e *amendment) insert(old []byte, was map[string]any) ([]byte, error) {
 	case list == nil && !isBlockMap(guard.Value):
 		return nil, e.byHand()
 	case list == nil:
-		first, indent := firstKey(guard.Value)
-		return e.at(first-1, indent+e.list+":", indent+"  - "+e.entry), nil
+		first := pairsOf(guard.Value)[0].Key.GetToken().Position
+		indent := strings.Repeat(" ", first.Column-1)
+		return e.at(first.Line-1, indent+e.list+":", indent+"  - "+e.entry), nil
 	}
 	return e.extend(list)
 }
@@ -265,10 +266,4 @@ func valueOf(n ast.Node, key string) *ast.MappingValueNode {
 		}
 	}
 	return nil
-}
-
-// firstKey returns the line of the first key of a map, and what it is indented with.
-func firstKey(n ast.Node) (line int, indent string) {
-	at := pairsOf(n)[0].Key.GetToken().Position
-	return at.Line, strings.Repeat(" ", at.Column-1)
 }

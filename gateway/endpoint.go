@@ -23,6 +23,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
+	"github.com/farcall-dev/farcall/observe"
 )
 
 // endpoint is one address for MCP: all servers, one of them, or a virtual one. It stays when
@@ -419,7 +420,7 @@ func closing(err error) bool {
 // forwardTo makes a call at a server, as its caller's revision and what the caller
 // can be asked demand.
 func (e *endpoint) forwardTo(w *calling, s *server) (upstream.Result, error) {
-	w.moveTo(s)
+	w.at, w.kept, w.Tasks = s, nil, w // the server may make a task of it
 	if w.seen != nil {
 		w.seen.Upstream = s.cfg.Name
 	}
@@ -435,7 +436,8 @@ func (e *endpoint) forwardSigned(w *calling, s *server) (upstream.Result, error)
 	if w.client.ProgressWanted {
 		w.Progress = progress
 	}
-	asks := canBeAsked(w.client.Capabilities)
+	can := w.client.Capabilities
+	asks := can.Elicitation != nil || can.Sampling != nil || can.Roots != nil
 	if w.Revision.InputRounds {
 		modern, err := s.modern(w, w.Caller)
 		if err != nil {
@@ -514,10 +516,6 @@ func asking(call context.Context) asker {
 	}
 }
 
-func canBeAsked(c *spec.ClientCapabilities) bool {
-	return c.Elicitation != nil || c.Sampling != nil || c.Roots != nil
-}
-
 // modern reports whether a server is of a stateless revision, which it may have
 // to be started for.
 func (s *server) modern(ctx context.Context, who upstream.Caller) (bool, error) {
@@ -538,7 +536,9 @@ func (e *endpoint) TaskSupport(ctx context.Context, tool string) string {
 	if err != nil || !ok || !e.g.shield.shown(ctx, "tools", &target) {
 		return ""
 	}
-	observeTool(ctx, tool, target.Source) // the call itself may run as a task, which is not observed
+	if seen := observe.From(ctx); seen != nil { // the call itself may run as a task, which is not observed
+		seen.Tool, seen.Upstream = tool, target.Source
+	}
 	return e.taskSupport(ctx, &target)
 }
 

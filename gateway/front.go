@@ -209,7 +209,7 @@ func (e *endpoint) newFront() {
 	rpc.Interceptors = g.shield.interceptors(nil, rpc.Interceptors)
 	e.http = mcphttp.NewHandler(e.server, e.linked(&mcphttp.Options{
 		MaxMessage: g.opts.MaxMessage, RPC: rpc, Owner: g.sender(), KeepConnections: true,
-		Origins: g.opts.Origins, Hosts: anyHost(), MessagesPath: e.messages(),
+		Origins: g.opts.Origins, Hosts: anyHost(), MessagesPath: strings.TrimSuffix(messagesPath+"/"+e.name, "/"),
 		Heartbeat: g.opts.Heartbeat,
 	}))
 	e.ws = wsrpc.NewHandler(func(t farcall.Transport, r *http.Request) {
@@ -221,14 +221,6 @@ func (e *endpoint) newFront() {
 		o.Interceptors = g.shield.interceptors(conn, o.Interceptors)
 		g.run(t, func(ctx context.Context) { e.serve(ctx, t, o, r.RemoteAddr) })
 	}, g.wsOptions("mcp"))
-}
-
-// messages is where clients of HTTP+SSE post to the endpoint.
-func (e *endpoint) messages() string {
-	if e.name == "" {
-		return messagesPath
-	}
-	return messagesPath + "/" + e.name
 }
 
 // newFront makes the handlers of an address for JSON-RPC.

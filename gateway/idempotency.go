@@ -185,8 +185,9 @@ func (k *keyedCalls) once(
 	ran := false
 	value, err := k.Do(ctx, c, func(ctx context.Context) ([]byte, ledger.Effect) {
 		ran = true
-		if r, failed = run(ctx); failed != nil && !wired(failed) {
-			return nil, ledger.Unknown
+		r, failed = run(ctx)
+		if failed != nil && !errors.Is(failed, mcp.ErrAsked) && !errors.As(failed, new(*jsonrpc.Error)) {
+			return nil, ledger.Unknown // no client gets this error of the call
 		}
 		return appendAnswer(nil, &r, failed), effectOf(&r, failed)
 	})
@@ -223,11 +224,6 @@ func orNull(raw jsonrpc.Raw) jsonrpc.Raw {
 		return jsonrpc.Raw("null")
 	}
 	return raw
-}
-
-// wired reports whether an error is what a client gets of the call, or has it answer.
-func wired(err error) bool {
-	return errors.Is(err, mcp.ErrAsked) || errors.As(err, new(*jsonrpc.Error))
 }
 
 // effectOf says what an execution has done: nothing, when its error says that the call was not

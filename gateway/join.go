@@ -24,9 +24,10 @@ func (g *Gateway) join(c *Config) error {
 	case g.opts.Shared == nil:
 		return nil
 	}
+	host, _ := os.Hostname() // "" names none
 	//nolint:forbidigo // New has no context
 	node, err := cluster.Join(context.Background(), g.opts.Shared, &cluster.Options{
-		Name: nodeName(&c.Cluster), Version: g.opts.Version, Logger: g.log, Load: g.nodeLoad,
+		Name: cmp.Or(c.Cluster.Node, c.Cluster.Listen, host, "a node"), Version: g.opts.Version, Logger: g.log, Load: g.nodeLoad,
 	})
 	if err != nil {
 		return fmt.Errorf("gateway: %w", err)
@@ -41,12 +42,6 @@ func (g *Gateway) secret(purpose string) []byte {
 		return nil
 	}
 	return g.node.Secret(purpose)
-}
-
-// nodeName returns what this node calls itself.
-func nodeName(c *cluster.Config) string {
-	host, _ := os.Hostname() // "" names none
-	return cmp.Or(c.Node, c.Listen, host, "a node")
 }
 
 // leave tells the other nodes that this one ends.

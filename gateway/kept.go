@@ -168,22 +168,14 @@ func (e *edge) count(ctx context.Context, c *observe.Call, refused bool) {
 		return
 	}
 	e.kept.take(ctx, c, refused)
-	if c.MCP && !counted(c.Method) {
+	about := []string{spec.MethodInitialize, spec.MethodServerDiscover, spec.MethodPing} // the connection
+	if c.MCP && slices.Contains(about, c.Method) {
 		return
 	}
 	e.calls.Add(1)
 	if c.ToolError || c.Code != 0 && c.Code != jsonrpc.Cancelled {
 		e.failed.Add(1)
 	}
-}
-
-// counted reports whether a method of MCP is a call of a client, and not about its connection.
-func counted(method string) bool {
-	switch method {
-	case spec.MethodInitialize, spec.MethodServerDiscover, spec.MethodPing:
-		return false
-	}
-	return true
 }
 
 // clientOptions are the options of connections and requests of clients.
@@ -343,13 +335,6 @@ func observePiped(ctx context.Context, o *observe.Observer, r *farcall.Record) {
 	}
 	if o.End != nil {
 		o.End(ctx, c)
-	}
-}
-
-// observeTool tells the observer of the tool that a call is for, and of its server.
-func observeTool(ctx context.Context, name, server string) {
-	if seen := observe.From(ctx); seen != nil {
-		seen.Tool, seen.Upstream = name, server
 	}
 }
 

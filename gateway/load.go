@@ -71,7 +71,7 @@ func readNode(name string, data []byte) (*node, error) {
 	if len(data) > maxConfig {
 		return nil, &syntaxError{message: fmt.Sprintf("the file is larger than %d MB", maxConfig>>20)}
 	}
-	data = withoutMark(data)
+	data = bytes.TrimPrefix(data, []byte("\ufeff")) // the byte order mark that some editors write
 	if strings.EqualFold(filepath.Ext(name), ".toml") {
 		return readTOML(data)
 	}
@@ -283,6 +283,7 @@ func (r *reader) section(keys map[string]take) take {
 
 // ownKeys are the keys of farcall's own form.
 func (r *reader) ownKeys(n *node, c *Config) map[string]take {
+	l := &c.Limits // of all connections together
 	table := map[string]take{
 		"name":            r.text(&c.Name),
 		"title":           r.text(&c.Title),
@@ -309,10 +310,14 @@ func (r *reader) ownKeys(n *node, c *Config) map[string]take {
 		"tasks":           func(n *node, path string) { r.tasks(c, n, path) },
 		"cluster":         func(n *node, path string) { r.cluster(c, n, path) },
 		"sign_in":         func(n *node, path string) { r.signIn(c, n, path) },
-		"limits":          func(n *node, path string) { r.connectionLimits(c, n, path) },
-		"guard":           func(n *node, path string) { c.Guard = r.guard(n, path) },
-		"endpoints":       r.endpoints(c),
-		"hooks":           r.hooks(&c.Hooks),
+		"limits": r.section(map[string]take{
+			"memory": r.sizeTo(&l.Memory, maxBudget, "1TiB"), "memory_unauthenticated": r.sizeTo(&l.MemoryUnauthenticated, maxBudget, "1TiB"),
+			"frame_timeout": r.duration(&l.FrameTimeout), "idle": r.duration(&l.Idle),
+			"connections": r.count(&l.Connections), "accepted": r.count(&l.Accepted), "accept_rate": r.count(&l.AcceptRate),
+		}),
+		"guard":     func(n *node, path string) { c.Guard = r.guard(n, path) },
+		"endpoints": r.endpoints(c),
+		"hooks":     r.hooks(&c.Hooks),
 		"upstreams": func(n *node, path string) {
 			r.each(n, path, func(m member, path string) {
 				r.spots[path] = m.at

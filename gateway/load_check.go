@@ -152,8 +152,8 @@ func (c *checker) upstreams(conf *Config) {
 		names[strings.ToLower(u.Name)] = u.Name
 		c.apart(u, conf.Upstreams[:i], path)
 		c.upstream(u, path)
-		if conf.Guard == nil {
-			c.noPrincipal(u, path)
+		if conf.Guard == nil && c.notice != nil && !u.Disabled && u.Auth.asksWho() && u.Auth.Type != authSignIn { // that is a problem
+			c.notice(path+".auth", u.Auth.Type+" goes by who calls, and without a guard callers are unauthenticated", "add guard")
 		}
 	}
 }

@@ -115,24 +115,20 @@ func (r *reader) lock(n *node, path string) (l guard.Lock) {
 
 // issuer reads a map, or the address alone.
 func (r *reader) issuer(n *node, path string) (i guard.Issuer) {
+	c := &i.Introspection
 	r.mapOr("issuer", n, path, map[string]take{
 		"issuer": r.text(&i.Issuer), "jwks": r.keySet(&i.JWKS), "audience": r.oneOrMore(&i.Audience), "algorithms": r.oneOrMore(&i.Algorithms),
 		"skew": r.duration(&i.Skew), "max_age": r.duration(&i.MaxAge), "id": r.text(&i.ID), "roles": r.text(&i.Roles), "kind": r.text(&i.Kind),
 		"claims": r.table(&i.Claims), "dpop": r.text(&i.DPoP), "private": r.flag(&i.Private), "refresh": r.duration(&i.Refresh),
-		"keys_max_age":  r.duration(&i.KeysMaxAge),
-		"introspection": func(n *node, path string) { r.introspection(&i, n, path) },
+		"keys_max_age": r.duration(&i.KeysMaxAge),
+		"introspection": r.section(map[string]take{
+			"url": r.text(&c.URL), "client_id": r.text(&c.ClientID), "auth": r.text(&c.Auth),
+			"client_secret": func(n *node, path string) { r.hidden(&c.ClientSecret, n, path) },
+			"opaque":        r.flag(&c.Opaque), "any_audience": r.flag(&c.AnyAudience),
+			"ttl": r.duration(&c.TTL), "timeout": r.duration(&c.Timeout),
+		}),
 	})
 	return i
-}
-
-func (r *reader) introspection(i *guard.Issuer, n *node, path string) {
-	c := &i.Introspection
-	r.fields(n, path, map[string]take{
-		"url": r.text(&c.URL), "client_id": r.text(&c.ClientID), "auth": r.text(&c.Auth),
-		"client_secret": func(n *node, path string) { r.hidden(&c.ClientSecret, n, path) },
-		"opaque":        r.flag(&c.Opaque), "any_audience": r.flag(&c.AnyAudience),
-		"ttl": r.duration(&c.TTL), "timeout": r.duration(&c.Timeout),
-	})
 }
 
 // keySet reads a URL, JSON, or the path of a file: of that, what is in it.
@@ -240,16 +236,6 @@ func (r *reader) schemas(g *guard.Config) take {
 		if g.Params.Schemas = schemas; !known {
 			r.problemAt(n.at, path, fmt.Sprintf("%q is neither true, false nor strict", n.text), "write true, false or strict")
 		}
-	})
-}
-
-// connectionLimits reads what all connections have together.
-func (r *reader) connectionLimits(c *Config, n *node, path string) {
-	l := &c.Limits
-	r.fields(n, path, map[string]take{
-		"memory": r.sizeTo(&l.Memory, maxBudget, "1TiB"), "memory_unauthenticated": r.sizeTo(&l.MemoryUnauthenticated, maxBudget, "1TiB"),
-		"frame_timeout": r.duration(&l.FrameTimeout), "idle": r.duration(&l.Idle),
-		"connections": r.count(&l.Connections), "accepted": r.count(&l.Accepted), "accept_rate": r.count(&l.AcceptRate),
 	})
 }
 

@@ -3,7 +3,6 @@ package gateway
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -230,9 +229,4 @@ func (n *node) merge(from []*node) error {
 		}
 	}
 	return nil
-}
-
-// withoutMark removes the byte order mark that some editors write.
-func withoutMark(data []byte) []byte {
-	return []byte(strings.TrimPrefix(string(data), "\ufeff"))
 }

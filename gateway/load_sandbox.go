@@ -188,13 +188,6 @@ func (c *Credentials) asksWho() bool {
 	return c != nil && slices.Contains([]string{"token_exchange", "principals", "passthrough", authSignIn}, c.Type)
 }
 
-// noPrincipal warns of credentials that depend on the caller, without a guard.
-func (c *checker) noPrincipal(u *Upstream, path string) {
-	if c.notice != nil && !u.Disabled && u.Auth.asksWho() && u.Auth.Type != authSignIn { // that is a problem
-		c.notice(path+".auth", u.Auth.Type+" goes by who calls, and without a guard callers are unauthenticated", "add guard")
-	}
-}
-
 // Private are the files and directories of the gateway that hold secrets or evidence: the
 // configuration and what it refers to, the audit, locks, stored tasks, keys and tokens. No command
 // that [Options.Sandbox] starts can read them, unless its sandbox names the file itself or is

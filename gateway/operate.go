@@ -66,14 +66,6 @@ func (operator) call(c *control.Change) *guard.Call {
 	return &guard.Call{Method: methodAdmin, Upstream: c.Upstream, Name: c.Name, Params: c.Params}
 }
 
-// permissionOf is the call that a rule must allow for a change.
-func permissionOf(c *control.Change) string {
-	if c.Upstream == "" {
-		return methodAdmin + " " + c.Name
-	}
-	return methodAdmin + " " + c.Upstream + "/" + c.Name
-}
-
 // Begin implements control.Access.
 func (o operator) Begin(r *http.Request, c *control.Change) (done func(error), refused *control.Problem) {
 	end := func(jsonrpc.Raw, error) {}
@@ -85,7 +77,7 @@ func (o operator) Begin(r *http.Request, c *control.Change) (done func(error), r
 	} else {
 		var err error
 		if end, err = o.g.shield.Begin(r.Context(), o.call(c)); err != nil {
-			refused = withoutPermission(err, permissionOf(c), methodAdmin+" *")
+			refused = withoutPermission(err, callText(&guard.Call{Method: methodAdmin, Upstream: c.Upstream, Name: c.Name}), methodAdmin+" *")
 			o.log(r, c, refused)
 			return nil, refused
 		}

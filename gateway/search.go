@@ -203,7 +203,8 @@ func (e *endpoint) searchList(ctx context.Context, cursor string) (raw jsonrpc.R
 	if err != nil {
 		return nil, true, err
 	}
-	e.announce(c.servers())
+	servers := c.servers()
+	e.announced.Store(&servers)
 	out, always, searched := s.appendList(jsonrpc.Raw(`{"resultType":"complete","tools":[`), c.entries())
 	switch {
 	case !searched:
@@ -240,9 +241,6 @@ func sizeOf(tools []route.Entry) (bytes int) {
 	}
 	return bytes
 }
-
-// announce notes the servers that the description of search_tools lists.
-func (e *endpoint) announce(servers map[string]bool) { e.announced.Store(&servers) }
 
 // announces reports whether the description of search_tools lists a server already: then nothing
 // that a client sees changes with the tools of the server.

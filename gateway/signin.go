@@ -271,8 +271,10 @@ func (e *endpoint) letSignIn(w *calling, s *server) (answer *upstream.Result, er
 
 // forwardFor makes a call at a server for a caller who may have to sign in before.
 func (e *endpoint) forwardFor(w *calling, s *server) (upstream.Result, error) {
-	if answer, err := e.letSignIn(w, s); answer != nil || err != nil {
-		return orNone(answer), err
+	if answer, err := e.letSignIn(w, s); err != nil {
+		return upstream.Result{}, err
+	} else if answer != nil {
+		return *answer, nil
 	}
 	if w.signs {
 		return s.signedIn(), nil
@@ -387,13 +389,6 @@ func (e *endpoint) completing(w *calling) func(ctx context.Context, url string) 
 		}
 	}
 	return nil
-}
-
-func orNone(r *upstream.Result) upstream.Result {
-	if r == nil {
-		return upstream.Result{}
-	}
-	return *r
 }
 
 // signsInto returns the server that the caller has to sign in to before it is known whether it has

@@ -44,15 +44,6 @@ type taskStores struct {
 	open map[string]*store.Local // by the name of the endpoint
 }
 
-// endpointDir returns the directory of an endpoint. The names of upstreams differ in more than
-// case.
-func (t *taskStores) endpointDir(name string) string {
-	if name == "" {
-		return filepath.Join(t.dir, "mcp")
-	}
-	return filepath.Join(t.dir, "mcp-"+name)
-}
-
 // prepare opens the directory of an endpoint, unless it is open.
 func (t *taskStores) prepare(name string) error {
 	t.mu.Lock()
@@ -60,7 +51,10 @@ func (t *taskStores) prepare(name string) error {
 	if t.dir == "" || t.open[name] != nil {
 		return nil
 	}
-	dir := t.endpointDir(name)
+	dir := filepath.Join(t.dir, "mcp")
+	if name != "" { // the names of upstreams differ in more than case
+		dir += "-" + name
+	}
 	l, err := store.Open(dir, &t.opts)
 	switch {
 	case errors.Is(err, store.ErrInUse):
@@ -196,9 +190,6 @@ type keptTask struct {
 
 // lasts reports whether the tasks of the server can outlive the gateway. A child ends with it.
 func (s *server) lasts() bool { return s.target != nil }
-
-// moveTo prepares a call at a server, which may make a task of it.
-func (w *calling) moveTo(s *server) { w.at, w.kept, w.Tasks = s, nil, w }
 
 // keep returns w.kept, and makes it first if necessary: few calls become tasks.
 func (w *calling) keep() *keptTask {

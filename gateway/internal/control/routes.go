@@ -55,13 +55,9 @@ var routes = []*route{
 		about: "Its connections and processes end, and calls under way get an error that says that it is not known whether they had an effect. It starts again at " +
 			"once when it was up, and otherwise with the next call. A circuit breaker is closed again.",
 		in: reflect.TypeFor[Restart](), out: reflect.TypeFor[Upstream](),
-		run: func(b Backend, r *request) (any, error) {
-			var o Restart
-			if err := r.decode(&o); err != nil {
-				return nil, err
-			}
-			return b.Restart(r.Context(), r.name, &o)
-		},
+		run: given(func(b Backend, r *request, o *Restart) (any, error) {
+			return b.Restart(r.Context(), r.name, o)
+		}),
 	},
 	{
 		method: http.MethodPost, path: "/upstreams/{name}/drain", change: "drain", id: "drainUpstream", summary: "Let the calls of an upstream end, and disable it",
@@ -108,35 +104,21 @@ var routes = []*route{
 		method: http.MethodPut, path: "/log-level", change: "log-level", id: "setLogLevel", summary: "Set from which level on lines are logged",
 		about: "It holds until it is set again or the gateway starts again. What is left out stays as it is.",
 		in:    reflect.TypeFor[LogLevel](), out: reflect.TypeFor[LogLevel](),
-		run: func(b Backend, r *request) (any, error) {
-			var to LogLevel
-			if err := r.decode(&to); err != nil {
-				return nil, err
-			}
-			return b.SetLogLevel(r.Context(), &to)
-		},
+		run: given(func(b Backend, r *request, to *LogLevel) (any, error) {
+			return b.SetLogLevel(r.Context(), to)
+		}),
 	},
 	{
 		method: http.MethodPost, path: "/reload", change: "reload", id: "reload", summary: "Read the configuration again",
 		about: "What is wrong with it is in the findings of the answer, and the gateway goes on with the one before.",
 		in:    reflect.TypeFor[Nothing](), out: reflect.TypeFor[Reloaded](),
-		run: func(b Backend, r *request) (any, error) {
-			if err := r.decode(&Nothing{}); err != nil {
-				return nil, err
-			}
-			return b.Reload(r.Context())
-		},
+		run: given(func(b Backend, r *request, _ *Nothing) (any, error) { return b.Reload(r.Context()) }),
 	},
 	{
 		method: http.MethodPost, path: "/capture/dump", change: "dump-capture", id: "dumpCapture", summary: "Write what the flight recorder has to a file",
 		about: "The file is a capture on the machine of the gateway: farcall view shows it. It has names, ids, sizes, times and outcomes, unless the key capture says more.",
 		in:    reflect.TypeFor[Nothing](), out: reflect.TypeFor[Dumped](),
-		run: func(b Backend, r *request) (any, error) {
-			if err := r.decode(&Nothing{}); err != nil {
-				return nil, err
-			}
-			return b.Dump(r.Context())
-		},
+		run: given(func(b Backend, r *request, _ *Nothing) (any, error) { return b.Dump(r.Context()) }),
 	},
 	{
 		method: http.MethodGet, path: "/pins", id: "listPins", summary: "What is pinned of each upstream, and what is known to differ from it",
@@ -154,13 +136,9 @@ var routes = []*route{
 		method: http.MethodPost, path: "/upstreams/{name}/pins/accept", change: "accept-pins", id: "acceptPins", summary: "Pin what an upstream says now",
 		about: "The digest is that of the changes which were looked at: when the upstream has changed again since, nothing is accepted.",
 		in:    reflect.TypeFor[AcceptPins](), out: reflect.TypeFor[PinChanges](),
-		run: func(b Backend, r *request) (any, error) {
-			var o AcceptPins
-			if err := r.decode(&o); err != nil {
-				return nil, err
-			}
-			return b.AcceptPins(r.Context(), r.name, &o)
-		},
+		run: given(func(b Backend, r *request, o *AcceptPins) (any, error) {
+			return b.AcceptPins(r.Context(), r.name, o)
+		}),
 	},
 	{
 		method: http.MethodGet, path: "/explain", id: "explainCall", summary: "What the guard makes of a call, and why",
@@ -178,11 +156,17 @@ var routes = []*route{
 
 // ofName runs a change of what the path names that has no parameters.
 func ofName[T any](do func(b Backend, ctx context.Context, name string) (*T, error)) func(b Backend, r *request) (any, error) {
+	return given(func(b Backend, r *request, _ *Nothing) (any, error) { return do(b, r.Context(), r.name) })
+}
+
+// given runs a change with the parameters of its body.
+func given[P any](do func(b Backend, r *request, p *P) (any, error)) func(b Backend, r *request) (any, error) {
 	return func(b Backend, r *request) (any, error) {
-		if err := r.decode(&Nothing{}); err != nil {
+		p := new(P)
+		if err := r.decode(p); err != nil {
 			return nil, err
 		}
-		return do(b, r.Context(), r.name)
+		return do(b, r, p)
 	}
 }
 

@@ -162,7 +162,8 @@ func appendKey(dst []byte, id jsonrpc.Raw) []byte {
 	case id[0] == '"':
 		return append(scan.AppendUnquoted(append(dst, '"'), id), '"')
 	}
-	if n, ok := numberID(id).Uint(); ok && n < 1<<53 {
+	number, _ := jsonrpc.ParseID(id)
+	if n, ok := number.Uint(); ok && n < 1<<53 {
 		return append(dst, id...)
 	}
 	f, _ := strconv.ParseFloat(string(id), 64)
@@ -170,11 +171,6 @@ func appendKey(dst []byte, id jsonrpc.Raw) []byte {
 		return strconv.AppendUint(dst, uint64(f), 10)
 	}
 	return strconv.AppendFloat(dst, f, 'g', -1, 64)
-}
-
-func numberID(raw jsonrpc.Raw) jsonrpc.ID {
-	id, _ := jsonrpc.ParseID(raw)
-	return id
 }
 
 // answered removes the call that a response answers from the table, nil when there

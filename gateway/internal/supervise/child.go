@@ -39,12 +39,6 @@ type child struct {
 	ended bool
 }
 
-// mark names the child in its environment.
-func (c *child) mark() string {
-	c.cookie = c.s.guard.cookie()
-	return c.cookie
-}
-
 // onExit runs when the child was reaped and its group was killed.
 func (c *child) onExit(e *stream.ExitError) {
 	c.stderr.flush()

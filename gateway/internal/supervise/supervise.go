@@ -166,7 +166,8 @@ func (s *Supervisor) Start(ctx context.Context) (farcall.Transport, error) {
 		args = s.cmd.Late()
 	}
 	cmd := exec.Command(s.cmd.Path, args...) //nolint:noctx,gosec // it outlives ctx, and to run it is what was asked for
-	cmd.Env = append(append(make([]string, 0, len(s.cmd.Env)+1), s.cmd.Env...), c.mark())
+	c.cookie = s.guard.cookie()              // names the child in its environment
+	cmd.Env = append(append(make([]string, 0, len(s.cmd.Env)+1), s.cmd.Env...), c.cookie)
 	cmd.Dir = s.cmd.Dir
 	if s.cmd.Name != "" {
 		cmd.Args[0] = s.cmd.Name
@@ -250,16 +251,11 @@ func (s *Supervisor) ended(c *child, e *stream.ExitError) {
 	case !c.started.Before(s.failed): // of those that fail together one counts
 		s.failures++
 		s.failed = now
-		s.next = now.Add(s.delay())
+		s.next = now
+		if s.failures > 1 { // the first one costs nothing
+			s.next = now.Add(backoff.Delay(s.failures-1, s.opts.MinDelay, s.opts.MaxDelay))
+		}
 	}
-}
-
-// delay is how long the next start has to wait.
-func (s *Supervisor) delay() time.Duration {
-	if s.failures < 2 {
-		return 0
-	}
-	return backoff.Delay(s.failures-1, s.opts.MinDelay, s.opts.MaxDelay) // the first one costs nothing
 }
 
 // DelayError is what Start fails with while the next start has to wait.

@@ -181,7 +181,8 @@ func (u *Upstream) admitLocked(pc *pendingCall) error {
 	}
 	reject, full := u.queue.makeRoom(pc.who.owner())
 	if reject != nil {
-		u.displaceLocked(reject)
+		u.refuseLocked(reject, u.refusal(jsonrpc.Overloaded, "Overloaded: %d calls wait for %s already, and %d of them are yours; try again later",
+			u.queue.waiting.Len(), u.opts.Name, u.queue.waiting.Of(reject.who.owner())))
 	}
 	if full {
 		u.giveUpLocked(pc)
@@ -191,12 +192,6 @@ func (u *Upstream) admitLocked(pc *pendingCall) error {
 	u.queue.push(pc)
 	u.dispatchLocked()
 	return nil
-}
-
-// displaceLocked refuses a waiting call to make room for one of an owner that has fewer.
-func (u *Upstream) displaceLocked(pc *pendingCall) {
-	u.refuseLocked(pc, u.refusal(jsonrpc.Overloaded, "Overloaded: %d calls wait for %s already, and %d of them are yours; try again later",
-		u.queue.waiting.Len(), u.opts.Name, u.queue.waiting.Of(pc.who.owner())))
 }
 
 // giveUpLocked forgets a pending call that has got no connection.

@@ -101,7 +101,9 @@ func (u *Upstream) failure(pc *pendingCall, err error) error {
 		return pc.failed
 	case errors.Is(err, mcp.ErrAsked):
 		return err
-	case o == answered && aboutConnection(err):
+	// The caller would take an answer about the connection to the server for one about their own, and
+	// give that up.
+	case o == answered && (errors.Is(err, spec.UnsupportedProtocolVersion) || errors.Is(err, spec.HeaderMismatch)):
 		return u.fault(jsonrpc.InternalError, "unknown", false, err, "%s does not agree with the way in which it is called", u.opts.Name)
 	case o == answered:
 		wire, _ := errors.AsType[*jsonrpc.Error](err)
@@ -128,12 +130,6 @@ func (u *Upstream) failure(pc *pendingCall, err error) error {
 		return u.fault(jsonrpc.Timeout, "unknown", pc.call.Idempotent, err, "%s did not answer %s in time", u.opts.Name, pc.call.Method)
 	}
 	return u.fault(jsonrpc.InternalError, "unknown", false, err, "%s could not be carried out by %s", pc.call.Method, u.opts.Name)
-}
-
-// aboutConnection reports whether an answer is about the connection to the server.
-// The caller would take it for one about their own, and give that up.
-func aboutConnection(err error) bool {
-	return errors.Is(err, spec.UnsupportedProtocolVersion) || errors.Is(err, spec.HeaderMismatch)
 }
 
 // ended is the error of a call with a context that has ended.

@@ -194,18 +194,13 @@ func (p *pool) pooled(pc *pendingCall) bool {
 	case h.key.roots == listRoots:
 		return len(h.conns) < p.opts.Pool || p.evict(h.conns)
 	case h.pooled():
-		return p.fits(h)
+		// One more is for requests that have no session. What is idle goes, if it has to; a connection
+		// that waits for the answer of a client takes no room.
+		own, working := p.connsOfClient(h.key)
+		return working < p.opts.Pool || p.evict(own)
 	default: // one for all calls of the owner that can be asked the same
 		return !slices.ContainsFunc(h.conns, func(l *connection) bool { return l.serves(pc) })
 	}
-}
-
-// fits reports whether there is room in the pool for one more connection of an owner with requests
-// that have no session. It makes room if it has to: what is idle goes. A connection that waits for
-// the answer of a client takes no room.
-func (p *pool) fits(h *holder) bool {
-	own, working := p.connsOfClient(h.key)
-	return working < p.opts.Pool || p.evict(own)
 }
 
 // connsOfClient returns the connections of the client that a key names, and how many do not wait

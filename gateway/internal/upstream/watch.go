@@ -72,7 +72,10 @@ func (u *Upstream) Watch(ctx context.Context, who Caller, uri string, updated fu
 		me.stopped.Store(true)
 		u.mu.Lock()
 		defer u.mu.Unlock()
-		u.unwatchLocked(w, me)
+		w.watchers = slices.DeleteFunc(slices.Clone(w.watchers), func(o *watcher) bool { return o == me })
+		if len(w.watchers) == 0 {
+			u.unwatchedLocked(w)
+		}
 	}
 	select {
 	case <-w.settled:
@@ -113,14 +116,6 @@ func (u *Upstream) watchLocked(who *Caller, uri string, me *watcher) (*watch, er
 	}
 	w.watchers = append(w.watchers, me)
 	return w, nil
-}
-
-// unwatchLocked removes a watcher, and a watch that has none.
-func (u *Upstream) unwatchLocked(w *watch, me *watcher) {
-	w.watchers = slices.DeleteFunc(slices.Clone(w.watchers), func(o *watcher) bool { return o == me })
-	if len(w.watchers) == 0 {
-		u.unwatchedLocked(w)
-	}
 }
 
 // unwatchedLocked ends a watch.
