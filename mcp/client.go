@@ -332,7 +332,8 @@ func Dial(ctx context.Context, address string, o *ClientOptions) (*Client, error
 			_ = c.Close() // nothing is open yet
 			return nil, fmt.Errorf("mcp: dial: %w", err)
 		}
-		c.address = addressOf(at.URL)
+		// The address says which server it is. Users, passwords and queries may be credentials.
+		c.address = (&url.URL{Scheme: at.URL.Scheme, Host: at.URL.Host, Path: at.URL.Path, RawPath: at.URL.RawPath}).String()
 		return c.begin(ctx, c.lineHTTP(x))
 	}
 	reach := c.reach()
@@ -519,12 +520,6 @@ func parseSession(raw []byte) (*savedSession, error) {
 		return nil, fmt.Errorf("it is not what Client.Session returns: %.50q is not a log level", s.Level)
 	}
 	return s, nil
-}
-
-// addressOf returns the part of a URL that says which server it is. Users, passwords and queries
-// may be credentials.
-func addressOf(u *url.URL) string {
-	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
 }
 
 // resume makes the first link from ClientOptions.Resume.

@@ -76,7 +76,11 @@ func (w *line) callWithin(p *callDeadline, method string, params any, result *js
 			return fmt.Errorf("%q: %w", method, end)
 		}
 	}
-	w.caughtUp(ctx)
+	// The notifications that came before the answer have been handled then: over HTTP they are. Other
+	// callbacks than OnNotice may make calls, and would wait for themselves.
+	if w.c.opts.OnNotice != nil && w.http == nil {
+		w.told.wait(ctx, w.peer)
+	}
 	return err
 }
 

@@ -171,13 +171,6 @@ func modernTask(t *spec.LegacyTask) *spec.DetailedTask {
 	}}
 }
 
-// finishTask follows a task that is not known elsewhere: it is cancelled when the
-// context ends.
-func (c *Client) finishTask(ctx context.Context, t *spec.DetailedTask) (jsonrpc.Raw, error) {
-	raw, _, err := c.follower().finish(ctx, t)
-	return raw, err
-}
-
 // A follower follows tasks.
 type follower struct {
 	c    *Client

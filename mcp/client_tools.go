@@ -89,7 +89,8 @@ func (c *Client) CallTool(ctx context.Context, name string, args any) (*spec.Cal
 		return nil, err
 	}
 	if t := createdTask(raw); t != nil {
-		if raw, err = c.finishTask(ctx, t); err != nil {
+		// It is not known elsewhere: it is cancelled when the context ends.
+		if raw, _, err = c.follower().finish(ctx, t); err != nil {
 			return nil, err
 		}
 	}

@@ -362,15 +362,6 @@ func (o *ClientOptions) listChanged(kind string) {
 	}
 }
 
-// caughtUp waits until the notifications that came before the answer to a call
-// have been handled: by then their call is still known. Over HTTP they are.
-func (w *line) caughtUp(ctx context.Context) {
-	// Other callbacks than OnNotice may make calls, and would wait for themselves.
-	if w.c.opts.OnNotice != nil && w.http == nil {
-		w.told.wait(ctx, w.peer)
-	}
-}
-
 // unasked takes what comes on the event stream of 2024-11-05 and belongs to no
 // exchange. OnNotice is called before what follows on the stream is looked at; other
 // callbacks may make calls, and their answers come there, and so wait in a backlog.

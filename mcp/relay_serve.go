@@ -57,7 +57,9 @@ func (s *Server) forward(c *call, cacheable bool) (result jsonrpc.Raw, in *era.R
 		if err != nil {
 			return nil, nil, err
 		}
-		c.dropTask()
+		if c.in.task != nil && !c.rev.TasksExtension { // whether there is a task is decided here
+			c.params = object.New(c.params, "task").End()
+		}
 		if asTask {
 			return s.forwardTask(c)
 		}
@@ -305,14 +307,6 @@ func (s *Server) forwardsTask(c *call) (bool, error) {
 	}
 	tool := string(name)
 	return c.wantsTask(tool, cmp.Or(s.opts.Relay.TaskSupport(c, tool), spec.TaskForbidden))
-}
-
-// dropTask takes out of the params what asks for a task: whether there is one is
-// decided, and it is the server's.
-func (c *call) dropTask() {
-	if c.in.task != nil && !c.rev.TasksExtension {
-		c.params = object.New(c.params, "task").End()
-	}
 }
 
 // forwardTask forwards a call in the background, or until it becomes a task.

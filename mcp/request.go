@@ -94,20 +94,17 @@ func argumentsMember(method string) string {
 	return ""
 }
 
-// nameOf returns the member that is the Name of a request, or nil.
-func (in *inputs) nameOf(method string) jsonrpc.Raw {
+// nameIn returns the characters of the member that is the Name of a request, or nil if it is no
+// string.
+func (in *inputs) nameIn(method string) []byte {
+	var raw jsonrpc.Raw
 	switch nameMember(method) {
 	case "name":
-		return in.name
+		raw = in.name
 	case "uri":
-		return in.uri
+		raw = in.uri
 	}
-	return nil
-}
-
-// nameIn returns the characters of that member, or nil if it is no string.
-func (in *inputs) nameIn(method string) []byte {
-	if raw := in.nameOf(method); len(raw) > 0 && raw[0] == '"' {
+	if len(raw) > 0 && raw[0] == '"' {
 		return scan.Unquote(raw)
 	}
 	return nil

@@ -64,7 +64,7 @@ func Serve(ctx context.Context, b mcphttp.Backend, t farcall.Transport, o *farca
 	}
 	// A subscription does not end unasked; anything else is waited for.
 	if s, ok := b.(*Server); ok {
-		s.listeners.endOf(peer)
+		s.listeners.endIf(func(one *listener) bool { return one.c.client == peer })
 	}
 	select {
 	case <-ctx.Done():

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -208,7 +209,9 @@ func (x *session) initialize(ctx context.Context, req *farcall.Request) (any, er
 		return nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "Invalid Request: initialize must not be part of a batch")
 	}
 	if len(s.legacy) == 0 {
-		return nil, unsupportedVersion(requestedVersion(req.Params), s.modern)
+		var version string
+		_ = jsonv2.Unmarshal(scan.Member(req.Params, "protocolVersion"), &version) // "" when it is no string
+		return nil, unsupportedVersion(version, s.modern)
 	}
 	if x.rev.Load() != nil {
 		return nil, errInitialized
@@ -217,7 +220,7 @@ func (x *session) initialize(ctx context.Context, req *farcall.Request) (any, er
 	if err := jsonv2.Unmarshal(req.Params, &p); err != nil || p.ProtocolVersion == "" {
 		return nil, invalidParams("initialize needs protocolVersion, capabilities and clientInfo")
 	}
-	rev := negotiate(s.legacy, p.ProtocolVersion)
+	rev := cmp.Or(find(s.legacy, []byte(strings.TrimSpace(p.ProtocolVersion))), s.legacy[0])
 	params, err := era.Translate(era.Params, req.Method, req.Params, rev, era.Latest())
 	if err != nil {
 		return nil, err
@@ -293,19 +296,6 @@ func askable(caps jsonrpc.Raw, rev *era.Revision) jsonrpc.Raw {
 	return out.End()
 }
 
-func requestedVersion(params jsonrpc.Raw) (version string) {
-	_ = jsonv2.Unmarshal(scan.Member(params, "protocolVersion"), &version) // "" when it is no string
-	return version
-}
-
-// negotiate returns the revision to answer with, of those that are served.
-func negotiate(served []*era.Revision, requested string) *era.Revision {
-	if r := find(served, []byte(strings.TrimSpace(requested))); r != nil {
-		return r
-	}
-	return served[0]
-}
-
 var _ mcphttp.Resumer = (*Server)(nil)
 
 const (
@@ -361,7 +351,10 @@ func (s *Server) Resume(ctx context.Context, client farcall.Caller, rev *era.Rev
 // State implements mcphttp.Resumable.
 func (x *session) State() ([]byte, error) {
 	who := x.who.Load()
-	st := sealedState{Server: x.srv.info.Name, Info: sealedInfo(who), Caps: sealedCaps(who.capsRaw), Tasks: x.tasks.Load()}
+	st := sealedState{Server: x.srv.info.Name, Info: sealedInfo(who), Caps: who.capsRaw, Tasks: x.tasks.Load()}
+	if len(st.Caps) > maxSealedCaps && scan.Member(st.Caps, "experimental") != nil {
+		st.Caps = object.New(st.Caps, "experimental").End() // what is experimental goes first
+	}
 	if len(st.Caps) > maxSealedCaps {
 		return nil, invalidParams("the capabilities have %d bytes, and at most %d fit into a session; declare fewer extensions", len(st.Caps), maxSealedCaps)
 	}
@@ -379,14 +372,6 @@ func sealedInfo(who *clientMeta) jsonrpc.Raw {
 		return nil // it says less of itself
 	}
 	return raw
-}
-
-// sealedCaps returns capabilities as far as there is room: what is experimental goes first.
-func sealedCaps(caps jsonrpc.Raw) jsonrpc.Raw {
-	if len(caps) > maxSealedCaps && scan.Member(caps, "experimental") != nil {
-		return object.New(caps, "experimental").End()
-	}
-	return caps
 }
 
 // Local implements mcphttp.Resumable.

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/permit"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -166,11 +165,6 @@ func (l *listeners) close() {
 // endAll ends the subscriptions of the modern era, in order.
 func (l *listeners) endAll() { l.endIf(func(*listener) bool { return true }) }
 
-// endOf ends those of one client.
-func (l *listeners) endOf(client farcall.Caller) {
-	l.endIf(func(one *listener) bool { return one.c.client == client })
-}
-
 func (l *listeners) endIf(f func(*listener) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -206,12 +200,6 @@ func (s *Server) tell(e *events) {
 // ResourceUpdated tells the clients that have subscribed to a resource that it
 // has changed.
 func (s *Server) ResourceUpdated(uri string) { s.tell(&events{uris: []string{uri}}) }
-
-// notifyTask tells the listeners of a task its state: the params of
-// notifications/tasks. Sessions are not told.
-func (s *Server) notifyTask(id string, params jsonrpc.Raw) {
-	s.listeners.tell(&events{tasks: []taskUpdate{{id, params}}})
-}
 
 // maxSubscriptions bounds the resources that one session subscribes to.
 const maxSubscriptions = 10_000

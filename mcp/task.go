@@ -122,7 +122,7 @@ func (t *task) tell() {
 	t.telling.Lock()
 	defer t.telling.Unlock()
 	if params, err := t.notification(); err == nil { // all of it is JSON that has been marshalled before
-		t.srv.notifyTask(t.id, params)
+		t.srv.listeners.tell(&events{tasks: []taskUpdate{{t.id, params}}}) // sessions are not told
 	}
 }
 

@@ -184,12 +184,11 @@ func (x *sharing) gone(node string) (bool, error) {
 	ctx, cancel := storing()
 	defer cancel()
 	r, err := x.srv.opts.Shared.Get(ctx, x.name+"nodes", node)
+	if errors.Is(err, store.ErrNotFound) {
+		return true, nil
+	}
 	if err != nil {
-		is := errors.Is(err, store.ErrNotFound)
-		if is {
-			err = nil
-		}
-		return is, err
+		return false, err
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -199,11 +198,6 @@ func (x *sharing) gone(node string) (bool, error) {
 		x.seen[node] = last
 	}
 	return now.Sub(last.since) >= taskLease, nil
-}
-
-// announce tells the other servers that a task has changed.
-func (x *sharing) announce(ctx context.Context, id string) {
-	x.logged(x.srv.opts.Shared.Publish(ctx, x.name, []byte(x.node+" "+id)))
 }
 
 // receive hears of a change at another server.
@@ -324,14 +318,6 @@ func (t *task) elsewhere() bool {
 	t.ends.Lock()
 	defer t.ends.Unlock()
 	return t.remote
-}
-
-// recordSharedLocked adds to a record what other servers need of a task that has not ended.
-func (t *task) recordSharedLocked(r *taskRecord) {
-	r.Node, r.Message = t.node, t.message
-	for _, p := range t.pending {
-		r.Asks = append(r.Asks, storedQuestion{p.key, p.method, p.params})
-	}
 }
 
 // refresh brings what is known of a task to what the store has.
@@ -503,8 +489,7 @@ func (t *task) takeOver() error {
 	if !resumes || len(t.kept) == 0 {
 		t.interrupted = true
 		t.ends.Unlock()
-		_, err := t.settle(failure(errTaskInterrupted))
-		return err
+		return t.interrupt()
 	}
 	defer t.ends.Unlock()
 	node := t.node

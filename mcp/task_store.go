@@ -141,7 +141,8 @@ func (t *task) put(r *taskRecord) error {
 	}
 	t.version = version
 	if t.shared() {
-		t.srv.shared.announce(ctx, t.id)
+		x := t.srv.shared // which tells the other servers
+		x.logged(x.srv.opts.Shared.Publish(ctx, x.name, []byte(x.node+" "+t.id)))
 	}
 	return nil
 }
@@ -179,7 +180,10 @@ func (t *task) record(e *taskEnd) *taskRecord {
 	if e == nil {
 		r.Kept = t.kept
 		if t.shared() {
-			t.recordSharedLocked(r)
+			r.Node, r.Message = t.node, t.message
+			for _, p := range t.pending {
+				r.Asks = append(r.Asks, storedQuestion{p.key, p.method, p.params})
+			}
 		}
 	} else {
 		r.Updated, r.Status, r.Message, r.Failed, r.Error, r.result = time.Now(), e.status, e.message, e.failed, e.err, e.result

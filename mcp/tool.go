@@ -176,8 +176,10 @@ func (s *Server) callTool(c *call) (answer, error) {
 		}
 		c.in.arguments = nil
 	}
-	if err := c.checkHeaders(t); err != nil {
-		return answer{}, err
+	if len(t.headers) > 0 && c.rev.MirroredHeaders && c.mounted == nil { // or the outer server has compared them
+		if err := c.compareHeaders(t.spec.Name, t.headers); err != nil {
+			return answer{}, err
+		}
 	}
 	switch {
 	case t.of != nil && t.from == nil:
@@ -189,7 +191,12 @@ func (s *Server) callTool(c *call) (answer, error) {
 	if asTask, err := c.wantsTask(c.shownName(t), t.taskSupport()); err != nil {
 		return answer{}, err
 	} else if asTask {
-		return s.callAsTask(c, t)
+		raw, err := s.startTask(c, t.startsLater(s), func(own *call) (jsonrpc.Raw, error) {
+			a, err := t.call(own)
+			a, err = toolOutcome(own, a, err)
+			return a.raw, err
+		})
+		return answer{raw: raw}, err
 	}
 	if err := s.openAsks(c); err != nil {
 		return answer{}, err
@@ -199,15 +206,6 @@ func (s *Server) callTool(c *call) (answer, error) {
 		return answer{raw: raw}, nil
 	}
 	return toolOutcome(c, a, err)
-}
-
-func (s *Server) callAsTask(c *call, t *tool) (answer, error) {
-	raw, err := s.startTask(c, t.startsLater(s), func(own *call) (jsonrpc.Raw, error) {
-		a, err := t.call(own)
-		a, err = toolOutcome(own, a, err)
-		return a.raw, err
-	})
-	return answer{raw: raw}, err
 }
 
 // call validates the arguments and runs the tool.
@@ -288,14 +286,6 @@ func (t *tool) badOutput(err error) error {
 		Message: "Internal error: the result of the tool " + t.spec.Name + " does not fit its output schema",
 		Cause:   err,
 	}
-}
-
-// checkHeaders compares the headers of an HTTP request with the arguments that they repeat.
-func (c *call) checkHeaders(t *tool) error {
-	if len(t.headers) == 0 || !c.rev.MirroredHeaders || c.mounted != nil { // the outer server has compared them
-		return nil
-	}
-	return c.compareHeaders(t.spec.Name, t.headers)
 }
 
 // CheckHeaders is relay.CheckHeaders.

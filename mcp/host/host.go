@@ -208,7 +208,9 @@ func (h *Host) Restart(ctx context.Context, server string) error {
 		return err
 	}
 	epoch := m.epoch
-	m.restartLocked()
+	if m.end != nil {
+		m.end(errRestart)
+	}
 	for m.epoch == epoch || m.state == Starting {
 		if m.state == Stopped {
 			break

@@ -217,13 +217,6 @@ func (m *member) forgive() {
 	m.failures = 0
 }
 
-// restartLocked ends the life that there is.
-func (m *member) restartLocked() {
-	if m.end != nil {
-		m.end(errRestart)
-	}
-}
-
 // setLocked changes the state, and what follows from it. c is the connection of Ready.
 func (m *member) setLocked(s State, c *conn) {
 	was := m.conn
@@ -352,17 +345,10 @@ func (t *teller) run() {
 				t.onStatus(s)
 			}
 		}
-		t.tellChanges(k)
-	}
-}
-
-func (t *teller) tellChanges(k kinds) {
-	if t.onChange == nil {
-		return
-	}
-	for _, list := range []string{"tools", "prompts", "resources"} {
-		if k&kindsOf(list) != 0 {
-			t.onChange(list)
+		for _, list := range []string{"tools", "prompts", "resources"} {
+			if t.onChange != nil && k&kindsOf(list) != 0 {
+				t.onChange(list)
+			}
 		}
 	}
 }

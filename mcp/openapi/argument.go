@@ -129,7 +129,7 @@ func (b *builder) withheld(a *argument, p node) bool {
 	if !a.required && p.get("deprecated").yes() {
 		return true
 	}
-	if b.credential(a.in, a.wire) {
+	if b.credentials[a.in.String()+" "+strings.ToLower(a.wire)] { // a security scheme sends it
 		return true
 	}
 	switch a.in {
@@ -238,11 +238,6 @@ func (b *builder) describeArgument(a *argument, p node) (err error) {
 	}
 	a.schema, err = b.shaper.fragment(schema, p.get("description").text())
 	return err
-}
-
-// credential reports whether a security scheme sends a parameter.
-func (b *builder) credential(in location, name string) bool {
-	return b.credentials[in.String()+" "+strings.ToLower(name)]
 }
 
 // readCredentials collects the parameters that security schemes send.

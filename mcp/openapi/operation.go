@@ -22,9 +22,6 @@ type operation struct {
 // key is what people call the operation.
 func (o *operation) key() string { return o.method + " " + o.path }
 
-// methods are those of tools, in the order of the list.
-func methods() []string { return []string{"get", "query", "post", "put", "patch", "delete", "head"} }
-
 // operations returns the operations of the document, in order.
 func (b *builder) operations() ([]*operation, error) {
 	var all []*operation
@@ -38,7 +35,7 @@ func (b *builder) operations() ([]*operation, error) {
 			err = fmt.Errorf("the path %s: %w", clip(path), err)
 			return false
 		}
-		for _, method := range methods() {
+		for _, method := range []string{"get", "query", "post", "put", "patch", "delete", "head"} {
 			o := item.get(method)
 			if o, err = b.d.deref(o); err != nil { // not in the specification, but in use
 				err = fmt.Errorf("%s %s: %w", strings.ToUpper(method), clip(path), err)
@@ -168,11 +165,6 @@ func (b *builder) checkSelectors(all []*operation) {
 	}
 }
 
-// exact reports whether it names one operation.
-func (s selector) exact() bool {
-	return !strings.ContainsAny(s.text, "*") && !strings.HasPrefix(s.text, "tag:")
-}
-
 // glob matches * with anything but a slash, and ** with anything.
 func glob(pattern, s string) bool {
 	literal, rest, star := strings.Cut(pattern, "*")
@@ -197,8 +189,9 @@ func glob(pattern, s string) bool {
 func (b *builder) choose(o *operation) (why string, ok bool) {
 	allowed, named := len(b.o.Allow) == 0, false
 	for _, s := range b.o.Allow {
-		if s := (selector{s}); s.match(o) {
-			allowed, named = true, named || s.exact()
+		if (selector{s}).match(o) {
+			// Without a pattern it names one operation.
+			allowed, named = true, named || !strings.Contains(s, "*") && !strings.HasPrefix(s, "tag:")
 		}
 	}
 	switch {

@@ -344,14 +344,6 @@ func shorten(s string, limit int) string {
 	return strings.TrimRight(s[:cut], " ,;:") + "…"
 }
 
-// sentence returns the first sentence.
-func sentence(s string) string {
-	if i := strings.Index(s, ". "); i > 0 {
-		return s[:i+1]
-	}
-	return s
-}
-
 const (
 	maxLinks     = 5   // that a description names
 	maxLinksText = 400 // bytes of them
@@ -373,7 +365,7 @@ func (b *builder) links(o *operation) string {
 			}
 			var values []string
 			link.get("parameters").each(func(name string, value node) bool {
-				_, name, _ = cutLast(name) // it may be "path.id"
+				name = name[strings.LastIndexByte(name, '.')+1:] // it may be "path.id"
 				values = append(values, clean(name)+" = "+shorten(clean(value.text()), 60))
 				return len(values) < maxLinks
 			})
@@ -390,27 +382,16 @@ func (b *builder) links(o *operation) string {
 	return "\nThen: " + shorten(strings.Join(hints, "; "), maxLinksText)
 }
 
-// cutLast cuts around the last dot of a text.
-func cutLast(s string) (before, after string, found bool) {
-	if i := strings.LastIndexByte(s, '.'); i >= 0 {
-		return s[:i], s[i+1:], true
-	}
-	return "", s, false
-}
-
 // linked returns the operation that a link leads to, if it is a tool.
 func (b *builder) linked(link node) *operation {
 	id, ref := link.get("operationId").text(), link.get("operationRef").text()
+	pointer := strings.NewReplacer("~", "~0", "/", "~1")
 	for _, o := range b.chosen {
-		if id != "" && o.id == id || ref != "" && ref == "#/paths/"+escapePointer(o.path)+"/"+strings.ToLower(o.method) {
+		if id != "" && o.id == id || ref != "" && ref == "#/paths/"+pointer.Replace(o.path)+"/"+strings.ToLower(o.method) {
 			return o
 		}
 	}
 	return nil
-}
-
-func escapePointer(s string) string {
-	return strings.ReplaceAll(strings.ReplaceAll(s, "~", "~0"), "/", "~1")
 }
 
 // successes calls f with the responses of 2xx.

@@ -80,10 +80,8 @@ func defName(t target) string {
 	if t.f.name == "" && common && name == t.pointer[at+1:] {
 		return name
 	}
-	return shortest(name, 40) + "_" + hash8(t.key())
+	return name[:min(len(name), 40)] + "_" + hash8(t.key())
 }
-
-func shortest(s string, n int) string { return s[:min(len(s), n)] }
 
 // shape makes the schema of a component, once.
 func (s *shaper) shape(c *component) error {
@@ -218,7 +216,10 @@ func (w *schemaWriter) description(n node) {
 	switch text = paragraph(text); w.slim {
 	case SlimOff:
 	case SlimHard:
-		text = shorten(sentence(text), 120)
+		if i := strings.Index(text, ". "); i > 0 {
+			text = text[:i+1] // the first sentence
+		}
+		text = shorten(text, 120)
 	default:
 		text = shorten(text, 200)
 	}

@@ -2,6 +2,7 @@ package skills
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -373,18 +374,11 @@ func newFrontmatter(raw jsonrpc.Raw) (*frontmatter, error) {
 	}{{"name", &f.name}, {"description", &f.description}} {
 		value := scan.Member(raw, field.name)
 		if len(value) == 0 || value[0] != '"' {
-			return nil, fmt.Errorf("its frontmatter: %s must be a text (got %.40s)", field.name, orNothing(value))
+			return nil, fmt.Errorf("its frontmatter: %s must be a text (got %.40s)", field.name, cmp.Or(string(value), "nothing"))
 		}
 		*field.to = string(scan.Unquote(value))
 	}
 	return f, nil
-}
-
-func orNothing(value []byte) string {
-	if len(value) == 0 {
-		return "nothing"
-	}
-	return string(value)
 }
 
 // check holds the frontmatter of a skill in a folder of that name against the specification.

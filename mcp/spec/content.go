@@ -121,8 +121,8 @@ func (c *Content) write(w *writer) {
 	default:
 		w.text("type", c.Type)
 	}
-	if c.Type != TypeToolUse && c.Type != TypeToolResult {
-		w.annotations(c.Annotations)
+	if c.Type != TypeToolUse && c.Type != TypeToolResult && c.Annotations != nil {
+		w.put("annotations", c.Annotations)
 	}
 	w.meta(c.Meta)
 	w.close()

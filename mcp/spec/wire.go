@@ -72,12 +72,6 @@ func (w *writer) blocks(name string, list []Content) {
 	w.dst = append(w.dst, ']')
 }
 
-func (w *writer) annotations(a *Annotations) {
-	if a != nil {
-		w.put("annotations", a)
-	}
-}
-
 func (w *writer) meta(m Meta) {
 	if m != nil {
 		w.put("_meta", m)
