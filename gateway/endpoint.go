@@ -536,7 +536,8 @@ func (e *endpoint) TaskSupport(ctx context.Context, tool string) string {
 	if err != nil || !ok || !e.g.shield.shown(ctx, "tools", &target) {
 		return ""
 	}
-	if seen := observe.From(ctx); seen != nil { // the call itself may run as a task, which is not observed
+	if seen := observe.From(ctx); seen != nil {
+		// The call itself may run as a task, which is not observed.
 		seen.Tool, seen.Upstream = tool, target.Source
 	}
 	return e.taskSupport(ctx, &target)

@@ -209,8 +209,9 @@ func (e *endpoint) newFront() {
 	rpc.Interceptors = g.shield.interceptors(nil, rpc.Interceptors)
 	e.http = mcphttp.NewHandler(e.server, e.linked(&mcphttp.Options{
 		MaxMessage: g.opts.MaxMessage, RPC: rpc, Owner: g.sender(), KeepConnections: true,
-		Origins: g.opts.Origins, Hosts: anyHost(), MessagesPath: strings.TrimSuffix(messagesPath+"/"+e.name, "/"),
-		Heartbeat: g.opts.Heartbeat,
+		Origins: g.opts.Origins, Hosts: anyHost(),
+		MessagesPath: strings.TrimSuffix(messagesPath+"/"+e.name, "/"),
+		Heartbeat:    g.opts.Heartbeat,
 	}))
 	e.ws = wsrpc.NewHandler(func(t farcall.Transport, r *http.Request) {
 		o := g.named(webSocketOf(r), r.RemoteAddr)

@@ -66,6 +66,7 @@ func (r *reader) guardOnly(n *node) *Config {
 // guard reads who may call what.
 func (r *reader) guard(n *node, path string) *guard.Config {
 	g := &guard.Config{}
+	l := &g.Limits
 	r.fields(n, path, map[string]take{
 		"anonymous":  r.flag(&g.Anonymous),
 		"mode":       r.text(&g.Mode),
@@ -91,8 +92,14 @@ func (r *reader) guard(n *node, path string) *guard.Config {
 			"schemas": r.schemas(g), "max_string": r.smallSize(&g.Params.MaxString), "max_depth": r.count(&g.Params.MaxDepth),
 			"allow_keys": r.flag(&g.Params.AllowKeys),
 		}),
-		"limits": func(n *node, path string) { r.limits(g, n, path) },
-		"audit":  func(n *node, path string) { r.audit(g, n, path) },
+		"limits": r.section(map[string]take{
+			"rates":      r.items(func(n *node, path string) { l.Rates = append(l.Rates, r.rate(n, path)) }),
+			"refusals":   func(n *node, path string) { r.refusals(g, n, path) },
+			"concurrent": r.count(&l.Concurrent), "total": r.count(&l.Total), "connections": r.count(&l.Connections),
+			"accepted": r.count(&l.Accepted), "accept_rate": r.count(&l.AcceptRate), "max_body": r.size(&l.MaxBody),
+			"max_header": r.smallSize(&l.MaxHeader), "body_timeout": r.duration(&l.BodyTimeout), "idle": r.duration(&l.Idle),
+		}),
+		"audit": func(n *node, path string) { r.audit(g, n, path) },
 	})
 	return g
 }
@@ -241,17 +248,6 @@ func (r *reader) schemas(g *guard.Config) take {
 
 // maxBudget bounds the memory of messages.
 const maxBudget = 1 << 40
-
-func (r *reader) limits(g *guard.Config, n *node, path string) {
-	l := &g.Limits
-	r.fields(n, path, map[string]take{
-		"rates":      r.items(func(n *node, path string) { l.Rates = append(l.Rates, r.rate(n, path)) }),
-		"refusals":   func(n *node, path string) { r.refusals(g, n, path) },
-		"concurrent": r.count(&l.Concurrent), "total": r.count(&l.Total), "connections": r.count(&l.Connections), "accepted": r.count(&l.Accepted),
-		"accept_rate": r.count(&l.AcceptRate),
-		"max_body":    r.size(&l.MaxBody), "max_header": r.smallSize(&l.MaxHeader), "body_timeout": r.duration(&l.BodyTimeout), "idle": r.duration(&l.Idle),
-	})
-}
 
 // refusals reads a map, or the limit alone.
 func (r *reader) refusals(g *guard.Config, n *node, path string) {

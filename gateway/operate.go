@@ -77,7 +77,8 @@ func (o operator) Begin(r *http.Request, c *control.Change) (done func(error), r
 	} else {
 		var err error
 		if end, err = o.g.shield.Begin(r.Context(), o.call(c)); err != nil {
-			refused = withoutPermission(err, callText(&guard.Call{Method: methodAdmin, Upstream: c.Upstream, Name: c.Name}), methodAdmin+" *")
+			needs := callText(&guard.Call{Method: methodAdmin, Upstream: c.Upstream, Name: c.Name})
+			refused = withoutPermission(err, needs, methodAdmin+" *")
 			o.log(r, c, refused)
 			return nil, refused
 		}

@@ -180,7 +180,9 @@ func (u *Upstream) over(ctx, front context.Context, l *line, req *farcall.Reques
 	if meta {
 		token, stop := l.tap.token(q.put)
 		defer stop()
-		params = retoken(params, token)
+		params = replaced(params, "_meta", func(meta []byte) []byte {
+			return replaced(meta, "progressToken", func([]byte) []byte { return token })
+		})
 	}
 	pumped := make(chan struct{})
 	go func() { defer close(pumped); q.pump(front) }()

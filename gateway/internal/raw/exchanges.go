@@ -314,13 +314,6 @@ func (q *progress) pump(front context.Context) {
 	}
 }
 
-// retoken returns params, an object, with another progress token in their _meta.
-func retoken(params, token jsonrpc.Raw) jsonrpc.Raw {
-	return replaced(params, "_meta", func(meta []byte) []byte {
-		return replaced(meta, "progressToken", func([]byte) []byte { return token })
-	})
-}
-
 // replaced returns an object with another value for a member. The other values
 // keep their bytes.
 func replaced(object []byte, name string, value func(old []byte) []byte) []byte {

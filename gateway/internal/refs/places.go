@@ -23,11 +23,6 @@ type member struct {
 
 var nothing = &node{}
 
-// open reports whether an object may hold references.
-func (n *node) open() bool {
-	return len(n.members) > 0 || n.shape != nil || n.any != nil || n.kind == kindArgument
-}
-
 // member returns the node of a member of an object, or nil.
 func (n *node) member(name []byte) *node {
 	for at := n; at != nil; at = at.shape {

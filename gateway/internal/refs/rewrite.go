@@ -102,7 +102,7 @@ func (w *walker) value(n *node, i, depth int) (end int) {
 	}
 	if n != nil && depth < maxDepth && i < len(w.in) {
 		switch c := w.in[i]; {
-		case c == '{' && n.open():
+		case c == '{' && (len(n.members) > 0 || n.shape != nil || n.any != nil || n.kind == kindArgument):
 			return w.object(n, i, depth)
 		case c == '[' && n.element() != nil:
 			return w.array(n.element(), i, depth)

@@ -323,7 +323,12 @@ func (u *Upstream) partLocked(pc *pendingCall, in *era.Revision, err error, firs
 	if l.state == draining || in != nil && in.RequestMeta != l.modern || l.holder.single {
 		u.pool.retire(l)
 	}
-	u.pool.trim(l)
+	// The owner has more than the pool when a connection has waited for an answer.
+	if l.holder.pooled() && l.idle() {
+		if own, _ := u.pool.connsOfClient(l.holder.key); len(own) > u.opts.Pool {
+			u.pool.retire(l)
+		}
+	}
 	return again
 }
 

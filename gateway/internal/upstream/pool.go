@@ -220,16 +220,6 @@ func (p *pool) connsOfClient(key ownerKey) (own []*connection, working int) {
 	return own, working
 }
 
-// trim retires a connection that is idle, when its owner has more than the pool: it has waited for
-// an answer.
-func (p *pool) trim(l *connection) {
-	if l.holder.pooled() && l.idle() {
-		if own, _ := p.connsOfClient(l.holder.key); len(own) > p.opts.Pool {
-			p.retire(l)
-		}
-	}
-}
-
 // evict closes the connection that has been unused for the longest time.
 func (p *pool) evict(conns []*connection) bool {
 	var oldest *connection
