@@ -333,7 +333,8 @@ func Dial(ctx context.Context, address string, o *ClientOptions) (*Client, error
 			return nil, fmt.Errorf("mcp: dial: %w", err)
 		}
 		// The address says which server it is. Users, passwords and queries may be credentials.
-		c.address = (&url.URL{Scheme: at.URL.Scheme, Host: at.URL.Host, Path: at.URL.Path, RawPath: at.URL.RawPath}).String()
+		u := at.URL
+		c.address = (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
 		return c.begin(ctx, c.lineHTTP(x))
 	}
 	reach := c.reach()

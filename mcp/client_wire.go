@@ -315,17 +315,12 @@ func (w *line) notified(ctx context.Context, method string, params jsonrpc.Raw) 
 			w.acknowledged(ctx, p)
 		})
 	default:
-		c.otherNotification(o, method, params)
-	}
-}
-
-// otherNotification takes what is for a callback only.
-func (c *Client) otherNotification(o *ClientOptions, method string, params jsonrpc.Raw) {
-	switch {
-	case method == spec.NotificationElicitationComplete && o.OnElicitationComplete != nil:
-		deliver(c, method, params, func(p *spec.ElicitationCompleteNotificationParams) { o.OnElicitationComplete(p.ElicitationID) })
-	case o.OnNotification != nil:
-		o.OnNotification(method, bytes.Clone(params))
+		switch { // it is for a callback only
+		case method == spec.NotificationElicitationComplete && o.OnElicitationComplete != nil:
+			deliver(c, method, params, func(p *spec.ElicitationCompleteNotificationParams) { o.OnElicitationComplete(p.ElicitationID) })
+		case o.OnNotification != nil:
+			o.OnNotification(method, bytes.Clone(params))
+		}
 	}
 }
 

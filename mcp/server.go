@@ -269,10 +269,6 @@ func (s *Server) answer(c *call, m *method, req *farcall.Request) (answer, error
 	return answer{raw: raw}, err
 }
 
-func errNoMethod(c *call) error {
-	return jsonrpc.Errorf(jsonrpc.MethodNotFound, "Method not found: %q is no method of this server in revision %s", c.method, c.rev.Name)
-}
-
 func (s *Server) ping(*call) (answer, error) { return emptyAnswer(), nil }
 
 func emptyAnswer() answer { return answer{raw: jsonrpc.Raw("{}"), plain: true} }
@@ -424,7 +420,7 @@ func (x *extensions) find(method string) farcall.Handler {
 func (x *extensions) serve(c *call, req *farcall.Request) (jsonrpc.Raw, error) {
 	h := x.find(c.method)
 	if h == nil {
-		return nil, errNoMethod(c)
+		return nil, jsonrpc.Errorf(jsonrpc.MethodNotFound, "Method not found: %q is no method of this server in revision %s", c.method, c.rev.Name)
 	}
 	result, err := h.ServeRPC(c, req)
 	if err != nil {

@@ -389,13 +389,3 @@ func (x *session) Local() bool {
 	holder, ok := x.srv.opts.Relay.(interface{ Holds(session string) bool })
 	return ok && holder.Holds(x.name)
 }
-
-// awaitStream waits for the event stream of the client, where another process may have it.
-func (x *session) awaitStream(ctx context.Context) error {
-	if c, ok := x.client.(interface {
-		AwaitStream(ctx context.Context) error
-	}); ok {
-		return c.AwaitStream(ctx)
-	}
-	return nil
-}

@@ -210,8 +210,12 @@ func (s *Server) subscribe(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if err := c.session.awaitStream(c); err != nil {
-		return answer{}, err
+	if at, ok := c.session.client.(interface {
+		AwaitStream(ctx context.Context) error
+	}); ok {
+		if err := at.AwaitStream(c); err != nil { // another process may have the event stream
+			return answer{}, err
+		}
 	}
 	if s.relays() {
 		if err := c.session.watch(c, string(uri)); err != nil {

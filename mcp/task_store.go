@@ -253,10 +253,7 @@ func (t *task) finish(o outcome) {
 func (t *task) settle(e *taskEnd) (done bool, err error) {
 	t.ends.Lock()
 	defer t.ends.Unlock()
-	t.mu.Lock()
-	over := spec.TaskEnded(t.status)
-	t.mu.Unlock()
-	if over {
+	if _, over := t.watch(); over {
 		t.cancel(e.cause)
 		return false, nil
 	}

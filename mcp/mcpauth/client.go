@@ -128,20 +128,17 @@ func (c *Client) Challenge(ctx context.Context, r *http.Response) (retry bool, e
 	ch := challengeOf(r.Header, bound)
 	fresh := c.keepNonce(r.Request.URL, r.Header)
 	authorization := r.Request.Header.Get("Authorization")
+	get := c.answer
 	switch {
 	case r.StatusCode == http.StatusUnauthorized && fresh && ch.failure() == "use_dpop_nonce" && authorization != "":
 		return true, nil // RFC 9449 §9: only the proof is to be made again
 	case ch.failure() == "insufficient_scope" && (r.StatusCode == http.StatusForbidden || authorization != ""):
-		return c.stepUp(ctx, s, ch, authorization)
+		get = c.stepUp
 	case r.StatusCode == http.StatusUnauthorized:
 		c.challenged.Store(true)
-		return c.answer(ctx, s, ch, authorization)
+	default:
+		return false, nil
 	}
-	return false, nil
-}
-
-// answer gets tokens in the place of those that a request carried.
-func (c *Client) answer(ctx context.Context, s *session, ch challenge, authorization string) (retry bool, err error) {
 	if err := s.lock(ctx); err != nil {
 		return false, err
 	}
@@ -149,6 +146,11 @@ func (c *Client) answer(ctx context.Context, s *session, ch challenge, authoriza
 	if _, err := c.load(ctx, s); err != nil {
 		return false, err
 	}
+	return get(ctx, s, ch, authorization)
+}
+
+// answer gets tokens in the place of those that a request carried. The session is locked.
+func (c *Client) answer(ctx context.Context, s *session, ch challenge, authorization string) (retry bool, err error) {
 	t := s.held()
 	switch {
 	case t.valid(c.now()) && !t.used(authorization):
@@ -203,16 +205,10 @@ func (c *Client) replace(ctx context.Context, s *session, t *tokens, p *place, r
 	return false, nil
 }
 
-// stepUp gets tokens with more scopes: those there were, and those that a challenge names.
+// stepUp gets tokens with more scopes: those there were, and those that a challenge names. The
+// session is locked.
 func (c *Client) stepUp(ctx context.Context, s *session, ch challenge, authorization string) (retry bool, err error) {
 	wanted := ch.scopes()
-	if err := s.lock(ctx); err != nil {
-		return false, err
-	}
-	defer s.unlock()
-	if _, err := c.load(ctx, s); err != nil {
-		return false, err
-	}
 	t := s.held()
 	switch {
 	case len(wanted) == 0:

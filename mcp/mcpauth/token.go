@@ -367,16 +367,12 @@ func (t *tokens) valid(now time.Time) bool {
 	if t == nil || t.Access == "" {
 		return false
 	}
-	return t.Expires == 0 || now.Before(time.Unix(t.Expires, 0).Add(-t.margin()))
+	// It is renewed before its end: clocks differ, and the request takes its time.
+	margin := min(30*time.Second, time.Duration(t.Expires-t.Made)*time.Second/4)
+	return t.Expires == 0 || now.Before(time.Unix(t.Expires, 0).Add(-margin))
 }
 
 // alive reports whether the access token has not come to its end yet.
 func (t *tokens) alive(now time.Time) bool {
 	return t != nil && t.Access != "" && (t.Expires == 0 || now.Before(time.Unix(t.Expires, 0)))
-}
-
-// margin is how long before its end a token is renewed: clocks differ, and the request
-// takes its time.
-func (t *tokens) margin() time.Duration {
-	return min(30*time.Second, time.Duration(t.Expires-t.Made)*time.Second/4)
 }

@@ -477,17 +477,12 @@ func (p *plan) fitting(r *mcp.ToolResult) *mcp.ToolResult {
 	return out
 }
 
-// knownExtensions are the members of extensions for MCP that are read.
-func knownExtensions() map[string][]string {
-	return map[string][]string{
+// ignored lists what a node says about MCP and what is not read.
+func ignored(n node) (names []string) {
+	known := map[string][]string{ // the members that are read
 		"x-mcp":           {"skip", "name", "title", "description", "annotations"},
 		"x-speakeasy-mcp": {"disabled", "name", "title", "description", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"},
 	}
-}
-
-// ignored lists what a node says about MCP and what is not read.
-func ignored(n node) (names []string) {
-	known := knownExtensions()
 	n.each(func(name string, value node) bool {
 		if members, ok := known[name]; ok {
 			value.each(func(member string, _ node) bool {

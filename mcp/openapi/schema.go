@@ -155,7 +155,8 @@ func (w *schemaWriter) schema(n node, depth int) error {
 	if to, ok := w.reference(n); ok {
 		return w.refer(n, to, nullable)
 	}
-	if nullable && !n.get("type").there() && combined(n) {
+	if nullable && !n.get("type").there() &&
+		(n.get("allOf").there() || n.get("anyOf").there() || n.get("oneOf").there()) {
 		w.open()
 		w.key("anyOf")
 		w.out = append(w.out, '[')
@@ -167,10 +168,6 @@ func (w *schemaWriter) schema(n node, depth int) error {
 		return nil
 	}
 	return w.object(n, nullable, depth)
-}
-
-func combined(n node) bool {
-	return n.get("allOf").there() || n.get("anyOf").there() || n.get("oneOf").there()
 }
 
 // reference returns where a schema refers to. A dynamic or recursive reference leads to the

@@ -215,7 +215,11 @@ func (f *File) wire() wireFile {
 		Schema: schema, Name: f.Name, Title: f.Title, Description: f.Description, Version: f.Version, WebsiteURL: f.WebsiteURL, Icons: f.Icons,
 	}
 	if f.Repository != "" {
-		w.Repository = &wireSource{f.Repository, forge(f.Repository), f.RepositoryID, f.Subfolder}
+		forge := "github" // what the registry calls the host
+		if strings.HasPrefix(f.Repository, "https://gitlab.com/") {
+			forge = "gitlab"
+		}
+		w.Repository = &wireSource{f.Repository, forge, f.RepositoryID, f.Subfolder}
 	}
 	for _, p := range f.Packages {
 		w.Packages = append(w.Packages, wirePackage{
@@ -269,14 +273,6 @@ func arguments(all []Input) []wireInput {
 		}
 	}
 	return w
-}
-
-// forge returns what the registry calls the host of a repository.
-func forge(repository string) string {
-	if strings.HasPrefix(repository, "https://gitlab.com/") {
-		return "gitlab"
-	}
-	return "github"
 }
 
 func indent(raw []byte) ([]byte, error) {
