@@ -134,14 +134,15 @@ var archLadder = map[string]archRow{
 	"internal/http1/http1test": { // a helper of tests
 		ours: "internal/http1",
 	},
-	"internal/late":    {},
+	"internal/chain":   {pure: true},
+	"internal/late":    {ours: "internal/chain"},
 	"internal/oneway":  {},
 	"internal/owner":   {pure: true},
 	"internal/permit":  {}, // what a guard answers once the handler knows what is subscribed to
 	"internal/remote":  {ours: "jsonrpc", pure: true},
-	"internal/share":   {ours: "internal/owner", pure: true},
+	"internal/share":   {ours: "internal/chain internal/owner", pure: true},
 	"internal/accept":  {},
-	"internal/budget":  {ours: "jsonrpc internal/owner internal/share"},
+	"internal/budget":  {ours: "jsonrpc internal/chain internal/owner internal/share"},
 	"internal/slow":    {ours: "jsonrpc"},
 	"internal/callctx": {},
 	"internal/cancel":  {ours: "internal/scan"},

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/farcall-dev/farcall/internal/chain"
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/share"
 )
@@ -23,18 +24,17 @@ type books struct {
 // pool is a part of the budget. Its fields are guarded by books.mu.
 type pool struct {
 	ledger *share.Ledger
-	evicts bool  // incomplete frames make room
-	oldest *draw // of the incomplete frames, in the order in which they began
-	newest *draw
+	evicts bool             // incomplete frames make room
+	begun  chain.List[draw] // the incomplete frames, in the order in which they began
 }
 
 // A draw is what a loan holds while it holds something.
 type draw struct {
-	loan       *Loan
-	pool       *pool
-	owner      owner.Key
-	frame      Frame // not nil: it is incomplete, and the draw is in the list of its pool
-	prev, next *draw
+	loan  *Loan
+	pool  *pool
+	owner owner.Key
+	frame Frame // not nil: it is incomplete, and the draw is in the list of its pool
+	node  chain.Node[draw]
 }
 
 func newBooks(total, few int64) *books {
@@ -160,7 +160,8 @@ func (p *pool) set(d *draw, n int, f Frame, force bool) (evicted []Frame, ok boo
 // oldest of the address that holds most of those that have any. Nil: there is none.
 func (p *pool) victim(d *draw) (victim *draw) {
 	most := 0
-	for old := p.oldest; old != nil; old = old.next {
+	for at := p.begun.First; at != nil; at = at.Next {
+		old := at.Of
 		if old == d {
 			continue
 		}
@@ -181,29 +182,14 @@ func (p *pool) end(d *draw) {
 
 // enter puts d at the end of the incomplete frames.
 func (p *pool) enter(d *draw, f Frame) {
-	d.frame, d.prev = f, p.newest
-	if p.newest == nil {
-		p.oldest = d
-	} else {
-		p.newest.next = d
-	}
-	p.newest = d
+	d.frame, d.node.Of = f, d
+	p.begun.Push(&d.node)
 }
 
 // leave takes d out of them.
 func (p *pool) leave(d *draw) {
-	if d.frame == nil {
-		return
+	if d.frame != nil {
+		p.begun.Remove(&d.node)
+		d.frame = nil
 	}
-	if d.prev == nil {
-		p.oldest = d.next
-	} else {
-		d.prev.next = d.next
-	}
-	if d.next == nil {
-		p.newest = d.prev
-	} else {
-		d.next.prev = d.prev
-	}
-	d.frame, d.prev, d.next = nil, nil, nil
 }

@@ -118,7 +118,7 @@ func TestTheOldestIncompleteFrameGoesFirst(t *testing.T) {
 		loans[i].Close()
 	}
 	used(t, few, 0, 0)
-	if few.books.few.oldest != nil || few.books.few.newest != nil {
+	if few.books.few.begun.First != nil || few.books.few.begun.Last != nil {
 		t.Error("a closed loan may still be evicted")
 	}
 }

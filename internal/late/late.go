@@ -7,6 +7,8 @@ import (
 	"cmp"
 	"sync"
 	"time"
+
+	"github.com/farcall-dev/farcall/internal/chain"
 )
 
 // After is how long a thing may take where a Watch does not say so.
@@ -20,9 +22,8 @@ type Watch struct {
 	After time.Duration
 
 	mu      sync.Mutex
-	turn    uint64 // of the timer
-	first   *Entry // the one that has begun first
-	last    *Entry
+	turn    uint64            // of the timer
+	entries chain.List[Entry] // the one that has begun first is first
 	timer   *time.Timer
 	running bool
 }
@@ -33,23 +34,17 @@ type Thing interface{ Late() }
 
 // An Entry is the place of a thing in a watch.
 type Entry struct {
-	thing      Thing // nil: it is in none
-	turn       uint64
-	prev, next *Entry
+	thing Thing // nil: it is in none
+	turn  uint64
+	node  chain.Node[Entry]
 }
 
 // Enter begins to watch a thing.
 func (w *Watch) Enter(e *Entry, t Thing) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	e.thing, e.turn = t, w.turn
-	e.prev = w.last
-	if w.last == nil {
-		w.first = e
-	} else {
-		w.last.next = e
-	}
-	w.last = e
+	e.thing, e.turn, e.node.Of = t, w.turn, e
+	w.entries.Push(&e.node)
 	if !w.running {
 		w.run()
 	}
@@ -63,20 +58,10 @@ func (w *Watch) Leave(e *Entry) {
 }
 
 func (w *Watch) remove(e *Entry) {
-	if e.thing == nil {
-		return
+	if e.thing != nil {
+		w.entries.Remove(&e.node)
+		*e = Entry{}
 	}
-	if e.prev == nil {
-		w.first = e.next
-	} else {
-		e.prev.next = e.next
-	}
-	if e.next == nil {
-		w.last = e.prev
-	} else {
-		e.next.prev = e.prev
-	}
-	*e = Entry{}
 }
 
 func (w *Watch) run() {
@@ -93,13 +78,13 @@ func (w *Watch) run() {
 func (w *Watch) tick() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for e := w.first; e != nil && e.turn < w.turn; e = w.first {
-		t := e.thing
-		w.remove(e)
+	for n := w.entries.First; n != nil && n.Of.turn < w.turn; n = w.entries.First {
+		t := n.Of.thing
+		w.remove(n.Of)
 		t.Late()
 	}
 	w.turn++
-	if w.running = w.first != nil; w.running {
+	if w.running = w.entries.First != nil; w.running {
 		w.run()
 	}
 }

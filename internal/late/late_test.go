@@ -61,7 +61,7 @@ func testWatch(t *testing.T, given, after time.Duration) {
 		if early == 0 {
 			t.Error("Late was called after the end")
 		}
-		if w.first != nil || w.last != nil {
+		if w.entries.First != nil || w.entries.Last != nil {
 			t.Error("something is left")
 		}
 		<-time.After(after)

@@ -3,6 +3,7 @@ package share
 import (
 	"iter"
 
+	"github.com/farcall-dev/farcall/internal/chain"
 	"github.com/farcall-dev/farcall/internal/owner"
 )
 
@@ -12,10 +13,10 @@ import (
 //
 // The zero value is an empty queue. Its user bounds it: see Displace.
 type Queue[T any] struct {
-	first, last *turn[T]
-	n           int
-	round       uint64 // of what was served last
-	groups      map[owner.Key]*waiting[T]
+	turns  chain.List[turn[T]]
+	n      int
+	round  uint64 // of what was served last
+	groups map[owner.Key]*waiting[T]
 }
 
 // An Item is what waits in a Queue.
@@ -29,10 +30,10 @@ type Item[T any] struct {
 // A turn is a position in the queue. Turns are the group's: when another owner of it comes, its
 // items move to other turns.
 type turn[T any] struct {
-	round      uint64
-	item       *Item[T]
-	prev, next *turn[T] // in the queue
-	fore, back *turn[T] // of the same group
+	round uint64
+	item  *Item[T]
+	place chain.Node[turn[T]] // in the queue
+	order chain.Node[turn[T]] // among those of the group
 }
 
 // waiting is what an owner or a group has in a queue.
@@ -44,7 +45,7 @@ type waiting[T any] struct {
 	group   *waiting[T]
 	members map[owner.Key]*waiting[T] // of a group
 	// The turns of a group, in order.
-	first, end *turn[T]
+	turns chain.List[turn[T]]
 }
 
 // Push puts something into the queue.
@@ -68,41 +69,22 @@ func (q *Queue[T]) Push(o owner.Key, v T) *Item[T] {
 	}
 	it := &Item[T]{Value: v, owner: m, order: m.last}
 	t := &turn[T]{round: g.last}
-	q.insert(t)
-	t.fore = g.end
-	if g.end != nil {
-		g.end.back = t
-	} else {
-		g.first = t
+	t.place.Of, t.order.Of = t, t
+	behind := q.turns.Last // those of its round
+	for behind != nil && behind.Of.round > t.round {
+		behind = behind.Prev
 	}
-	g.end = t
-	for t.fore != nil && t.fore.item.order > it.order { // those of later rounds of the group make way
-		t.item, t.fore.item.turn = t.fore.item, t
-		t = t.fore
+	q.turns.Insert(&t.place, behind)
+	g.turns.Push(&t.order)
+	for fore := t.order.Prev; fore != nil && fore.Of.item.order > it.order; fore = fore.Prev {
+		t.item, fore.Of.item.turn = fore.Of.item, t // those of later rounds of the group make way
+		t = fore.Of
 	}
 	t.item, it.turn = it, t
 	q.n++
 	g.n++
 	m.n++
 	return it
-}
-
-// insert puts a turn behind those of its round.
-func (q *Queue[T]) insert(t *turn[T]) {
-	t.prev = q.last
-	for t.prev != nil && t.prev.round > t.round {
-		t.prev = t.prev.prev
-	}
-	if t.prev == nil {
-		t.next, q.first = q.first, t
-	} else {
-		t.next, t.prev.next = t.prev.next, t
-	}
-	if t.next == nil {
-		q.last = t
-	} else {
-		t.next.prev = t
-	}
 }
 
 // Serve removes an item with a turn that has come.
@@ -118,8 +100,8 @@ func (q *Queue[T]) Remove(it *Item[T]) {
 	t, m := it.turn, it.owner
 	g := m.group
 	it.turn = nil
-	q.unlink(t)
-	g.unlink(t)
+	q.turns.Remove(&t.place)
+	g.turns.Remove(&t.order)
 	q.n--
 	g.n--
 	if m.n--; m.n == 0 {
@@ -130,45 +112,17 @@ func (q *Queue[T]) Remove(it *Item[T]) {
 	}
 }
 
-// unlink takes a turn out of the queue.
-func (q *Queue[T]) unlink(t *turn[T]) {
-	if t.prev == nil {
-		q.first = t.next
-	} else {
-		t.prev.next = t.next
-	}
-	if t.next == nil {
-		q.last = t.prev
-	} else {
-		t.next.prev = t.prev
-	}
-}
-
-// unlink takes a turn from a group.
-func (g *waiting[T]) unlink(t *turn[T]) {
-	if t.fore == nil {
-		g.first = t.back
-	} else {
-		t.fore.back = t.back
-	}
-	if t.back == nil {
-		g.end = t.fore
-	} else {
-		t.back.fore = t.fore
-	}
-}
-
 // Displace returns the item that is to make room for one more of an owner when the queue is full:
 // the last one of the group that has most, and in it of the owner that has most. It returns nil
 // when no other would still have as much as the owner then: the queue is full for it.
 func (q *Queue[T]) Displace(o owner.Key) *Item[T] {
 	mine := q.groups[o.Group()]
 	if n := most(q.groups); n >= mine.count()+2 {
-		t := q.last
-		for t.item.owner.group.n != n {
-			t = t.prev
+		t := q.turns.Last
+		for t.Of.item.owner.group.n != n {
+			t = t.Prev
 		}
-		g := t.item.owner.group
+		g := t.Of.item.owner.group
 		return g.lastOf(most(g.members))
 	}
 	if mine == nil {
@@ -198,11 +152,11 @@ func (g *waiting[T]) count() int {
 
 // lastOf returns the last item in a group of an owner that has n.
 func (g *waiting[T]) lastOf(n int) *Item[T] {
-	t := g.end
-	for t.item.owner.n != n {
-		t = t.fore
+	t := g.turns.Last
+	for t.Of.item.owner.n != n {
+		t = t.Prev
 	}
-	return t.item
+	return t.Of.item
 }
 
 // Len returns how many items wait.
@@ -218,18 +172,18 @@ func (q *Queue[T]) Of(o owner.Key) int {
 
 // First returns the item that waits in front of all others, nil when there is none.
 func (q *Queue[T]) First() *Item[T] {
-	if q.first == nil {
+	if q.turns.First == nil {
 		return nil
 	}
-	return q.first.item
+	return q.turns.First.Of.item
 }
 
 // All yields the items in their order. The one that was yielded may be removed, others may not.
 func (q *Queue[T]) All() iter.Seq[*Item[T]] {
 	return func(yield func(*Item[T]) bool) {
-		for t := q.first; t != nil; {
-			next := t.next
-			if !yield(t.item) {
+		for t := q.turns.First; t != nil; {
+			next := t.Next
+			if !yield(t.Of.item) {
 				return
 			}
 			t = next

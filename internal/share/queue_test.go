@@ -65,7 +65,7 @@ func TestQueueOrder(t *testing.T) {
 	if got := strings.Join(served, " "); got != "a1 p1 c1 q1 r1 b1 p2 a2 b2 a3 b3 a4" {
 		t.Errorf("served: %s", got)
 	}
-	if len(l.groups) != 0 || l.first != nil || l.last != nil {
+	if len(l.groups) != 0 || l.turns.First != nil || l.turns.Last != nil {
 		t.Errorf("%d groups are left", len(l.groups))
 	}
 }
@@ -118,7 +118,7 @@ func TestQueueLeavesRoom(t *testing.T) {
 			q.Remove(it)
 			q.Serve(q.First())
 			it = q.Push(other, "other")
-			if q.First() != it && q.first.next.item != it {
+			if q.First() != it && q.turns.First.Next.Of.item != it {
 				t.Errorf("%v waits behind more than one of %v", other, greedy)
 			}
 		}

@@ -208,8 +208,8 @@ func TestTableHistory(t *testing.T) {
 	for k := range model {
 		table.Remove(k)
 	}
-	if len(table.holders)+len(table.groups) != 0 || table.idle.first != nil {
-		t.Errorf("left over: %d holders, %d groups, idle: %v", len(table.holders), len(table.groups), table.idle.oldest())
+	if len(table.holders)+len(table.groups) != 0 || table.idle.First != nil {
+		t.Errorf("left over: %d holders, %d groups, idle: %v", len(table.holders), len(table.groups), oldest(&table.idle))
 	}
 	if c := table.Counters(); c.Evicted == 0 || c.Refused == 0 {
 		t.Errorf("the history has no eviction or no refusal: %+v", c)

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"iter"
 
+	"github.com/farcall-dev/farcall/internal/chain"
 	"github.com/farcall-dev/farcall/internal/owner"
 )
 
@@ -17,8 +18,8 @@ type Table[K comparable, V any] struct {
 	used    int
 	entries map[K]*entry[K, V]
 	holders map[owner.Key]*holder[K, V]
-	groups  ranking[K, V] // the group that holds most is first
-	idle    list[K, V]    // those not in use, the longest idle first
+	groups  ranking[K, V]           // the group that holds most is first
+	idle    chain.List[entry[K, V]] // those not in use, the longest idle first
 	counts  Counters
 }
 
@@ -28,49 +29,16 @@ type entry[K comparable, V any] struct {
 	weight int
 	owner  *holder[K, V]
 	users  int
-	place  node[K, V] // in the list of its owner: idle or busy
-	order  node[K, V] // in Table.idle, unless it is in use
-}
-
-// A list has entries in the order in which they came. Its nodes are parts of them, so that an entry
-// that is used and put back again and again costs no allocation.
-type list[K comparable, V any] struct{ first, last *node[K, V] }
-
-type node[K comparable, V any] struct {
-	prev, next *node[K, V]
-	entry      *entry[K, V]
-}
-
-func (l *list[K, V]) push(n *node[K, V]) {
-	n.prev = l.last
-	if l.last == nil {
-		l.first = n
-	} else {
-		l.last.next = n
-	}
-	l.last = n
-}
-
-func (l *list[K, V]) remove(n *node[K, V]) {
-	if n.prev == nil {
-		l.first = n.next
-	} else {
-		n.prev.next = n.next
-	}
-	if n.next == nil {
-		l.last = n.prev
-	} else {
-		n.next.prev = n.prev
-	}
-	n.prev, n.next = nil, nil
+	place  chain.Node[entry[K, V]] // in the list of its owner: idle or busy
+	order  chain.Node[entry[K, V]] // in Table.idle, unless it is in use
 }
 
 // oldest returns the entry that came first; nil: there is none.
-func (l *list[K, V]) oldest() *entry[K, V] {
-	if l.first == nil {
+func oldest[K comparable, V any](l *chain.List[entry[K, V]]) *entry[K, V] {
+	if l.First == nil {
 		return nil
 	}
-	return l.first.entry
+	return l.First.Of
 }
 
 // A holder is an owner that has entries, or a group of owners.
@@ -80,8 +48,8 @@ type holder[K comparable, V any] struct {
 	direct     int // without
 	rank       int // in the heap that it is in
 	group      *holder[K, V]
-	members    ranking[K, V] // of a group
-	idle, busy list[K, V]    // the oldest first
+	members    ranking[K, V]           // of a group
+	idle, busy chain.List[entry[K, V]] // the oldest first
 }
 
 // Evicted is an entry that made room.
@@ -106,7 +74,7 @@ func (t *Table[K, V]) Put(o owner.Key, k K, v V, weight int) (gone []Evicted[K, 
 	}
 	t.Remove(k)
 	for t.bounds.Owner > 0 && t.Of(o)+weight > t.bounds.Owner {
-		e := t.holders[o].idle.oldest()
+		e := oldest(&t.holders[o].idle)
 		if e == nil {
 			t.counts.Refused++
 			return gone, false
@@ -124,9 +92,9 @@ func (t *Table[K, V]) Put(o owner.Key, k K, v V, weight int) (gone []Evicted[K, 
 	h := t.holder(o)
 	e := &entry[K, V]{key: k, value: v, weight: weight, owner: h}
 	t.entries[k] = e
-	e.place.entry, e.order.entry = e, e
-	h.idle.push(&e.place)
-	t.idle.push(&e.order)
+	e.place.Of, e.order.Of = e, e
+	h.idle.Push(&e.place)
+	t.idle.Push(&e.order)
 	t.change(h, weight)
 	return gone, true
 }
@@ -154,9 +122,9 @@ func (t *Table[K, V]) Hold(k K) bool {
 		return false
 	}
 	if e.users++; e.users == 1 {
-		e.owner.idle.remove(&e.place)
-		t.idle.remove(&e.order)
-		e.owner.busy.push(&e.place)
+		e.owner.idle.Remove(&e.place)
+		t.idle.Remove(&e.order)
+		e.owner.busy.Push(&e.place)
 	}
 	return true
 }
@@ -168,15 +136,15 @@ func (t *Table[K, V]) Release(k K) {
 		return
 	}
 	if e.users--; e.users == 0 {
-		e.owner.busy.remove(&e.place)
-		e.owner.idle.push(&e.place)
-		t.idle.push(&e.order)
+		e.owner.busy.Remove(&e.place)
+		e.owner.idle.Push(&e.place)
+		t.idle.Push(&e.order)
 	}
 }
 
 // Oldest returns the entry that has not been in use for the longest time.
 func (t *Table[K, V]) Oldest() (k K, v V, ok bool) {
-	if e := t.idle.oldest(); e != nil {
+	if e := oldest(&t.idle); e != nil {
 		return e.key, e.value, true
 	}
 	return k, v, false
@@ -247,14 +215,14 @@ func (t *Table[K, V]) victim(o owner.Key, weight int) *entry[K, V] {
 			after += mine.used
 		}
 	}
-	if e := h.idle.oldest(); e != nil {
+	if e := oldest(&h.idle); e != nil {
 		return e
 	}
 	if h.key != o && after < most {
-		return h.busy.oldest()
+		return oldest(&h.busy)
 	}
 	// Others may hold as much, with something that is not in use.
-	if e := t.idle.oldest(); e != nil && e.owner.root().used >= after && (top != mine || e.owner.root() == top) {
+	if e := oldest(&t.idle); e != nil && e.owner.root().used >= after && (top != mine || e.owner.root() == top) {
 		return e
 	}
 	return nil
@@ -290,10 +258,10 @@ func (t *Table[K, V]) evict(e *entry[K, V]) Evicted[K, V] {
 func (t *Table[K, V]) drop(e *entry[K, V]) {
 	delete(t.entries, e.key)
 	if e.users > 0 {
-		e.owner.busy.remove(&e.place)
+		e.owner.busy.Remove(&e.place)
 	} else {
-		e.owner.idle.remove(&e.place)
-		t.idle.remove(&e.order)
+		e.owner.idle.Remove(&e.place)
+		t.idle.Remove(&e.order)
 	}
 	t.change(e.owner, -e.weight)
 }
@@ -326,7 +294,7 @@ func (t *Table[K, V]) change(h *holder[K, V], weight int) {
 			in = &h.group.members
 		}
 		heap.Fix(in, h.rank)
-		if len(h.members) == 0 && h.idle.first == nil && h.busy.first == nil {
+		if len(h.members) == 0 && h.idle.First == nil && h.busy.First == nil {
 			heap.Remove(in, h.rank)
 			delete(t.holders, h.key)
 		}
