@@ -53,11 +53,11 @@ var archLadder = map[string]archRow{
 	"observe/internal/telemetry": {outside: "go.opentelemetry.io/otel"},
 	"jsonrpc":                    {ours: "internal/scan", names: 25, pure: true},
 	"stream":                     {ours: ". jsonrpc internal/budget internal/slow", names: 14},
-	"httprpc":                    {ours: "internal/backoff . jsonrpc internal/budget internal/callctx internal/oneway internal/origin internal/owner internal/scan internal/slow internal/sse observe", names: 8},
+	"httprpc":                    {ours: "internal/onhttp internal/backoff . jsonrpc internal/budget internal/callctx internal/oneway internal/origin internal/owner internal/scan internal/slow internal/sse observe", names: 8},
 	"wsrpc":                      {ours: ". jsonrpc internal/budget internal/origin internal/slow", outside: "github.com/coder/websocket", names: 6},
 	"mcp/spec":                   {ours: "jsonrpc internal/jsonv2 internal/scan"},
 	"mcp/era":                    {ours: "jsonrpc internal/jsonv2 internal/scan mcp/spec", names: 10},
-	"mcp/mcphttp":                {ours: "internal/backoff . jsonrpc internal/budget internal/callctx internal/cancel internal/jsonv2 internal/late internal/oneway internal/origin internal/owner internal/remote internal/seal internal/share internal/stack internal/scan internal/slow internal/sse internal/wirelog mcp/era mcp/spec mcp/internal/object mcp/internal/observed observe", names: 20}, // Configured brings the policy of a backend to any handler, Resumer and Resumable its sessions to any replica
+	"mcp/mcphttp":                {ours: "internal/backoff internal/onhttp . jsonrpc internal/budget internal/callctx internal/cancel internal/jsonv2 internal/late internal/oneway internal/origin internal/owner internal/remote internal/seal internal/share internal/stack internal/scan internal/slow internal/sse internal/wirelog mcp/era mcp/spec mcp/internal/object mcp/internal/observed observe", names: 20}, // Configured brings the policy of a backend to any handler, Resumer and Resumable its sessions to any replica
 	"mcp":                        {ours: ". jsonrpc stream internal/accept internal/callctx internal/cancel internal/http1 internal/target internal/jsonv2 internal/late internal/owner internal/permit internal/port internal/remote internal/scan internal/schema internal/seal internal/share internal/uritemplate internal/validate mcp/era mcp/internal/inbound mcp/internal/object mcp/internal/arguments mcp/internal/trie mcp/mcphttp mcp/relay mcp/spec store internal/wirelog mcp/internal/observed observe", names: 60},
 	"mcp/mcpauth":                {ours: "internal/fetch internal/filelock internal/jsonv2 internal/scan mcp/mcphttp", outside: "github.com/lestrrat-go/jwx/v3 github.com/zalando/go-keyring", names: 18},
 	// Extension, MIMEType, Model, App, Page, AddPage, WithPage, Shown
@@ -117,6 +117,7 @@ var archLadder = map[string]archRow{
 	// Only what names it links the engines.
 	"internal/cluster/engine": {ours: "internal/cluster internal/filelock store store/natsstore store/valkeystore"},
 	"internal/storetest":      {ours: "store", outside: "github.com/anishathalye/porcupine"},
+	"internal/onhttp":         {ours: ". internal/budget internal/scan internal/slow internal/sse observe"},
 	"internal/health":         {ours: ". internal/jsonv2 jsonrpc"},
 	"internal/seal":           {},
 	"internal/sandbox":        {ours: "internal/fetch internal/visible", outside: "github.com/landlock-lsm/go-landlock golang.org/x/sys"},

@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"mime"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,14 +18,11 @@ import (
 	"github.com/farcall-dev/farcall/internal/backoff"
 	"github.com/farcall-dev/farcall/internal/budget"
 	"github.com/farcall-dev/farcall/internal/oneway"
+	"github.com/farcall-dev/farcall/internal/onhttp"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/internal/sse"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
-
-// idlePerHost is how many connections wait for the next call. The default of
-// net/http, 2, makes concurrent callers connect again all the time.
-const idlePerHost = 128
 
 // linger is how long what needs no answer goes on when its context has ended.
 const linger = 2 * time.Second
@@ -52,16 +47,12 @@ func Dial(address string, o *Options) (farcall.Exchanger, error) {
 	if c.header == nil {
 		c.header = http.Header{}
 	}
-	c.header["Content-Type"] = jsonHeader
+	c.header["Content-Type"] = onhttp.JSONHeader
 	c.header["Accept"] = []string{acceptBoth}
 	if opts.Client != nil {
 		c.http = *opts.Client
 	} else {
-		own := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}
-		if d, ok := http.DefaultTransport.(*http.Transport); ok {
-			own = d.Clone()
-		}
-		own.MaxIdleConns, own.MaxIdleConnsPerHost = 0, idlePerHost
+		own := onhttp.Transport()
 		own.DisableCompression = true // net/http asks for it unasked
 		c.http.Transport, c.own = own, own
 	}
@@ -239,7 +230,7 @@ func (c *client) answer(resp *http.Response, reply func(frame []byte) error) err
 	switch {
 	case ok && (resp.StatusCode == http.StatusNoContent || resp.ContentLength == 0):
 		return nil
-	case ok && (contentType == mediaSSE || mediaType(contentType) == mediaSSE):
+	case ok && onhttp.MediaType(contentType) == mediaSSE:
 		return c.stream(resp, reply)
 	case !ok:
 		return c.failed(resp, reply)
@@ -253,9 +244,9 @@ func (c *client) answer(resp *http.Response, reply func(frame []byte) error) err
 	case firstByte(body) == 0:
 		return nil // 202 as a rule
 	case !c.takes(contentType):
-		return fmt.Errorf("%w: the answer is %s instead of JSON: %s", farcall.ErrProtocol, contentType, excerpt(body))
+		return fmt.Errorf("%w: the answer is %s instead of JSON: %s", farcall.ErrProtocol, contentType, onhttp.Excerpt(body))
 	}
-	if err := incomplete(resp, body); err != nil {
+	if err := onhttp.Complete(resp, body, ErrConnect); err != nil {
 		return err
 	}
 	return reply(body)
@@ -267,7 +258,7 @@ func (c *client) takes(contentType string) bool {
 	if contentType == "" || isJSON(contentType) {
 		return true
 	}
-	t := mediaType(contentType)
+	t := onhttp.MediaType(contentType)
 	return !c.opts.StrictAnswers && (t == "text/plain" || strings.HasSuffix(t, "/json") || strings.HasSuffix(t, "+json") || isJSON(t))
 }
 
@@ -316,15 +307,14 @@ func (c *client) stream(resp *http.Response, reply func(frame []byte) error) err
 // failed handles a status other than 2xx. A JSON-RPC answer counts all the
 // same; the status is for those who wait for no answer.
 func (c *client) failed(resp *http.Response, reply func(frame []byte) error) error {
-	status := &StatusError{Code: resp.StatusCode, RetryAfter: backoff.RetryAfter(resp.Header.Get("Retry-After"), time.Now())}
-	if resp.StatusCode == http.StatusUnauthorized {
-		status.Challenge = resp.Header.Get("WWW-Authenticate")
-		status.Challenge = status.Challenge[:min(len(status.Challenge), 200)]
+	status := &StatusError{
+		Code: resp.StatusCode, Challenge: onhttp.Challenge(resp),
+		RetryAfter: backoff.RetryAfter(resp.Header.Get("Retry-After"), time.Now()),
 	}
 	loan := c.lend(resp)
 	defer loan.Close()
 	body, err := c.read(resp, loan)
-	status.Body = excerpt(body)
+	status.Body = onhttp.Excerpt(body)
 	if err == nil && c.takes(resp.Header.Get("Content-Type")) && isAnswer(body) {
 		if err := reply(body); err != nil {
 			return err
@@ -407,16 +397,6 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// excerpt shows the begin of a body.
-func excerpt(body []byte) string {
-	const most = 200
-	body = bytes.TrimSpace(body)
-	if len(body) > most {
-		return fmt.Sprintf("%q…", body[:most])
-	}
-	return fmt.Sprintf("%q", body)
-}
-
 // ErrConnect is wrapped by the failure of a call that reached no server: the
 // connection could not be made, it broke before the answer was complete, or a
 // proxy could not reach the server (502, 503, 504).
@@ -440,10 +420,7 @@ type StatusError struct {
 
 // Error says what came. It does not guess why.
 func (e *StatusError) Error() string {
-	s := "HTTP status " + strconv.Itoa(e.Code)
-	if text := http.StatusText(e.Code); text != "" {
-		s += " " + text
-	}
+	s := onhttp.Status(e.Code)
 	if e.Challenge != "" {
 		s += fmt.Sprintf(" (the server wants credentials: %q)", e.Challenge)
 	}
@@ -457,20 +434,6 @@ func (e *StatusError) Unwrap() error {
 		return ErrConnect
 	}
 	return farcall.ErrProtocol
-}
-
-// incomplete is the error of a JSON answer that ends too early, which differs from one that is
-// malformed. net/http reports it of an answer with a length, but not of one that ends with its
-// connection, and proxies pass on what they got.
-func incomplete(resp *http.Response, answer []byte) error {
-	toTheEnd := resp.ProtoMajor == 1 && resp.ContentLength < 0 && len(resp.TransferEncoding) == 0
-	if text := bytes.TrimRight(answer, " \t\r\n"); !toTheEnd && len(text) > 0 && (text[len(text)-1] == '}' || text[len(text)-1] == ']') {
-		return nil // it spares a look at all of it
-	}
-	if _, fault := scan.Text(answer, -1); fault == scan.End {
-		return fmt.Errorf("%w: the answer is incomplete: %w", ErrConnect, io.ErrUnexpectedEOF)
-	}
-	return nil
 }
 
 // classify gives an error of net/http its class.
@@ -487,9 +450,4 @@ func classify(err error) error {
 		return fmt.Errorf("%w: not an HTTP server: %w", farcall.ErrProtocol, err)
 	}
 	return fmt.Errorf("%w: %w", ErrConnect, err)
-}
-
-func mediaType(contentType string) string {
-	media, _, _ := mime.ParseMediaType(contentType)
-	return media
 }

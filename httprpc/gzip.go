@@ -14,6 +14,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/budget"
+	"github.com/farcall-dev/farcall/internal/onhttp"
 )
 
 const encodingGzip = "gzip"
@@ -176,7 +177,7 @@ func (c *client) decode(resp *http.Response) error {
 		return fmt.Errorf("%w: the answer has the Content-Encoding %.40q, which was not asked for", farcall.ErrProtocol, encoding)
 	}
 	most := c.opts.MaxMessage
-	if mediaType(resp.Header.Get("Content-Type")) == mediaSSE {
+	if onhttp.MediaType(resp.Header.Get("Content-Type")) == mediaSSE {
 		most = -1
 	}
 	resp.Body = struct {

@@ -5,21 +5,16 @@ import (
 	"errors"
 	"net/http"
 	"os"
-	"slices"
-	"strconv"
-	"sync"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/budget"
 	"github.com/farcall-dev/farcall/internal/callctx"
+	"github.com/farcall-dev/farcall/internal/onhttp"
 	"github.com/farcall-dev/farcall/internal/origin"
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/slow"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
-
-// maxPooled is the largest buffer that is kept for the next request.
-const maxPooled = 64 << 10
 
 // NewHandler serves h: each POST carries one message or batch.
 func NewHandler(h farcall.Handler, o *Options) http.Handler {
@@ -35,13 +30,7 @@ type handler struct {
 	responder *farcall.Responder
 	gate      gate
 	opts      Options
-	pool      sync.Pool // of *buffers
-}
-
-// buffers are the memory of one request and its answer.
-type buffers struct {
-	in, out []byte
-	loan    budget.Loan // holds in, where it is large
+	pool      onhttp.Pool
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -50,7 +39,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !isJSON(r.Header.Get("Content-Type")) {
-		w.Header().Set("Accept-Post", jsonType) // W3C LDP §7.1
+		w.Header().Set("Accept-Post", onhttp.JSON) // W3C LDP §7.1
 		refuse(w, http.StatusUnsupportedMediaType, "Content-Type must be application/json, charset utf-8")
 		return
 	}
@@ -58,11 +47,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	b, _ := h.pool.Get().(*buffers)
-	if b == nil {
-		b = &buffers{in: make([]byte, 0, 1<<10), loan: budget.Lend(h.opts.Budget)}
-	}
-	defer h.release(b)
+	b := h.pool.Get(h.opts.Budget)
+	defer h.pool.Put(b)
 	if err := h.read(w, r, b, gzipped); err != nil {
 		h.unread(w, r, b, err)
 		return
@@ -70,49 +56,36 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	slow.Limit(h.opts.BodyTimeout).End(w, r)
 	ctx := farcall.WithTraceHeader(withOwner(r), r.Header)
 	if acceptsEvents(r.Header["Accept"]) {
-		e := events{w: w, keepAlive: h.opts.KeepAlive, rpc: h.opts.RPC}
+		e := events{out: onhttp.Stream{W: w, Beat: h.opts.KeepAlive, RPC: h.opts.RPC}}
 		defer e.end()
-		b.out = h.responder.Respond(ctx, b.out, b.in, e.send)
+		b.Out = h.responder.Respond(ctx, b.Out, b.In, e.send)
 		if e.started {
-			if len(b.out) > 0 {
-				_ = e.send(b.out) // the caller has gone
+			if len(b.Out) > 0 {
+				_ = e.send(b.Out) // the caller has gone
 			}
 			return
 		}
 	} else {
-		b.out = h.responder.Respond(ctx, b.out, b.in, nil)
+		b.Out = h.responder.Respond(ctx, b.Out, b.In, nil)
 	}
-	answer(w, h.encode(w, r, b.out))
+	answer(w, h.encode(w, r, b.Out))
 }
 
 // read reads the body of a request.
-func (h *handler) read(w http.ResponseWriter, r *http.Request, b *buffers, gzipped bool) (err error) {
+func (h *handler) read(w http.ResponseWriter, r *http.Request, b *onhttp.Buffers, gzipped bool) (err error) {
 	body, size := slow.Limit(h.opts.BodyTimeout).Body(w, r), r.ContentLength
 	if gzipped {
 		body, size = inflate(body, h.opts.MaxMessage), -1
 	}
-	b.in, err = b.loan.ReadAll(b.in, body, size, h.opts.MaxMessage, budget.Body(w, r))
+	b.In, err = b.Loan.ReadAll(b.In, body, size, h.opts.MaxMessage, budget.Body(w, r))
 	return err
 }
 
-func (h *handler) release(b *buffers) {
-	if cap(b.in) > maxPooled {
-		b.in = nil
-	}
-	if cap(b.out) > maxPooled {
-		b.out = nil
-	}
-	b.in, b.out = b.in[:0], b.out[:0]
-	if b.loan.Release() {
-		h.pool.Put(b)
-	}
-}
-
 // unread answers a request when its body could not be read.
-func (h *handler) unread(w http.ResponseWriter, r *http.Request, b *buffers, err error) {
+func (h *handler) unread(w http.ResponseWriter, r *http.Request, b *onhttp.Buffers, err error) {
 	var bounded *http.MaxBytesError
 	switch {
-	case errors.Is(err, budget.ErrNoRoom), b.loan.Evicted():
+	case errors.Is(err, budget.ErrNoRoom), b.Loan.Evicted():
 		overloaded(w)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		w.Header().Set("Connection", "close")
@@ -128,46 +101,19 @@ func (h *handler) unread(w http.ResponseWriter, r *http.Request, b *buffers, err
 	}
 }
 
-// The headers of an answer are shared: a map entry costs no allocation.
-var (
-	jsonHeader = []string{jsonType}
-	sseHeader  = []string{mediaSSE}
-)
-
 // answer writes a plain answer, or 204 when there is none.
 func answer(w http.ResponseWriter, body []byte) {
 	if len(body) == 0 {
 		slow.AnswerNothing(w, http.StatusNoContent)
 		return
 	}
-	header := w.Header()
-	header["Content-Type"] = jsonHeader
-	if len(body) >= 2<<10 { // net/http counts smaller bodies itself
-		header["Content-Length"] = []string{strconv.Itoa(len(body))}
-	}
-	writePatiently(w, body)
-}
-
-// writePatiently writes an answer that the buffers of the system may not hold, and
-// gives up when the caller takes nothing of it for a time.
-func writePatiently(w http.ResponseWriter, body []byte) {
-	for part := range slices.Chunk(body, maxPooled) {
-		slow.Answer(w)
-		if _, err := w.Write(part); err != nil {
-			return // the caller has gone
-		}
-	}
+	onhttp.Answer(w, 0, body)
 }
 
 // overloaded answers a request when there is no memory for its body.
 func overloaded(w http.ResponseWriter) {
-	header := w.Header()
-	header["Content-Type"] = jsonHeader
-	header.Set("Retry-After", "1")
-	header.Set("Connection", "close") // what is left of the body is not read
-	slow.Answer(w)
-	w.WriteHeader(http.StatusServiceUnavailable)
-	_, _ = w.Write(jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), budget.Overloaded()))
+	w.Header().Set("Connection", "close") // what is left of the body is not read
+	refuseWith(w, http.StatusServiceUnavailable, budget.Overloaded())
 }
 
 // refuse answers for HTTP itself: the body is a JSON-RPC error all the same.
@@ -176,11 +122,7 @@ func refuse(w http.ResponseWriter, status int, message string) {
 }
 
 func refuseWith(w http.ResponseWriter, status int, e *jsonrpc.Error) {
-	body := jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), e)
-	w.Header()["Content-Type"] = jsonHeader
-	slow.Answer(w)
-	w.WriteHeader(status)
-	_, _ = w.Write(body)
+	onhttp.Answer(w, status, jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), e))
 }
 
 // gate checks what comes before the body: where the request comes from, and
@@ -197,7 +139,7 @@ func (g *gate) open(w http.ResponseWriter, r *http.Request, method string) bool 
 		return false
 	}
 	if len(r.Header["Origin"]) > 0 {
-		g.allowOrigin(w, r)
+		g.policy.AllowOrigin(w, r, g.methods, "")
 	}
 	if r.Method == method {
 		return true
@@ -209,26 +151,6 @@ func (g *gate) open(w http.ResponseWriter, r *http.Request, method string) bool 
 	}
 	refuse(w, http.StatusMethodNotAllowed, "Method not allowed: use "+method)
 	return false
-}
-
-// allowOrigin adds the headers of CORS (Fetch, section 3.3) for an allowed page
-// of another host.
-func (g *gate) allowOrigin(w http.ResponseWriter, r *http.Request) {
-	from := g.policy.Cross(r)
-	if from == "" {
-		return
-	}
-	header := w.Header()
-	header.Set("Access-Control-Allow-Origin", from)
-	header.Add("Vary", "Origin")
-	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
-		return
-	}
-	header.Set("Access-Control-Allow-Methods", g.methods)
-	if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {
-		header.Set("Access-Control-Allow-Headers", asked)
-	}
-	header.Set("Access-Control-Max-Age", "600")
 }
 
 // An owned is the context of a request with an owner: that of the request's context, or

@@ -8,14 +8,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/onhttp"
 	"github.com/farcall-dev/farcall/internal/origin"
 	"github.com/farcall-dev/farcall/internal/slow"
 	"github.com/farcall-dev/farcall/internal/sse"
 	"github.com/farcall-dev/farcall/jsonrpc"
-	"github.com/farcall-dev/farcall/observe"
 )
 
 // NewStreamHandler serves h to the EventSource of browsers: GET with the query
@@ -60,7 +59,7 @@ func (h *streamHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		slow.AnswerNothing(w, http.StatusNoContent)
 		return
 	}
-	e := &events{w: w, keepAlive: h.opts.KeepAlive, rpc: h.opts.RPC}
+	e := &events{out: onhttp.Stream{W: w, Beat: h.opts.KeepAlive, RPC: h.opts.RPC}}
 	defer e.end()
 	if e.open() != nil {
 		return
@@ -202,34 +201,17 @@ func firstByte(b []byte) byte {
 // The keep-alive runs in the goroutine of a timer; mu keeps it and the handler
 // apart.
 type events struct {
-	w         http.ResponseWriter
-	keepAlive time.Duration
-	rpc       *farcall.Options
-	started   bool // used by the handler's goroutines only
+	started bool // used by the handler's goroutines only
 
 	mu    sync.Mutex
-	ctl   *http.ResponseController
-	out   *sse.Writer
-	timer *time.Timer
+	out   onhttp.Stream
 	ended bool
-	seen  func() // tells the observer of the end; nil: there is none, or no event
-	err   error  // sticky
 }
 
 // begin sends the headers.
 func (e *events) begin() {
 	e.started = true
-	header := e.w.Header()
-	header["Content-Type"] = sseHeader
-	header.Set("Cache-Control", "no-store")
-	header.Set("X-Accel-Buffering", "no") // else nginx holds events back
-	e.ctl = http.NewResponseController(e.w)
-	e.out = sse.NewWriter(e.w, e.ctl.Flush)
-	if e.keepAlive > 0 {
-		e.timer = time.AfterFunc(e.keepAlive, e.beat)
-	}
-	e.w.WriteHeader(http.StatusOK)
-	e.seen = e.rpc.Observer.Begin(observe.Lifetime{Kind: observe.Stream, Transport: e.rpc.Transport})
+	e.out.Begin(e.beat)
 }
 
 // open begins the stream before there is an event.
@@ -237,7 +219,7 @@ func (e *events) open() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.begin()
-	return e.writeLocked(e.ctl.Flush)
+	return e.out.Open()
 }
 
 // send sends one event.
@@ -249,7 +231,7 @@ func (e *events) event(ev sse.Event) error {
 	if !e.started {
 		e.begin()
 	}
-	return e.writeLocked(func() error { return e.out.Event(ev) })
+	return e.out.Event(ev)
 }
 
 // beat shows that the connection is alive.
@@ -257,22 +239,8 @@ func (e *events) beat() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.ended {
-		_ = e.writeLocked(func() error { return e.out.Comment("") }) // sticky
+		_ = e.out.Comment("") // sticky
 	}
-}
-
-func (e *events) writeLocked(write func() error) error {
-	if e.err != nil {
-		return e.err
-	}
-	if err := e.ctl.SetWriteDeadline(time.Now().Add(slow.AnswerTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		e.err = err
-		return err
-	}
-	if e.err = write(); e.err == nil && e.timer != nil {
-		e.timer.Reset(e.keepAlive)
-	}
-	return e.err
 }
 
 // end ends the stream.
@@ -280,41 +248,19 @@ func (e *events) end() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.ended = true
-	if e.seen != nil {
-		e.seen()
-	}
-	if e.timer != nil {
-		e.timer.Stop()
-	}
-	if e.ctl != nil && e.err == nil {
-		slow.Answer(e.w) // the end is still to be written, and the last event may be long ago
-	}
+	e.out.End()
 }
 
 const (
-	jsonType = "application/json"
-	mediaSSE = "text/event-stream"
+	mediaSSE = sse.ContentType
 	// acceptBoth is what our client and most others of event streams send.
-	acceptBoth = jsonType + ", " + mediaSSE
+	acceptBoth = onhttp.JSON + ", " + mediaSSE
 )
 
-// isJSON reports whether a Content-Type declares JSON in UTF-8 (RFC 8259 §8.1).
-// application/json-rpc and application/jsonrequest are names from before the
-// standard one.
+// isJSON reports whether a Content-Type declares JSON in UTF-8. application/json-rpc and
+// application/jsonrequest are names from before the standard one.
 func isJSON(contentType string) bool {
-	if contentType == jsonType {
-		return true
-	}
-	media, params, err := mime.ParseMediaType(contentType)
-	if err != nil {
-		return false
-	}
-	switch media {
-	case jsonType, "application/json-rpc", "application/jsonrequest":
-		charset, ok := params["charset"]
-		return !ok || strings.EqualFold(charset, "utf-8")
-	}
-	return false
+	return onhttp.IsJSON(contentType, "application/json-rpc", "application/jsonrequest")
 }
 
 // acceptsEvents reports whether an Accept header names event streams and does

@@ -75,6 +75,29 @@ func (p *Policy) Cross(r *http.Request) string {
 	return ""
 }
 
+// AllowOrigin adds the headers of CORS (Fetch, section 3.3) to the answer for an allowed page of
+// another host: the methods that it may use, and the headers of answers that it may read.
+func (p *Policy) AllowOrigin(w http.ResponseWriter, r *http.Request, methods, exposed string) {
+	from := p.Cross(r)
+	if from == "" {
+		return
+	}
+	header := w.Header()
+	header.Set("Access-Control-Allow-Origin", from)
+	header.Add("Vary", "Origin")
+	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+		if exposed != "" {
+			header.Set("Access-Control-Expose-Headers", exposed)
+		}
+		return
+	}
+	header.Set("Access-Control-Allow-Methods", methods)
+	if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {
+		header.Set("Access-Control-Allow-Headers", asked)
+	}
+	header.Set("Access-Control-Max-Age", "600")
+}
+
 // Allows reports whether an origin is among the allowed ones.
 func (p *Policy) Allows(origin string) bool {
 	for _, pattern := range p.Origins {

@@ -19,6 +19,7 @@ import (
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/budget"
 	"github.com/farcall-dev/farcall/internal/oneway"
+	"github.com/farcall-dev/farcall/internal/onhttp"
 	"github.com/farcall-dev/farcall/internal/sse"
 	"github.com/farcall-dev/farcall/internal/wirelog"
 	"github.com/farcall-dev/farcall/mcp/era"
@@ -297,7 +298,7 @@ func (c *Client) request(ctx context.Context, method string, u *url.URL, body []
 	}
 	farcall.TraceFrom(ctx).SetHeader(r.Header)
 	if body != nil {
-		r.Header["Content-Type"] = jsonHeader
+		r.Header["Content-Type"] = onhttp.JSONHeader
 		r.Header["Accept"] = bothHeader
 		// net/http sends a bytes.Reader in one piece with the headers.
 		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
@@ -308,7 +309,6 @@ func (c *Client) request(ctx context.Context, method string, u *url.URL, body []
 
 // The values are shared by all requests, and net/http does not change them.
 var (
-	jsonHeader   = []string{"application/json"}
 	bothHeader   = []string{"application/json, text/event-stream"}
 	eventsHeader = []string{"text/event-stream"}
 )
@@ -367,9 +367,6 @@ func discard(r *http.Response) {
 }
 
 const (
-	// idlePerHost is how many connections wait for the next call. The default of
-	// net/http, 2, makes concurrent callers connect again all the time.
-	idlePerHost = 128
 	// maxResponseHeader bounds the headers of an answer, in bytes.
 	maxResponseHeader = 256 << 10
 	maxAnswer         = 50 << 20
@@ -450,11 +447,7 @@ func Dial(address string, o *DialOptions) (*Client, error) {
 }
 
 func newTransport(config *tls.Config) *http.Transport {
-	t := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}
-	if d, ok := http.DefaultTransport.(*http.Transport); ok {
-		t = d.Clone()
-	}
-	t.MaxIdleConns, t.MaxIdleConnsPerHost = 0, idlePerHost
+	t := onhttp.Transport()
 	t.MaxResponseHeaderBytes = maxResponseHeader
 	if config != nil {
 		t.TLSClientConfig = config.Clone()

@@ -8,11 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -22,6 +20,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/budget"
 	"github.com/farcall-dev/farcall/internal/cancel"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/onhttp"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/internal/sse"
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -180,8 +179,8 @@ func (x *trip) run(ctx context.Context, body []byte) error {
 	switch {
 	case err != nil:
 		return err
-	case contentType == "" && looksJSON(answer), contentType == jsonHeader[0], mediaType(contentType) == jsonHeader[0]:
-		if err := incomplete(resp, answer); err != nil {
+	case contentType == "" && looksJSON(answer), onhttp.MediaType(contentType) == onhttp.JSON:
+		if err := onhttp.Complete(resp, answer, ErrConnect); err != nil {
 			return err
 		}
 		return x.give(answer)
@@ -315,12 +314,7 @@ func (c *Client) sendCancelled(ctx context.Context, st state, ids [][]byte) {
 }
 
 func isEvents(contentType string) bool {
-	return contentType == sse.ContentType || mediaType(contentType) == sse.ContentType
-}
-
-func mediaType(contentType string) string {
-	media, _, _ := mime.ParseMediaType(contentType)
-	return media
+	return onhttp.MediaType(contentType) == sse.ContentType
 }
 
 // looksJSON reports whether a body without a Content-Type may be a message.
@@ -362,10 +356,7 @@ type StatusError struct {
 
 // Error says what came. It does not guess why.
 func (e *StatusError) Error() string {
-	s := "HTTP status " + strconv.Itoa(e.Status)
-	if text := http.StatusText(e.Status); text != "" {
-		s += " " + text
-	}
+	s := onhttp.Status(e.Status)
 	if e.RPC != nil {
 		return s + ": " + e.RPC.Error()
 	}
@@ -375,7 +366,7 @@ func (e *StatusError) Error() string {
 	if e.ContentType != "" {
 		s += ", " + e.ContentType
 	}
-	return s + ": " + quoted(e.Body)
+	return s + ": " + onhttp.Excerpt(e.Body)
 }
 
 // Unwrap returns the JSON-RPC error, or the class of the failure.
@@ -398,12 +389,8 @@ func (e *StatusError) Unwrap() []error {
 func newStatusError(resp *http.Response) *StatusError {
 	const most = 1 << 20 // more is no error message
 	e := &StatusError{
-		Status: resp.StatusCode, ContentType: resp.Header.Get("Content-Type"),
+		Status: resp.StatusCode, ContentType: resp.Header.Get("Content-Type"), Challenge: onhttp.Challenge(resp),
 		RetryAfter: backoff.RetryAfter(resp.Header.Get("Retry-After"), time.Now()),
-	}
-	if e.Status == http.StatusUnauthorized {
-		e.Challenge = resp.Header.Get("WWW-Authenticate")
-		e.Challenge = e.Challenge[:min(len(e.Challenge), 200)]
 	}
 	var loan *budget.Loan // so little needs none
 	body, err := loan.ReadAll(nil, resp.Body, min(resp.ContentLength, most), most, nil)
@@ -462,20 +449,6 @@ func classify(err error) error {
 	return fmt.Errorf("%w: %s%w", ErrConnect, hint, err)
 }
 
-// incomplete is the error of a JSON answer that ends too early, which is to be distinguished from
-// one that is malformed. net/http reports it of an answer with a length, but not of one that ends
-// with its connection, and proxies pass on what they got.
-func incomplete(resp *http.Response, answer []byte) error {
-	toTheEnd := resp.ProtoMajor == 1 && resp.ContentLength < 0 && len(resp.TransferEncoding) == 0
-	if text := bytes.TrimRight(answer, " \t\r\n"); !toTheEnd && len(text) > 0 && (text[len(text)-1] == '}' || text[len(text)-1] == ']') {
-		return nil // it spares a look at all of it
-	}
-	if _, fault := scan.Text(answer, -1); fault == scan.End {
-		return fmt.Errorf("%w: the answer is incomplete: %w", ErrConnect, io.ErrUnexpectedEOF)
-	}
-	return nil
-}
-
 // transient reports whether the same request may succeed in a moment.
 func transient(err error) bool {
 	if status, ok := errors.AsType[*StatusError](err); ok {
@@ -485,14 +458,4 @@ func transient(err error) bool {
 		}
 	}
 	return errors.Is(err, ErrConnect)
-}
-
-// quoted shows the begin of a body.
-func quoted(body []byte) string {
-	const most = 200
-	body = bytes.TrimSpace(body)
-	if len(body) > most {
-		return fmt.Sprintf("%q…", body[:most])
-	}
-	return fmt.Sprintf("%q", body)
 }

@@ -48,6 +48,9 @@ func (h *Handler) answeredElsewhere(w http.ResponseWriter, r *http.Request, fram
 	return h.forward(w, r, frame, "", key)
 }
 
+// maxPeeked bounds the frames that are looked into, in bytes.
+const maxPeeked = 64 << 10
+
 // elsewhere has the replica that began a session answer a request of it. A sealed one goes on at
 // another replica when that one is not there, but for what belongs to its calls and questions.
 func (h *Handler) elsewhere(w http.ResponseWriter, r *http.Request, id string, frame []byte) bool {
@@ -57,7 +60,7 @@ func (h *Handler) elsewhere(w http.ResponseWriter, r *http.Request, id string, f
 	home, key := h.homeOf(id)
 	if h.opts.Sessions != sessionsSealed || r.URL.Path == h.opts.MessagesPath {
 		key = ""
-	} else if len(frame) > 0 && len(frame) < maxPooled {
+	} else if len(frame) > 0 && len(frame) < maxPeeked {
 		m, _ := h.peek(frame)
 		if m.Kind == jsonrpc.Response || string(m.Method) == spec.NotificationCancelled {
 			key = ""

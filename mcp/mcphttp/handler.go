@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
-	"github.com/farcall-dev/farcall/internal/budget"
 	"github.com/farcall-dev/farcall/internal/callctx"
 	"github.com/farcall-dev/farcall/internal/late"
+	"github.com/farcall-dev/farcall/internal/onhttp"
 	"github.com/farcall-dev/farcall/internal/origin"
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/remote"
@@ -33,7 +33,7 @@ type Handler struct {
 	gate    gate
 	calls   *farcall.Responder
 	listens *farcall.Responder // subscriptions, which stay: they must not use up the room for calls
-	pool    sync.Pool          // of *buffers
+	pool    onhttp.Pool
 	table   table
 	trace   *wirelog.Log
 	sealed  *sealing   // nil: sessions stay in this process
@@ -45,15 +45,6 @@ type Handler struct {
 
 	mu         sync.Mutex
 	subscribed map[*exchange]context.CancelFunc // the calls of subscriptions/listen
-}
-
-// maxPooled is the largest buffer that is kept for the next request.
-const maxPooled = 64 << 10
-
-// buffers are the memory of one request and its answer.
-type buffers struct {
-	in, out []byte
-	loan    budget.Loan // holds in, where it is large
 }
 
 // ServeHTTP serves the MCP endpoint.
@@ -81,15 +72,15 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if h.answeredElsewhere(w, r, b.in) {
-		h.release(b)
+	if h.answeredElsewhere(w, r, b.In) {
+		h.pool.Put(b)
 		return
 	}
 	version, session := first(r.Header[headerVersion]), r.Header[headerSession]
 	rev := era.Lookup(version)
-	marked := bytes.Contains(b.in, modernKey)
+	marked := bytes.Contains(b.In, modernKey)
 	switch {
-	case rev != nil && !rev.Handshake && marked && !isArray(b.in): // the backend and checkHeaders see to the rest
+	case rev != nil && !rev.Handshake && marked && !isArray(b.In): // the backend and checkHeaders see to the rest
 		h.stateless(w, r, b, accept)
 	case len(session) > 0 && !marked && (rev == nil || rev.Handshake) && h.opts.Sessions != sessionsNone:
 		h.inSession(w, r, b, accept)
@@ -101,9 +92,9 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 // classify finds out what a frame is when the headers do not say: the begin of
 // a session, something of a client that forgot a header, or a text that only
 // looks like something else.
-func (h *Handler) classify(w http.ResponseWriter, r *http.Request, b *buffers, accept accepts) {
+func (h *Handler) classify(w http.ResponseWriter, r *http.Request, b *onhttp.Buffers, accept accepts) {
 	rev := era.Lookup(first(r.Header[headerVersion]))
-	m, batch := h.peek(b.in)
+	m, batch := h.peek(b.In)
 	inSession := len(r.Header[headerSession]) > 0
 	if h.opts.Sessions == sessionsNone { // each message is a session
 		inSession = m.Kind == jsonrpc.Request && string(m.Method) != spec.MethodInitialize || m.Kind == jsonrpc.Notification || batch
@@ -121,7 +112,7 @@ func (h *Handler) classify(w http.ResponseWriter, r *http.Request, b *buffers, a
 		h.stateless(w, r, b, accept)
 	default:
 		h.noSession(w, m, batch)
-		h.release(b)
+		h.pool.Put(b)
 	}
 }
 
@@ -349,7 +340,7 @@ func (g *gate) open(w http.ResponseWriter, r *http.Request, methods string) bool
 		return false
 	}
 	if len(r.Header["Origin"]) > 0 {
-		g.allowOrigin(w, r, methods)
+		g.policy.AllowOrigin(w, r, methods, "Mcp-Session-Id")
 	}
 	if r.Method == http.MethodOptions {
 		w.Header().Set("Allow", methods)
@@ -357,27 +348,6 @@ func (g *gate) open(w http.ResponseWriter, r *http.Request, methods string) bool
 		return false
 	}
 	return true
-}
-
-// allowOrigin adds the headers of CORS (Fetch, section 3.3) for an allowed page
-// of another host.
-func (g *gate) allowOrigin(w http.ResponseWriter, r *http.Request, methods string) {
-	from := g.policy.Cross(r)
-	if from == "" {
-		return
-	}
-	header := w.Header()
-	header.Set("Access-Control-Allow-Origin", from)
-	header.Add("Vary", "Origin")
-	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
-		header.Set("Access-Control-Expose-Headers", "Mcp-Session-Id")
-		return
-	}
-	header.Set("Access-Control-Allow-Methods", methods)
-	if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {
-		header.Set("Access-Control-Allow-Headers", asked)
-	}
-	header.Set("Access-Control-Max-Age", "600")
 }
 
 // refuseMethod answers a method that is not served.
@@ -389,9 +359,9 @@ func refuseMethod(w http.ResponseWriter, allowed, hint string) {
 // stateless answers a POST of a revision without sessions. The context of the
 // handlers is that of the request: a client that goes cancels (2026-07-28,
 // Streamable HTTP, "Cancellation").
-func (h *Handler) stateless(w http.ResponseWriter, r *http.Request, b *buffers, accept accepts) {
-	defer h.release(b)
-	x := &exchange{h: h, req: r, accept: accept, events: events{w: w, beat: h.opts.Heartbeat, rpc: h.opts.RPC}}
+func (h *Handler) stateless(w http.ResponseWriter, r *http.Request, b *onhttp.Buffers, accept accepts) {
+	defer h.pool.Put(b)
+	x := &exchange{h: h, req: r, accept: accept, events: events{out: h.stream(w)}}
 	x.derive(contextOf(r))
 	defer x.events.end()
 	responder := h.calls
@@ -403,30 +373,30 @@ func (h *Handler) stateless(w http.ResponseWriter, r *http.Request, b *buffers, 
 		h.slow.Enter(&x.place, x)
 		defer h.unwatch(x)
 	}
-	b.out = responder.Respond(x, b.out, b.in, x.push)
+	b.Out = responder.Respond(x, b.Out, b.In, x.push)
 	h.finish(x, b)
 }
 
 // finish writes the answer of a stateless call.
-func (h *Handler) finish(x *exchange, b *buffers) {
-	if len(b.out) > 0 && !x.reached {
-		x.status = unreached(b.out)
+func (h *Handler) finish(x *exchange, b *onhttp.Buffers) {
+	if len(b.Out) > 0 && !x.reached {
+		x.status = unreached(b.Out)
 	}
-	eventsOnly := x.accept&acceptsJSON == 0 && x.status == 0 && len(b.out) > 0
+	eventsOnly := x.accept&acceptsJSON == 0 && x.status == 0 && len(b.Out) > 0
 	plain := !eventsOnly && x.events.plain(func(w http.ResponseWriter) {
 		switch {
-		case len(b.out) > 0:
-			answerJSON(w, x.status, b.out)
+		case len(b.Out) > 0:
+			onhttp.Answer(w, x.status, b.Out)
 		case !x.reached:
-			h.unanswered(w, b.in)
+			h.unanswered(w, b.In)
 		case x.refusal != nil && x.status == http.StatusBadRequest:
 			refuse(w, x.status, jsonrpc.NullID(), x.refusal)
 		default:
 			slow.AnswerNothing(w, http.StatusAccepted)
 		}
 	})
-	if !plain && len(b.out) > 0 {
-		_ = x.events.send(b.out) // the client has gone
+	if !plain && len(b.Out) > 0 {
+		_ = x.events.send(b.Out) // the client has gone
 	}
 }
 

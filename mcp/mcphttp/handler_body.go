@@ -3,16 +3,14 @@ package mcphttp
 import (
 	"bytes"
 	"errors"
-	"io"
 	"mime"
 	"net/http"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/farcall-dev/farcall/internal/budget"
+	"github.com/farcall-dev/farcall/internal/onhttp"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/internal/slow"
 	"github.com/farcall-dev/farcall/internal/sse"
@@ -22,14 +20,14 @@ import (
 )
 
 const (
-	mediaJSON   = "application/json"
+	mediaJSON   = onhttp.JSON
 	bothSwapped = "text/event-stream, application/json" // see bothHeader
 )
 
 // read reads a POST: what the client accepts, and the body. When that fails, it
 // has answered.
-func (h *Handler) read(w http.ResponseWriter, r *http.Request) (b *buffers, accept accepts, ok bool) {
-	if !isJSON(first(r.Header["Content-Type"])) || len(r.Header["Content-Encoding"]) > 0 {
+func (h *Handler) read(w http.ResponseWriter, r *http.Request) (b *onhttp.Buffers, accept accepts, ok bool) {
+	if !onhttp.IsJSON(first(r.Header["Content-Type"])) || len(r.Header["Content-Encoding"]) > 0 {
 		w.Header().Set("Accept-Post", mediaJSON) // W3C LDP §7.1
 		refuseHTTP(w, http.StatusUnsupportedMediaType, "Content-Type must be application/json (charset utf-8), without Content-Encoding")
 		return nil, 0, false
@@ -38,18 +36,16 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) (b *buffers, acce
 		refuseHTTP(w, http.StatusNotAcceptable, "Accept must list application/json and text/event-stream")
 		return nil, 0, false
 	}
-	if b, _ = h.pool.Get().(*buffers); b == nil {
-		b = &buffers{in: make([]byte, 0, 1<<10), loan: budget.Lend(h.opts.Budget)}
-	}
+	b = h.pool.Get(h.opts.Budget)
 	var err error
-	b.in, err = b.loan.ReadAll(b.in, slow.Limit(h.opts.BodyTimeout).Body(w, r), r.ContentLength, h.opts.MaxMessage, budget.Body(w, r))
+	b.In, err = b.Loan.ReadAll(b.In, slow.Limit(h.opts.BodyTimeout).Body(w, r), r.ContentLength, h.opts.MaxMessage, budget.Body(w, r))
 	if err == nil {
 		slow.Limit(h.opts.BodyTimeout).End(w, r)
 		return b, accept, true
 	}
-	evicted := b.loan.Evicted()
+	evicted := b.Loan.Evicted()
 	var bounded *http.MaxBytesError
-	h.release(b)
+	h.pool.Put(b)
 	switch {
 	case evicted, errors.Is(err, budget.ErrNoRoom):
 		w.Header().Set("Connection", "close") // what is left of the body is not read
@@ -75,29 +71,6 @@ func tooLarge(w http.ResponseWriter, r *http.Request, limit int64) {
 		e.Code = jsonrpc.TooLarge.Condition().Modern
 	}
 	refuse(w, http.StatusRequestEntityTooLarge, jsonrpc.NullID(), e)
-}
-
-func (h *Handler) release(b *buffers) {
-	if cap(b.in) > maxPooled {
-		b.in = nil
-	}
-	if cap(b.out) > maxPooled {
-		b.out = nil
-	}
-	b.in, b.out = b.in[:0], b.out[:0]
-	if b.loan.Release() {
-		h.pool.Put(b)
-	}
-}
-
-// isJSON reports whether a Content-Type declares JSON in UTF-8 (RFC 8259 §8.1).
-func isJSON(contentType string) bool {
-	if contentType == mediaJSON {
-		return true
-	}
-	media, params, err := mime.ParseMediaType(contentType)
-	charset, given := params["charset"]
-	return err == nil && media == mediaJSON && (!given || strings.EqualFold(charset, "utf-8"))
 }
 
 // accepts is what a client can read.
@@ -147,49 +120,9 @@ func mark(yes, no *accepts, what accepts, refused bool) {
 	*yes |= what
 }
 
-// answerJSON writes a plain answer.
-func answerJSON(w http.ResponseWriter, status int, body []byte) {
-	header := w.Header()
-	header["Content-Type"] = jsonHeader
-	if len(body) >= 2<<10 { // net/http counts smaller bodies itself
-		header["Content-Length"] = []string{strconv.Itoa(len(body))}
-	}
-	if status == http.StatusServiceUnavailable {
-		header.Set("Retry-After", "1")
-	}
-	if status != 0 && status != http.StatusOK {
-		w.WriteHeader(status)
-	}
-	_, _ = writeTimed(w, http.NewResponseController(w), body) // the client has gone: the error has no receiver
-}
-
-// timedWriter is writeTimed as an io.Writer.
-type timedWriter struct {
-	w   io.Writer
-	ctl *http.ResponseController
-}
-
-func (p timedWriter) Write(b []byte) (n int, err error) { return writeTimed(p.w, p.ctl, b) }
-
-// writeTimed gives a client slow.AnswerTime for each part of what is large: the
-// buffers of the system may not hold it, and a slow client takes it all the
-// same, in time.
-func writeTimed(w io.Writer, ctl *http.ResponseController, b []byte) (n int, err error) {
-	for part := range slices.Chunk(b, maxPooled) {
-		if err = ctl.SetWriteDeadline(time.Now().Add(slow.AnswerTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-			return n, err
-		}
-		m, err := w.Write(part)
-		if n += m; err != nil {
-			return n, err
-		}
-	}
-	return n, nil
-}
-
 // refuse answers with an error that no backend has seen.
 func refuse(w http.ResponseWriter, status int, id jsonrpc.ID, e *jsonrpc.Error) {
-	answerJSON(w, status, jsonrpc.V2.AppendError(nil, id, e))
+	onhttp.Answer(w, status, jsonrpc.V2.AppendError(nil, id, e))
 }
 
 // refuseHTTP answers for HTTP itself: the body is a JSON-RPC error all the same.

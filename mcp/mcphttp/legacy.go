@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall/internal/late"
+	"github.com/farcall-dev/farcall/internal/onhttp"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/internal/slow"
 	"github.com/farcall-dev/farcall/internal/stack"
@@ -16,10 +17,10 @@ import (
 const sessionNotFound = "Session not found: it has ended; begin a new one with initialize, without Mcp-Session-Id"
 
 // inSession answers a POST in a session.
-func (h *Handler) inSession(w http.ResponseWriter, r *http.Request, b *buffers, accept accepts) {
-	s := h.find(w, r, b.in)
+func (h *Handler) inSession(w http.ResponseWriter, r *http.Request, b *onhttp.Buffers, accept accepts) {
+	s := h.find(w, r, b.In)
 	if s == nil {
-		h.release(b)
+		h.pool.Put(b)
 		return
 	}
 	h.answer(w, r, s, b, accept)
@@ -62,12 +63,12 @@ func (h *Handler) requestID(frame []byte) jsonrpc.ID {
 
 // answer answers a POST in a session. The call goes on when the connection
 // breaks (2025-11-25, transports, "Sending Messages to the Server").
-func (h *Handler) answer(w http.ResponseWriter, r *http.Request, s *session, b *buffers, accept accepts) {
+func (h *Handler) answer(w http.ResponseWriter, r *http.Request, s *session, b *onhttp.Buffers, accept accepts) {
 	p := &posted{}
 	x := &p.exchange
 	x.h, x.req, x.accept, x.session = h, r, accept, s
 	x.derive(contextOf(r))
-	x.events.w, x.events.beat, x.events.rpc = w, h.opts.Heartbeat, h.opts.RPC
+	x.events.out = h.stream(w)
 	x.stream = &p.stream
 	x.stream.s, x.stream.accept, x.stream.conn = s, accept, &x.events
 	h.active.Add(1)
@@ -110,7 +111,7 @@ type posted struct {
 // call would take as long as the call, because its stack has to grow. It is for calls
 // on connections that no handler closes: net/http ends an answer only when ServeHTTP
 // returns.
-func (h *Handler) answerHere(x *exchange, b *buffers) {
+func (h *Handler) answerHere(x *exchange, b *onhttp.Buffers) {
 	if beat := h.opts.Heartbeat; beat > 0 && beat <= 2*late.After {
 		x.Late()
 	} else {
@@ -136,7 +137,7 @@ func (x *exchange) Late() {
 			s.h.table.put(s)
 		})
 	}
-	if beat := x.events.beat; x.accept&acceptsEvents != 0 && beat > 0 {
+	if beat := x.events.out.Beat; x.accept&acceptsEvents != 0 && beat > 0 {
 		x.beat = time.AfterFunc(max(0, beat-2*late.After), open)
 	}
 }
@@ -150,7 +151,7 @@ func (h *Handler) unwatch(x *exchange) {
 }
 
 // run handles a frame of a session, and ends the exchange.
-func (h *Handler) run(x *exchange, b *buffers) {
+func (h *Handler) run(x *exchange, b *onhttp.Buffers) {
 	s, st := x.session, x.stream
 	held := h.sealed != nil && h.table.hold(s) // its connection may break, and the answer is still to be kept
 	defer func() {
@@ -159,26 +160,26 @@ func (h *Handler) run(x *exchange, b *buffers) {
 		if held {
 			h.table.put(s)
 		}
-		h.release(b)
+		h.pool.Put(b)
 		h.leave()
 	}()
-	batch := isArray(b.in)
-	if batch && !s.takesBatch(x, b.in) {
+	batch := isArray(b.In)
+	if batch && !s.takesBatch(x, b.In) {
 		st.answer(http.StatusBadRequest, jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), &jsonrpc.Error{
 			Code: jsonrpc.InvalidRequest, Message: "Invalid Request: the revision of this session has no batches",
 		}))
 		return
 	}
-	b.out = x.wanted(h.calls.Respond(x, b.out, b.in, func(frame []byte) error { return s.send(x, frame, false) }))
+	b.Out = x.wanted(h.calls.Respond(x, b.Out, b.In, func(frame []byte) error { return s.send(x, frame, false) }))
 	switch {
 	case x.silent:
 		st.silence(true)
-	case len(b.out) > 0:
-		if !x.reached && !isArray(b.out) {
-			x.status = unreached(b.out)
+	case len(b.Out) > 0:
+		if !x.reached && !isArray(b.Out) {
+			x.status = unreached(b.Out)
 		}
-		st.answer(x.status, b.out)
-	case x.reached || batch || s.delivered(x, b.in):
+		st.answer(x.status, b.Out)
+	case x.reached || batch || s.delivered(x, b.In):
 		if status, e := x.pass(); e != nil {
 			st.answer(status, jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), e))
 			break
@@ -291,7 +292,7 @@ func (s *session) listen(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	e := &events{w: w, beat: s.h.opts.Heartbeat, rpc: s.h.opts.RPC, done: make(chan struct{})}
+	e := &events{out: s.h.stream(w), done: make(chan struct{})}
 	if err := st.attach(e, after); err != nil {
 		refuseHTTP(w, http.StatusBadRequest, "Bad Request: the events after Last-Event-ID are not there any more; send the request again")
 		return

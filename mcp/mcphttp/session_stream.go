@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/farcall-dev/farcall/internal/onhttp"
 	"github.com/farcall-dev/farcall/internal/slow"
 	"github.com/farcall-dev/farcall/internal/sse"
 )
@@ -154,7 +155,7 @@ func (st *stream) answer(status int, frame []byte) {
 			_ = st.write(frame) // kept, or the client has gone
 		}
 	default:
-		st.conn.plain(func(w http.ResponseWriter) { answerJSON(w, status, frame) })
+		st.conn.plain(func(w http.ResponseWriter) { onhttp.Answer(w, status, frame) })
 	}
 	st.finish()
 }

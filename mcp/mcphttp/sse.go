@@ -8,11 +8,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/onhttp"
 	"github.com/farcall-dev/farcall/internal/slow"
 	"github.com/farcall-dev/farcall/internal/sse"
 	"github.com/farcall-dev/farcall/jsonrpc"
-	"github.com/farcall-dev/farcall/observe"
 )
 
 const (
@@ -23,18 +22,16 @@ const (
 // events is one HTTP answer that is an event stream, or becomes one with its
 // first event. The heartbeat runs in the goroutine of a timer.
 type events struct {
-	w    http.ResponseWriter
-	beat time.Duration
+	out  onhttp.Stream
 	done chan struct{} // closed at the end; may be nil
-	rpc  *farcall.Options
 
 	mu    sync.Mutex
-	out   *sse.Writer // nil until it is an event stream
-	ctl   *http.ResponseController
-	timer *time.Timer
 	ended bool
-	seen  func() // tells the observer of the end; nil: there is none, or it is no event stream
-	err   error  // sticky
+}
+
+// stream returns an answer that is to become an event stream.
+func (h *Handler) stream(w http.ResponseWriter) onhttp.Stream {
+	return onhttp.Stream{W: w, Beat: h.opts.Heartbeat, RPC: h.opts.RPC, Holds: true}
 }
 
 var errStreamEnded = errors.New("mcphttp: the event stream has ended")
@@ -56,16 +53,18 @@ func (e *events) comment(text string) error {
 // how soon it should (SEP-1699).
 func (e *events) prime(id string) error {
 	return e.write(func() error {
-		if err := e.out.Event(sse.Event{ID: id}); err != nil {
-			return err
-		}
-		return e.out.Retry(retryAfter)
+		return e.out.Write(func(out *sse.Writer) error {
+			if err := out.Event(sse.Event{ID: id}); err != nil {
+				return err
+			}
+			return out.Retry(retryAfter)
+		})
 	})
 }
 
 // open makes it an event stream.
 func (e *events) open() error {
-	return e.write(func() error { return e.flush() })
+	return e.write(e.out.Open)
 }
 
 // header sets a header, or takes it back, unless it is too late for that.
@@ -73,11 +72,11 @@ func (e *events) header(name, value string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
-	case e.out != nil || e.ended:
+	case e.out.Begun() || e.ended:
 	case value == "":
-		delete(e.w.Header(), name)
+		delete(e.out.W.Header(), name)
 	default:
-		e.w.Header()[name] = []string{value}
+		e.out.W.Header()[name] = []string{value}
 	}
 }
 
@@ -85,7 +84,7 @@ func (e *events) header(name, value string) {
 // takes the connection for dead.
 func (e *events) rouse() {
 	e.mu.Lock()
-	silent := e.out == nil
+	silent := !e.out.Begun()
 	e.mu.Unlock()
 	if silent {
 		e.tick()
@@ -97,10 +96,10 @@ func (e *events) rouse() {
 func (e *events) plain(answer func(w http.ResponseWriter)) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.out != nil || e.ended {
+	if e.out.Begun() || e.ended {
 		return false
 	}
-	answer(e.w)
+	answer(e.out.W)
 	e.endLocked()
 	return true
 }
@@ -112,34 +111,10 @@ func (e *events) write(f func() error) error {
 	if e.ended {
 		return errStreamEnded
 	}
-	if e.out == nil {
-		e.begin()
+	if !e.out.Begun() {
+		e.out.Begin(e.tick)
 	}
-	return e.writeLocked(f)
-}
-
-// begin sends the headers.
-func (e *events) begin() {
-	header := e.w.Header()
-	header["Content-Type"] = eventsHeader
-	header.Set("Cache-Control", "no-store")
-	header.Set("X-Accel-Buffering", "no") // else nginx holds events back
-	e.ctl = http.NewResponseController(e.w)
-	e.out = sse.NewWriter(timedWriter{e.w, e.ctl}, e.flush)
-	if e.beat > 0 && e.timer == nil {
-		e.timer = time.AfterFunc(e.beat, e.tick)
-	}
-	e.w.WriteHeader(http.StatusOK)
-	e.seen = e.rpc.Observer.Begin(observe.Lifetime{Kind: observe.Stream, Transport: e.rpc.Transport})
-}
-
-// flush makes the client see what was written, unless something in between
-// cannot.
-func (e *events) flush() error {
-	if err := e.ctl.Flush(); !errors.Is(err, http.ErrNotSupported) {
-		return err
-	}
-	return nil
+	return f()
 }
 
 // tick shows that the connection is alive.
@@ -149,26 +124,12 @@ func (e *events) tick() {
 	if e.ended {
 		return
 	}
-	if e.out == nil {
-		e.begin()
+	if !e.out.Begun() {
+		e.out.Begin(e.tick)
 	}
-	if e.writeLocked(func() error { return e.out.Comment("") }) != nil {
+	if e.out.Comment("") != nil {
 		e.endLocked()
 	}
-}
-
-func (e *events) writeLocked(f func() error) error {
-	if e.err != nil {
-		return e.err
-	}
-	if err := e.ctl.SetWriteDeadline(time.Now().Add(slow.AnswerTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		e.err = err
-		return err
-	}
-	if e.err = f(); e.err == nil && e.timer != nil {
-		e.timer.Reset(e.beat)
-	}
-	return e.err
 }
 
 // end ends the answer: nothing is written any more. It may be called more than
@@ -184,15 +145,7 @@ func (e *events) endLocked() {
 		return
 	}
 	e.ended = true
-	if e.timer != nil {
-		e.timer.Stop()
-	}
-	if e.ctl != nil && e.err == nil {
-		slow.Answer(e.w) // the end is still to be written, and the last event may be long ago
-	}
-	if e.seen != nil {
-		e.seen()
-	}
+	e.out.End()
 	if e.done != nil {
 		close(e.done)
 	}
@@ -216,7 +169,7 @@ func (h *Handler) ServeSSE(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := h.newSession(r)
-	e := &events{w: w, beat: h.opts.Heartbeat, rpc: h.opts.RPC, done: make(chan struct{})}
+	e := &events{out: h.stream(w), done: make(chan struct{})}
 	s.only = &stream{s: s, accept: acceptsEvents, conn: e}
 	if !h.admit(s) {
 		refuse(w, http.StatusServiceUnavailable, jsonrpc.NullID(), errSessions())
@@ -257,8 +210,8 @@ func (h *Handler) ServeMessages(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if h.elsewhere(w, r, sessionID(r), b.in) {
-		h.release(b)
+	if h.elsewhere(w, r, sessionID(r), b.In) {
+		h.pool.Put(b)
 		return
 	}
 	s := h.table.get(sessionID(r), h.principal(r))
@@ -267,15 +220,15 @@ func (h *Handler) ServeMessages(w http.ResponseWriter, r *http.Request) {
 		s = nil
 	}
 	if s == nil {
-		refuse(w, http.StatusNotFound, h.requestID(b.in), &jsonrpc.Error{
+		refuse(w, http.StatusNotFound, h.requestID(b.In), &jsonrpc.Error{
 			Code: jsonrpc.InvalidRequest, Message: "Session not found: it ends with its event stream; open a new one",
 		})
-		h.release(b)
+		h.pool.Put(b)
 		return
 	}
-	if !s.takes(w, b.in) {
+	if !s.takes(w, b.In) {
 		h.table.put(s)
-		h.release(b)
+		h.pool.Put(b)
 		return
 	}
 	slow.AnswerNothing(w, http.StatusAccepted)
@@ -313,23 +266,23 @@ func (s *session) takes(w http.ResponseWriter, frame []byte) bool {
 }
 
 // runMessage handles a frame, and sends the answer on the session's stream.
-func (h *Handler) runMessage(x *exchange, b *buffers) {
+func (h *Handler) runMessage(x *exchange, b *onhttp.Buffers) {
 	s := x.session
 	defer func() {
 		if h.draining.Load() {
 			s.hangUp()
 		}
-		h.release(b)
+		h.pool.Put(b)
 		h.leave()
 	}()
-	b.out = x.wanted(h.calls.Respond(x, b.out, b.in, s.only.send))
+	b.Out = x.wanted(h.calls.Respond(x, b.Out, b.In, s.only.send))
 	switch {
 	case x.silent:
-	case len(b.out) > 0:
-		if err := s.only.send(b.out); err != nil {
+	case len(b.Out) > 0:
+		if err := s.only.send(b.Out); err != nil {
 			h.debug("lost an answer: the client's stream has ended", "error", err)
 		}
-	case !x.reached && !isArray(b.in):
-		s.delivered(x, b.in)
+	case !x.reached && !isArray(b.In):
+		s.delivered(x, b.In)
 	}
 }
