@@ -58,7 +58,7 @@ var archLadder = map[string]archRow{
 	"mcp/spec":                   {ours: "jsonrpc internal/jsonv2 internal/scan"},
 	"mcp/era":                    {ours: "jsonrpc internal/jsonv2 internal/scan mcp/spec", names: 10},
 	"mcp/mcphttp":                {ours: "internal/backoff internal/onhttp . jsonrpc internal/budget internal/callctx internal/cancel internal/jsonv2 internal/late internal/oneway internal/origin internal/owner internal/remote internal/seal internal/share internal/stack internal/scan internal/slow internal/sse internal/wirelog mcp/era mcp/spec mcp/internal/object mcp/internal/observed observe", names: 20}, // Configured brings the policy of a backend to any handler, Resumer and Resumable its sessions to any replica
-	"mcp":                        {ours: ". jsonrpc stream internal/accept internal/callctx internal/cancel internal/http1 internal/target internal/jsonv2 internal/late internal/owner internal/permit internal/port internal/remote internal/scan internal/schema internal/seal internal/share internal/uritemplate internal/validate mcp/era mcp/internal/inbound mcp/internal/object mcp/internal/arguments mcp/internal/trie mcp/mcphttp mcp/relay mcp/spec store internal/wirelog mcp/internal/observed observe", names: 60},
+	"mcp":                        {ours: ". internal/beneath jsonrpc stream internal/accept internal/callctx internal/cancel internal/http1 internal/target internal/jsonv2 internal/late internal/owner internal/permit internal/port internal/remote internal/scan internal/schema internal/seal internal/share internal/uritemplate internal/validate mcp/era mcp/internal/inbound mcp/internal/object mcp/internal/arguments mcp/internal/trie mcp/mcphttp mcp/relay mcp/spec store internal/wirelog mcp/internal/observed observe", names: 60},
 	"mcp/mcpauth":                {ours: "internal/fetch internal/filelock internal/jsonv2 internal/scan mcp/mcphttp", outside: "github.com/lestrrat-go/jwx/v3 github.com/zalando/go-keyring", names: 18},
 	// Extension, MIMEType, Model, App, Page, AddPage, WithPage, Shown
 	"mcp/apps": {ours: "mcp", names: 8},
@@ -128,13 +128,14 @@ var archLadder = map[string]archRow{
 	"internal/yamljson":       {ours: "internal/scan", outside: "github.com/goccy/go-yaml"},
 	// A fake model and a fake user with their answers are seven of them.
 	"mcp/mcptest":      {ours: ". mcp mcp/era mcp/spec internal/jsonv2", names: 10},
-	"internal/wirelog": {ours: ". jsonrpc internal/visible"},
+	"internal/wirelog": {ours: ". internal/beneath jsonrpc internal/visible"},
 	"internal/mcptest": {outside: "github.com/santhosh-tekuri/jsonschema"},
 	"internal/scan":    {pure: true},
 	"internal/http1":   {ours: "internal/callctx internal/late"},
 	"internal/http1/http1test": { // a helper of tests
 		ours: "internal/http1",
 	},
+	"internal/beneath": {ours: "."},
 	"internal/chain":   {pure: true},
 	"internal/late":    {ours: "internal/chain"},
 	"internal/oneway":  {},
@@ -163,7 +164,7 @@ var archLadder = map[string]archRow{
 	"internal/beginning":   {ours: "jsonrpc internal/scan", pure: true},
 	"internal/target":      {ours: ". stream httprpc wsrpc internal/npipe"},
 	"internal/npipe":       {outside: "github.com/Microsoft/go-winio"},
-	"internal/port":        {ours: ". jsonrpc internal/http1 internal/jsonv2 internal/npipe mcp/spec"},
+	"internal/port":        {ours: "internal/beneath . jsonrpc internal/http1 internal/jsonv2 internal/npipe mcp/spec"},
 	"internal/forwarded":   {outside: "github.com/pires/go-proxyproto"},
 	"internal/origin":      {ours: "internal/forwarded internal/callctx"},
 	"internal/schema":      {ours: "internal/jsonv2 internal/scan"},

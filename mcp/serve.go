@@ -16,6 +16,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/accept"
+	"github.com/farcall-dev/farcall/internal/beneath"
 	"github.com/farcall-dev/farcall/internal/http1"
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/port"
@@ -380,9 +381,7 @@ func overHTTP(c *call) bool { return mcphttp.RequestFrom(c) != nil }
 // connection lives on when the other end sends no more, for calls in flight are
 // answered.
 func watch(t farcall.Transport) (farcall.Transport, *reading) {
-	w := &watched{Transport: t, reading: reading{ended: make(chan struct{})}}
-	w.keeper, _ = t.(farcall.Keeper)
-	w.buffered, _ = t.(farcall.Buffered)
+	w := &watched{Transport: beneath.Of(t), reading: reading{ended: make(chan struct{})}}
 	if try, ok := t.(farcall.TryWriter); ok {
 		return &watchedTry{w, try}, &w.reading
 	}
@@ -416,13 +415,11 @@ func (r *reading) closedInOrder() bool {
 	}
 }
 
-// watched passes on what the transport can do beyond the interface.
+// watched is a transport with an end that is known.
 type watched struct {
-	farcall.Transport
+	beneath.Transport
 
-	keeper   farcall.Keeper
-	buffered farcall.Buffered
-	reading  reading
+	reading reading
 }
 
 // Read implements farcall.Transport.
@@ -433,23 +430,6 @@ func (w *watched) Read() ([]byte, error) {
 	}
 	return frame, err
 }
-
-// Busy is that of the transport, if it has one: see package accept.
-func (w *watched) Busy(f func() bool) {
-	if b, ok := w.Transport.(interface{ Busy(f func() bool) }); ok {
-		b.Busy(f)
-	}
-}
-
-// Keep implements farcall.Keeper: what is no Keeper keeps every frame.
-func (w *watched) Keep() {
-	if w.keeper != nil {
-		w.keeper.Keep()
-	}
-}
-
-// Buffered implements farcall.Buffered: false promises nothing.
-func (w *watched) Buffered() bool { return w.buffered != nil && w.buffered.Buffered() }
 
 // watchedTry is watched where there is a TryWriter.
 type watchedTry struct {

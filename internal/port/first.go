@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/beneath"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -47,9 +48,7 @@ func SpeaksMCP(frame []byte) bool {
 // again.
 func First(t farcall.Transport) (again farcall.Transport, frame []byte, err error) {
 	frame, err = t.Read()
-	r := &rereading{Transport: t, frame: frame, err: err, again: true}
-	r.keeper, _ = t.(farcall.Keeper)
-	r.buffered, _ = t.(farcall.Buffered)
+	r := &rereading{Transport: beneath.Of(t), frame: frame, err: err, again: true}
 	if w, ok := t.(farcall.TryWriter); ok {
 		again = struct {
 			*rereading
@@ -62,9 +61,7 @@ func First(t farcall.Transport) (again farcall.Transport, frame []byte, err erro
 
 // rereading is for the goroutine that reads, as Read, Keep and Buffered are.
 type rereading struct {
-	farcall.Transport
-	keeper   farcall.Keeper   // nil: what Read returns is the caller's anyway
-	buffered farcall.Buffered // nil: not known
+	beneath.Transport
 
 	again bool // frame and err have not been handed out
 	frame []byte
@@ -81,21 +78,7 @@ func (r *rereading) Read() ([]byte, error) {
 	return frame, r.err
 }
 
-// Busy is that of the transport, if it has one: see package accept.
-func (r *rereading) Busy(f func() bool) {
-	if b, ok := r.Transport.(interface{ Busy(f func() bool) }); ok {
-		b.Busy(f)
-	}
-}
-
-// Keep implements farcall.Keeper.
-func (r *rereading) Keep() {
-	if r.keeper != nil {
-		r.keeper.Keep()
-	}
-}
-
 // Buffered implements farcall.Buffered.
 func (r *rereading) Buffered() bool {
-	return r.again || r.buffered != nil && r.buffered.Buffered()
+	return r.again || r.Transport.Buffered()
 }

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/beneath"
 	"github.com/farcall-dev/farcall/internal/visible"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
@@ -216,24 +217,20 @@ func (l *Log) Transport(t farcall.Transport) farcall.Transport {
 	if l == nil {
 		return t
 	}
-	w := &transport{Transport: t, log: l, conn: l.connection()}
-	w.keeper, _ = t.(farcall.Keeper)
-	w.buffered, _ = t.(farcall.Buffered)
+	w := &transport{Transport: beneath.Of(t), log: l, conn: l.connection()}
 	if try, ok := t.(farcall.TryWriter); ok {
 		return &tryTransport{w, try}
 	}
 	return w
 }
 
-// transport passes on what the one below can do beyond the interface.
+// transport is one with its frames in the log.
 type transport struct {
-	farcall.Transport
+	beneath.Transport
 
-	log      *Log
-	conn     uint64
-	keeper   farcall.Keeper
-	buffered farcall.Buffered
-	over     sync.Once
+	log  *Log
+	conn uint64
+	over sync.Once
 }
 
 // Read implements farcall.Transport.
@@ -274,23 +271,6 @@ func (t *transport) wrote(err error) error {
 func (t *transport) ended(err error) {
 	t.over.Do(func() { t.log.note(t.conn, "the connection has ended: %v", err) })
 }
-
-// Busy is that of the transport, if it has one: see package accept.
-func (t *transport) Busy(f func() bool) {
-	if b, ok := t.Transport.(interface{ Busy(f func() bool) }); ok {
-		b.Busy(f)
-	}
-}
-
-// Keep implements farcall.Keeper: what is no Keeper keeps every frame.
-func (t *transport) Keep() {
-	if t.keeper != nil {
-		t.keeper.Keep()
-	}
-}
-
-// Buffered implements farcall.Buffered: false promises nothing.
-func (t *transport) Buffered() bool { return t.buffered != nil && t.buffered.Buffered() }
 
 // tryTransport is a transport where there is a TryWriter.
 type tryTransport struct {
