@@ -172,15 +172,16 @@ func (p *Peer) call(ctx context.Context, method string, params, result any) erro
 	if err := ctx.Err(); err != nil {
 		return callError(method, err)
 	}
-	if p.x != nil {
-		return p.exchangeCall(ctx, method, params, result)
-	}
 	c, err := p.newCall(ctx)
 	if err != nil {
 		return callError(method, err)
 	}
 	ctx = p.observeCall(ctx, c, method, false)
-	err = p.transact(ctx, c, method, params, result)
+	if p.x != nil {
+		err = p.exchangeOne(ctx, c, method, params, result)
+	} else {
+		err = p.transact(ctx, c, method, params, result)
+	}
 	c.extras().seen.done(p, err)
 	return callError(method, err)
 }

@@ -19,17 +19,6 @@ func NewClient(x Exchanger, h Handler, o *Options) *Peer {
 	return p
 }
 
-func (p *Peer) exchangeCall(ctx context.Context, method string, params, result any) error {
-	c, err := p.newCall(ctx)
-	if err != nil {
-		return callError(method, err)
-	}
-	ctx = p.observeCall(ctx, c, method, false)
-	err = p.exchangeOne(ctx, c, method, params, result)
-	c.extras().seen.done(p, err)
-	return callError(method, err)
-}
-
 func (p *Peer) exchangeOne(ctx context.Context, c *call, method string, params, result any) (err error) {
 	buf := getBuffer()
 	defer putBuffer(buf)

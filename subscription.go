@@ -43,17 +43,24 @@ import (
 // A connection has [Options.MaxSubscriptions] at most. Otherwise HandleSubscription is like
 // [Handle].
 func HandleSubscription[P, T any](m *Mux, method string, f func(context.Context, P) (iter.Seq2[T, error], error), doc ...string) {
+	handleSource[P, T](m, method, doc, f, func(seq iter.Seq2[T, error]) source { return producer(encoded(seq)) })
+}
+
+// handleSource adds a subscription to what f returns.
+func handleSource[P, T, S any](
+	m *Mux, method string, doc []string, f func(context.Context, P) (S, error), of func(S) source,
+) {
 	types := describe[P, T](method, true)
 	m.addSubscription(types, method, doc, func(ctx context.Context, params jsonrpc.Raw) (source, error) {
 		var p P
 		if err := types.params.Load().bind(reflect.ValueOf(&p).Elem(), params); err != nil {
 			return nil, err
 		}
-		seq, err := f(ctx, p)
+		s, err := f(ctx, p)
 		if err != nil {
 			return nil, err
 		}
-		return producer(encoded(seq)), nil
+		return of(s), nil
 	})
 }
 
@@ -350,18 +357,7 @@ type Topic[T any] struct {
 // HandleTopic adds a topic to subscribe to: f is called when the other end subscribes, and returns
 // the topic or an error. Otherwise HandleTopic is like [HandleSubscription].
 func HandleTopic[P, T any](m *Mux, method string, f func(context.Context, P) (*Topic[T], error), doc ...string) {
-	types := describe[P, T](method, true)
-	m.addSubscription(types, method, doc, func(ctx context.Context, params jsonrpc.Raw) (source, error) {
-		var p P
-		if err := types.params.Load().bind(reflect.ValueOf(&p).Elem(), params); err != nil {
-			return nil, err
-		}
-		t, err := f(ctx, p)
-		if err != nil {
-			return nil, err
-		}
-		return &t.hub, nil
-	})
+	handleSource[P, T](m, method, doc, f, func(t *Topic[T]) source { return &t.hub })
 }
 
 // Publish gives an event to all subscribers. It fails when v has no JSON. All subscribers get
