@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/backoff"
 	"github.com/farcall-dev/farcall/internal/target"
 )
 
@@ -205,11 +206,7 @@ func (c *Client) again(r *retries, why error) (*farcall.Peer, error) {
 		wait := r.delay/2 + rand.N(r.delay+1) //nolint:gosec // no secret
 		r.delay = min(2*r.delay, c.o.MaxDelay)
 		c.tell(State{Attempt: r.attempts, Wait: wait, Err: why})
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-c.ctx.Done():
-			timer.Stop()
+		if backoff.Sleep(c.ctx, wait) != nil {
 			return nil, context.Cause(c.ctx)
 		}
 		ctx, cancel := context.WithTimeout(c.ctx, c.o.ConnectTimeout)

@@ -2,6 +2,7 @@
 package backoff
 
 import (
+	"context"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -35,4 +36,19 @@ func Delay(failures int, first, most time.Duration) time.Duration {
 		d = min(d, first<<n)
 	}
 	return d/2 + rand.N(d-d/2+1) //nolint:gosec // spreads attempts, guards nothing
+}
+
+// Sleep waits, unless the context ends first: then it returns the error of that.
+func Sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

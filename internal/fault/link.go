@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/backoff"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -154,7 +155,7 @@ func (l *channel) apply(ctx context.Context, r *Rule, m *jsonrpc.Message, last j
 ) (done bool, err error) {
 	switch r.Fault {
 	case "delay":
-		return !sleep(ctx, r.Delay), ctx.Err()
+		return backoff.Sleep(ctx, r.Delay) != nil, ctx.Err()
 	case "late":
 		d.late = r.Delay
 	case "reorder":
@@ -204,7 +205,7 @@ func (l *channel) deliver(ctx context.Context, d *delivery) error {
 	case wait == 0:
 		return l.send(ctx, d)
 	case l.turns != nil && d.late > 0:
-		if !sleep(ctx, d.late) {
+		if backoff.Sleep(ctx, d.late) != nil {
 			return ctx.Err()
 		}
 		return l.send(ctx, d)
@@ -218,7 +219,7 @@ func (l *channel) deliver(ctx context.Context, d *delivery) error {
 		l.mu.Unlock()
 	}
 	l.wg.Go(func() {
-		if !sleep(ctx, wait) {
+		if backoff.Sleep(ctx, wait) != nil {
 			return
 		}
 		if d.late > 0 {
@@ -285,7 +286,7 @@ func (l *channel) send(ctx context.Context, d *delivery) error {
 		l.turns.sent()
 	}
 	err := l.release(ctx)
-	if err == nil && !sleep(ctx, d.after) {
+	if err == nil && backoff.Sleep(ctx, d.after) != nil {
 		err = ctx.Err()
 	}
 	return err
@@ -299,21 +300,6 @@ func (l *channel) release(ctx context.Context) error {
 	frame := l.held
 	l.held = nil
 	return l.out.write(ctx, 0, frame)
-}
-
-// sleep waits, and reports whether the context goes on.
-func sleep(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // join copies frames between two ports until one of them ends.
@@ -439,7 +425,7 @@ func (p *bytePort) write(ctx context.Context, pause time.Duration, pieces ...[]b
 		total += len(piece)
 	}
 	for i, piece := range pieces {
-		if i > 0 && !sleep(ctx, pause) {
+		if i > 0 && backoff.Sleep(ctx, pause) != nil {
 			return ctx.Err()
 		}
 		if i == 0 && p.headers {

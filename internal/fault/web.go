@@ -18,6 +18,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/farcall-dev/farcall/internal/backoff"
 	"github.com/farcall-dev/farcall/internal/sse"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
@@ -244,7 +245,7 @@ func (p *webPort) write(ctx context.Context, pause time.Duration, pieces ...[]by
 		pieces = append([][]byte{append(head, "data: "...)}, append(pieces, []byte("\n\n"))...)
 	}
 	for i, piece := range pieces {
-		if i > 0 && !sleep(ctx, pause) {
+		if i > 0 && backoff.Sleep(ctx, pause) != nil {
 			return ctx.Err()
 		}
 		if !p.begun {
@@ -364,7 +365,7 @@ func (p *socketPort) write(ctx context.Context, pause time.Duration, pieces ...[
 		return err
 	}
 	for i, piece := range pieces {
-		if i > 0 && !sleep(ctx, pause) {
+		if i > 0 && backoff.Sleep(ctx, pause) != nil {
 			return ctx.Err()
 		}
 		if _, err := w.Write(piece); err != nil {

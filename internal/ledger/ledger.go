@@ -28,6 +28,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/backoff"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/share"
@@ -342,21 +343,9 @@ func (e *entry) claim(ctx context.Context) (*record, error) {
 				return nil, err
 			}
 		}
-		if err := pause(ctx, wait); err != nil {
+		if err := backoff.Sleep(ctx, wait); err != nil {
 			return nil, err
 		}
-	}
-}
-
-// pause waits. Its error is that of the context.
-func pause(ctx context.Context, wait time.Duration) error {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 
@@ -489,7 +478,7 @@ func (e *entry) end(ctx context.Context, value []byte, effect Effect) ([]byte, e
 		default:
 			e.version = now.version
 		}
-		if pause(ctx, pollMost) != nil {
+		if backoff.Sleep(ctx, pollMost) != nil {
 			return value, mine
 		}
 	}

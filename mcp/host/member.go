@@ -202,12 +202,7 @@ func pause(ctx context.Context, d time.Duration) {
 		<-ctx.Done()
 		return
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
+	_ = backoff.Sleep(ctx, d) // its caller looks at the context
 }
 
 // forgive forgets the failures.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/backoff"
 	"github.com/farcall-dev/farcall/internal/budget"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/internal/sse"
@@ -190,7 +191,7 @@ func (s *eventStream) open(ctx context.Context, last error) (*http.Response, err
 			if s.tries > 0 && s.failed > s.tries {
 				return nil, fmt.Errorf("%d attempts have failed: %w", s.failed, classify(last))
 			}
-			if err := wait(ctx, s.delay()); err != nil {
+			if err := backoff.Sleep(ctx, s.delay()); err != nil {
 				return nil, err
 			}
 		}
@@ -254,17 +255,6 @@ func (s *eventStream) delay() time.Duration {
 		d = max(s.retry, min(d<<min(s.idle, 10), maxDelay))
 	}
 	return d + rand.N(d/4+1) //nolint:gosec // nothing to guess
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // outgoing is what the transport must know of a frame that is sent. Its slices

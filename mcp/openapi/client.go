@@ -111,7 +111,7 @@ func (s *sender) do(r *http.Request, open bool, event func(data string) error) (
 	for attempt := 0; ; attempt++ {
 		resp, err := s.authorized(r, open)
 		wait, again := s.again(r, resp, err)
-		if attempt > 0 || !again || !sleep(ctx, wait) {
+		if attempt > 0 || !again || backoff.Sleep(ctx, wait) != nil {
 			if err != nil {
 				return nil, s.failure(ctx, err)
 			}
@@ -192,17 +192,6 @@ func (s *sender) again(r *http.Request, resp *http.Response, err error) (time.Du
 		return after, known && after <= maxRetryWait
 	}
 	return 0, false
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // failure says why there is no response, without what the address may hold of secrets.
