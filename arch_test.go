@@ -113,11 +113,11 @@ var archLadder = map[string]archRow{
 	"store/valkeystore":      {ours: "store store/internal/process", outside: "github.com/redis/go-redis/v9", names: 3},
 	"store/internal/process": {},
 	"internal/cluster":       {ours: "internal/jsonv2 internal/slow store"},
-	"internal/ledger":        {ours: "internal/jsonv2 internal/owner internal/share store"},
+	"internal/ledger":        {ours: "internal/backoff internal/jsonv2 internal/owner internal/share store"},
 	// Only what names it links the engines.
 	"internal/cluster/engine": {ours: "internal/cluster internal/filelock store store/natsstore store/valkeystore"},
 	"internal/storetest":      {ours: "store", outside: "github.com/anishathalye/porcupine"},
-	"internal/onhttp":         {ours: ". internal/budget internal/scan internal/slow internal/sse observe"},
+	"internal/onhttp":         {ours: ". jsonrpc internal/budget internal/scan internal/slow internal/sse observe"},
 	"internal/health":         {ours: ". internal/jsonv2 jsonrpc"},
 	"internal/seal":           {},
 	"internal/sandbox":        {ours: "internal/fetch internal/visible", outside: "github.com/landlock-lsm/go-landlock golang.org/x/sys"},
@@ -157,8 +157,8 @@ var archLadder = map[string]archRow{
 	"internal/race":    {},
 	// Seven to dial; ListenAndServe, Server, NewServer, ServeOptions and ServeError to serve; and what
 	// a server asks of those that it does not import: Guard, Policy, MCP, Service and Accepted.
-	"rpc":                  {ours: ". httprpc jsonrpc stream wsrpc internal/accept internal/budget internal/certificate internal/forwarded internal/http1 internal/origin internal/owner internal/port internal/target internal/watch observe/levels", names: 17},
-	"internal/fault":       {ours: "internal/glob internal/sse jsonrpc", outside: "github.com/coder/websocket"},
+	"rpc":                  {ours: "internal/backoff internal/onhttp . httprpc jsonrpc stream wsrpc internal/accept internal/budget internal/certificate internal/forwarded internal/http1 internal/origin internal/owner internal/port internal/target internal/watch observe/levels", names: 17},
+	"internal/fault":       {ours: "internal/backoff internal/glob internal/sse jsonrpc", outside: "github.com/coder/websocket"},
 	"internal/certificate": {},
 	"internal/watch":       {},
 	"internal/beginning":   {ours: "jsonrpc internal/scan", pure: true},
@@ -176,7 +176,7 @@ var archLadder = map[string]archRow{
 	// files of calls with expected decisions, which the reader of configurations reads, so that errors
 	// have a line and column. Search says how the tools of an address are found. Hook, the programs
 	// that are asked about calls.
-	"gateway":                     {ours: ". internal/size capture guard jsonrpc rpc stream httprpc wsrpc internal/budget internal/callctx internal/certificate internal/cluster internal/environ internal/fetch internal/forwarded internal/glob internal/health internal/jsonc internal/jsonv2 internal/ledger internal/origin internal/owner internal/port internal/replace internal/sandbox internal/scan internal/seal internal/share mcp mcp/apps mcp/era mcp/host mcp/mcpauth mcp/mcphttp mcp/openapi mcp/relay mcp/spec observe observe/levels store gateway/internal/admin gateway/internal/control gateway/internal/hook gateway/internal/pin gateway/internal/raw gateway/internal/refs gateway/internal/route gateway/internal/signin gateway/internal/supervise gateway/internal/toolsearch gateway/internal/upstream internal/target internal/validate", outside: "github.com/goccy/go-yaml github.com/pelletier/go-toml/v2", names: 26},
+	"gateway":                     {ours: ". internal/onhttp internal/size capture guard jsonrpc rpc stream httprpc wsrpc internal/budget internal/callctx internal/certificate internal/cluster internal/environ internal/fetch internal/forwarded internal/glob internal/health internal/jsonc internal/jsonv2 internal/ledger internal/origin internal/owner internal/port internal/replace internal/sandbox internal/scan internal/seal internal/share mcp mcp/apps mcp/era mcp/host mcp/mcpauth mcp/mcphttp mcp/openapi mcp/relay mcp/spec observe observe/levels store gateway/internal/admin gateway/internal/control gateway/internal/hook gateway/internal/pin gateway/internal/raw gateway/internal/refs gateway/internal/route gateway/internal/signin gateway/internal/supervise gateway/internal/toolsearch gateway/internal/upstream internal/target internal/validate", outside: "github.com/goccy/go-yaml github.com/pelletier/go-toml/v2", names: 26},
 	"gateway/internal/admin":      {ours: "internal/jsonv2 internal/origin"},
 	"gateway/internal/control":    {ours: "internal/jsonv2 internal/origin internal/schema"},
 	"gateway/internal/faulty":     {ours: "jsonrpc internal/scan mcp/era"},

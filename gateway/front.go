@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"io"
 	"net"
 	"net/http"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 	"github.com/farcall-dev/farcall/gateway/internal/signin"
 	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/httprpc"
+	"github.com/farcall-dev/farcall/internal/onhttp"
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/port"
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -29,17 +29,17 @@ const messagesPath = "/messages"
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/healthz":
-		probe(w, http.StatusOK, "ok")
+		onhttp.Probe(w, http.StatusOK, "ok")
 	case "/readyz":
 		if g.draining.Load() {
-			probe(w, http.StatusServiceUnavailable, "draining")
+			onhttp.Probe(w, http.StatusServiceUnavailable, "draining")
 			return
 		}
 		if missing := g.plan.Load().unready(); missing != "" {
-			probe(w, http.StatusServiceUnavailable, missing)
+			onhttp.Probe(w, http.StatusServiceUnavailable, missing)
 			return
 		}
-		probe(w, http.StatusOK, strings.TrimSuffix("ready\n"+g.nodesText(), "\n"))
+		onhttp.Probe(w, http.StatusOK, strings.TrimSuffix("ready\n"+g.nodesText(), "\n"))
 	default:
 		if g.signIns != nil && signin.Serves(r.URL.Path) {
 			g.serveSignIn(w, r)
@@ -77,7 +77,7 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := g.plan.Load().hosts.CheckHost(r); err != nil {
-		refusePath(w, http.StatusForbidden, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Forbidden: " + err.Error()})
+		onhttp.Refuse(w, http.StatusForbidden, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Forbidden: " + err.Error()})
 		return
 	}
 	switch path := r.URL.Path; path {
@@ -396,28 +396,10 @@ func (g *Gateway) run(t farcall.Transport, serve func(ctx context.Context)) {
 	g.conns.Go(func() { serve(g.serving) })
 }
 
-// probe answers /healthz and /readyz.
-func probe(w http.ResponseWriter, code int, text string) {
-	h := w.Header()
-	h.Set("Content-Type", "text/plain; charset=utf-8")
-	h.Set("Cache-Control", "no-store")
-	w.WriteHeader(code)
-	_, _ = io.WriteString(w, text+"\n") //nolint:gosec // it is plain text, and says so
-}
-
 // noPath answers a path that is not served, in the form that a JSON-RPC client
 // can read.
 func noPath(w http.ResponseWriter, hint string) {
-	refusePath(w, http.StatusNotFound, &jsonrpc.Error{Code: jsonrpc.MethodNotFound, Message: "No such path: " + hint})
-}
-
-func refusePath(w http.ResponseWriter, status int, e *jsonrpc.Error) {
-	body := jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), e)
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n'))
+	onhttp.Refuse(w, http.StatusNotFound, &jsonrpc.Error{Code: jsonrpc.MethodNotFound, Message: "No such path: " + hint})
 }
 
 // admission asks about what comes over a connection that is carried to a server as it is: who sends

@@ -17,6 +17,7 @@ import (
 	"github.com/farcall-dev/farcall/gateway/internal/upstream"
 	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/internal/budget"
+	"github.com/farcall-dev/farcall/internal/onhttp"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
@@ -324,7 +325,7 @@ func (g *Gateway) operator(w http.ResponseWriter, r *http.Request, page http.Han
 			if wire := (*jsonrpc.Error)(nil); errors.As(err, &wire) && wire.Code != jsonrpc.PermissionDenied { // a limit, most likely
 				text = wire.Message + ": try again later"
 			}
-			probe(w, http.StatusForbidden, text)
+			onhttp.Probe(w, http.StatusForbidden, text)
 			return
 		}
 		defer done(nil, nil)

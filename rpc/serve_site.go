@@ -3,7 +3,6 @@ package rpc
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/httprpc"
+	"github.com/farcall-dev/farcall/internal/onhttp"
 	"github.com/farcall-dev/farcall/internal/origin"
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/port"
@@ -138,7 +138,7 @@ func (s *site) Fast(path string) bool {
 func (s *site) route(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.Path
 	if err := s.names.CheckHost(r); err != nil && !isProbe(path) {
-		refuseHTTP(w, http.StatusForbidden, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Forbidden: " + err.Error()})
+		onhttp.Refuse(w, http.StatusForbidden, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Forbidden: " + err.Error()})
 		return
 	}
 	upgrade := r.Method == http.MethodGet && strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
@@ -152,11 +152,11 @@ func (s *site) route(w http.ResponseWriter, r *http.Request) {
 	case path == "/mcp" && upgrade && s.mcp != nil:
 		s.mcpWS.ServeHTTP(w, r)
 	case path == "/healthz":
-		status(w, http.StatusOK, "ok")
+		onhttp.Probe(w, http.StatusOK, "ok")
 	case path == "/readyz" && s.draining.Load():
-		status(w, http.StatusServiceUnavailable, "draining")
+		onhttp.Probe(w, http.StatusServiceUnavailable, "draining")
 	case path == "/readyz":
-		status(w, http.StatusOK, "ready")
+		onhttp.Probe(w, http.StatusOK, "ready")
 	case s.taken(path) && s.mcp != nil:
 		s.mcp.ServeHTTP(w, r)
 	case s.hasPage(path):
@@ -170,31 +170,13 @@ func (s *site) route(w http.ResponseWriter, r *http.Request) {
 // host.
 func isProbe(path string) bool { return path == "/healthz" || path == "/readyz" }
 
-// status answers a probe.
-func status(w http.ResponseWriter, code int, text string) {
-	h := w.Header()
-	h.Set("Content-Type", "text/plain; charset=utf-8")
-	h.Set("Cache-Control", "no-store")
-	w.WriteHeader(code)
-	_, _ = io.WriteString(w, text+"\n") // an error means that the client has gone
-}
-
 // notFound answers a path that is not served, in the form that a JSON-RPC client can read.
 func (s *site) notFound(w http.ResponseWriter) {
 	text := "No such path; JSON-RPC is posted to /rpc"
 	if s.mcp != nil {
 		text += ", MCP to /mcp"
 	}
-	refuseHTTP(w, http.StatusNotFound, &jsonrpc.Error{Code: jsonrpc.MethodNotFound, Message: text})
-}
-
-func refuseHTTP(w http.ResponseWriter, status int, e *jsonrpc.Error) {
-	body := jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), e)
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n'))
+	onhttp.Refuse(w, http.StatusNotFound, &jsonrpc.Error{Code: jsonrpc.MethodNotFound, Message: text})
 }
 
 func bySecurity(plain, secure http.Handler) http.Handler {

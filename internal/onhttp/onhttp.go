@@ -19,6 +19,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/internal/slow"
 	"github.com/farcall-dev/farcall/internal/sse"
+	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
 // JSON is the media type of messages.
@@ -75,6 +76,24 @@ func Answer(w http.ResponseWriter, status int, body []byte) {
 		w.WriteHeader(status)
 	}
 	_, _ = timedWriter{w, http.NewResponseController(w)}.Write(body) // the client has gone: the error has no receiver
+}
+
+// Refuse answers for HTTP itself, in the form that a JSON-RPC client can read.
+func Refuse(w http.ResponseWriter, status int, e *jsonrpc.Error) {
+	h := w.Header()
+	h["Content-Type"] = JSONHeader
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), e), '\n'))
+}
+
+// Probe answers a probe.
+func Probe(w http.ResponseWriter, status int, text string) {
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text+"\n") // an error means that the client has gone
 }
 
 type timedWriter struct {
