@@ -4,8 +4,8 @@ package beneath
 
 import "github.com/farcall-dev/farcall"
 
-// A Transport passes on what the transport beneath it can do. What is put around that embeds it, and
-// has a TryWrite of its own.
+// A Transport passes on what the transport beneath it can do. What is put around it embeds it, and
+// adds TryWrite where there is one.
 type Transport struct {
 	farcall.Transport
 

@@ -75,7 +75,8 @@ func Answer(w http.ResponseWriter, status int, body []byte) {
 	if status != 0 && status != http.StatusOK {
 		w.WriteHeader(status)
 	}
-	_, _ = timedWriter{w, http.NewResponseController(w)}.Write(body) // the client has gone: the error has no receiver
+	// When the client has gone, the error has no receiver.
+	_, _ = timedWriter{w, http.NewResponseController(w)}.Write(body)
 }
 
 // Refuse answers for HTTP itself, in the form that a JSON-RPC client can read.
@@ -117,7 +118,8 @@ func (t timedWriter) Write(b []byte) (n int, err error) {
 }
 
 func (t timedWriter) extend() error {
-	if err := t.ctl.SetWriteDeadline(time.Now().Add(slow.AnswerTime)); !errors.Is(err, http.ErrNotSupported) {
+	err := t.ctl.SetWriteDeadline(time.Now().Add(slow.AnswerTime))
+	if !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
 	return nil
@@ -189,7 +191,7 @@ func Transport() *http.Transport {
 	if d, ok := http.DefaultTransport.(*http.Transport); ok {
 		t = d.Clone()
 	}
-	// The default of net/http, 2 idle connections, makes concurrent callers connect again all the time.
+	// The default, 2 idle connections, makes concurrent callers connect again all the time.
 	t.MaxIdleConns, t.MaxIdleConnsPerHost = 0, 128
 	return t
 }
