@@ -373,8 +373,12 @@ func credentialsText(u *gateway.Upstream) string {
 	}
 	parts := []string{c.Type}
 	for _, p := range [][2]string{
-		{"client ", c.ClientID}, {"secret ", origin("secret", c.Secret)}, {"key ", origin("key", c.Key)},
-		{"from ", c.Issuer}, {"for ", c.Audience}, {"scopes ", strings.Join(c.Scopes, " ")},
+		{"client ", c.ClientID},
+		{"secret ", origin("secret", c.Secret)},
+		{"key ", origin("key", c.Key)},
+		{"from ", c.Issuer},
+		{"for ", c.Audience},
+		{"scopes ", strings.Join(c.Scopes, " ")},
 	} {
 		if p[1] != "" {
 			parts = append(parts, p[0]+p[1])
