@@ -75,8 +75,12 @@ func Answer(w http.ResponseWriter, status int, body []byte) {
 	if status != 0 && status != http.StatusOK {
 		w.WriteHeader(status)
 	}
-	// When the client has gone, the error has no receiver.
-	_, _ = timedWriter{w, http.NewResponseController(w)}.Write(body)
+	for part := range slices.Chunk(body, maxPooled) {
+		slow.Answer(w)
+		if _, err := w.Write(part); err != nil {
+			return // the client has gone
+		}
+	}
 }
 
 // Refuse answers for HTTP itself, in the form that a JSON-RPC client can read.
