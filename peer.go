@@ -182,7 +182,7 @@ func (p *Peer) Close() error {
 func (p *Peer) Shutdown(ctx context.Context) error {
 	p.update(func(s *state) { s.drain = true })
 	err := p.quiesce(ctx, true)
-	if err != nil && err == ctx.Err() {
+	if err != nil && errors.Is(err, ctx.Err()) {
 		p.cutOff("this end shuts down, and the call took longer than it waits", "shutdown")
 	}
 	if cerr := p.Close(); err == nil {

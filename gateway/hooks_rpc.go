@@ -93,8 +93,8 @@ func errorOf(value jsonrpc.Raw) *jsonrpc.Error {
 	var d jsonrpc.Decoder
 	var b jsonrpc.Batch
 	frame := append(append([]byte(`{"jsonrpc":"2.0","id":1,"error":`), value...), '}')
-	if d.Decode(frame, &b) != nil || b.Messages[0].Err != nil {
-		return nil
+	if d.Decode(frame, &b) == nil && b.Messages[0].Err == nil {
+		return b.Messages[0].Failure()
 	}
-	return b.Messages[0].Failure()
+	return nil
 }

@@ -268,21 +268,7 @@ func (c *checker) upstream(u *Upstream, path string) {
 	if u.Restart.Max > 0 && u.Restart.Min > u.Restart.Max {
 		c.problem(at("restart.min"), "it is more than max", "exchange them")
 	}
-	switch {
-	case u.Server != nil:
-		c.inProcess(u, path)
-	case u.OpenAPI != nil:
-		c.openAPI(u, path)
-	case len(u.Command) == 0 && u.URL == "" && u.broken: // the reason is reported already
-	case len(u.Command) == 0 && u.URL == "":
-		c.problem(path, "it has neither a command nor a url", "add command: [PROGRAM, ARGUMENTS...] or url: https://host/mcp")
-	case len(u.Command) > 0 && u.URL != "":
-		c.problem(at("url"), "there is a command as well", "remove one; use two upstreams for both")
-	case u.URL != "":
-		c.address(u, path)
-	default:
-		c.command(u, path)
-	}
+	c.connects(u, path)
 	c.cache(u, path+".cache")
 	c.upstreamHooks(u, path+".hooks")
 	c.environment(u, path)
@@ -293,6 +279,25 @@ func (c *checker) upstream(u *Upstream, path string) {
 	c.filter(&u.Tools, at("tools"), true)
 	c.filter(&u.Resources, at("resources"), false)
 	c.filter(&u.Prompts, at("prompts"), true)
+}
+
+// connects checks what an upstream is: a command, a url, a document or a server of this process.
+func (c *checker) connects(u *Upstream, path string) {
+	switch {
+	case u.Server != nil:
+		c.inProcess(u, path)
+	case u.OpenAPI != nil:
+		c.openAPI(u, path)
+	case len(u.Command) == 0 && u.URL == "" && u.broken: // the reason is reported already
+	case len(u.Command) == 0 && u.URL == "":
+		c.problem(path, "it has neither a command nor a url", "add command: [PROGRAM, ARGUMENTS...] or url: https://host/mcp")
+	case len(u.Command) > 0 && u.URL != "":
+		c.problem(path+".url", "there is a command as well", "remove one; use two upstreams for both")
+	case u.URL != "":
+		c.address(u, path)
+	default:
+		c.command(u, path)
+	}
 }
 
 // cache refuses to share results that depend on who calls.

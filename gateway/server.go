@@ -398,11 +398,11 @@ type health struct {
 }
 
 // checks returns how often a server is asked whether it is there. 0: never.
-func (u *Upstream) checks() time.Duration {
-	if u.Required {
-		return cmp.Or(u.HealthCheck, 30*time.Second)
+func (c *Upstream) checks() time.Duration {
+	if c.Required {
+		return cmp.Or(c.HealthCheck, 30*time.Second)
 	}
-	return u.HealthCheck
+	return c.HealthCheck
 }
 
 // keepUp starts the preload and the health checks of a server. It may be called

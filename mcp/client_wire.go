@@ -315,12 +315,19 @@ func (w *line) notified(ctx context.Context, method string, params jsonrpc.Raw) 
 			w.acknowledged(ctx, p)
 		})
 	default:
-		switch { // it is for a callback only
-		case method == spec.NotificationElicitationComplete && o.OnElicitationComplete != nil:
-			deliver(c, method, params, func(p *spec.ElicitationCompleteNotificationParams) { o.OnElicitationComplete(p.ElicitationID) })
-		case o.OnNotification != nil:
-			o.OnNotification(method, bytes.Clone(params))
-		}
+		c.callBack(o, method, params)
+	}
+}
+
+// callBack gives a notification to a callback: it means nothing to the client itself.
+func (c *Client) callBack(o *ClientOptions, method string, params jsonrpc.Raw) {
+	switch {
+	case method == spec.NotificationElicitationComplete && o.OnElicitationComplete != nil:
+		deliver(c, method, params, func(p *spec.ElicitationCompleteNotificationParams) {
+			o.OnElicitationComplete(p.ElicitationID)
+		})
+	case o.OnNotification != nil:
+		o.OnNotification(method, bytes.Clone(params))
 	}
 }
 

@@ -22,7 +22,8 @@ const initializeBody = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{
 // sessionAt begins a session at a node.
 func (n *nodes) sessionAt(t *testing.T, i int) (id string) {
 	t.Helper()
-	return n.open(t, i, asking(t, "/mcp", initializeBody)).Header.Get("Mcp-Session-Id")
+	resp := n.open(t, i, asking(t, "/mcp", initializeBody)) //nolint:bodyclose // open has it closed
+	return resp.Header.Get("Mcp-Session-Id")
 }
 
 // open sends a request to a node, and returns the answer, which the test reads.
@@ -59,6 +60,7 @@ func TestClusterNodeLost(t *testing.T) {
 	n.linked(t)
 	for i, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
 		id := n.sessionAt(t, i)
+		//nolint:bodyclose // open has it closed
 		resp := n.open(t, 2, inSession(t, id, `{"jsonrpc":"2.0","id":7,"method":"tools/call",`+
 			`"params":{"name":"wait","arguments":{},"_meta":{"progressToken":1}}}`))
 		lines := bufio.NewReader(resp.Body)
@@ -80,7 +82,7 @@ func TestClusterNodeLost(t *testing.T) {
 		until(t, "404", func() string {
 			r := inSession(t, id, `{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"where"}}`)
 			began := time.Now()
-			resp := n.open(t, 2, r)
+			resp := n.open(t, 2, r) //nolint:bodyclose // open has it closed
 			if took := time.Since(began); took > 30*time.Second {
 				t.Errorf("a later call took %v", took)
 			}

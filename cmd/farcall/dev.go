@@ -192,7 +192,6 @@ var devSkipped = []string{"node_modules", "target", "dist", "build", "out", "ven
 // stamp tells versions of the files apart.
 func (f *devFlags) stamp() (sum uint64) {
 	for _, dir := range f.dirs {
-		// What cannot be read has not changed.
 		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			name := ""
 			if err == nil {
@@ -200,6 +199,7 @@ func (f *devFlags) stamp() (sum uint64) {
 			}
 			switch {
 			case err != nil:
+				return nil //nolint:nilerr // what cannot be read has not changed
 			case d.IsDir() && path != dir && (name[0] == '.' || slices.Contains(devSkipped, name)):
 				return fs.SkipDir
 			case !d.IsDir() && slices.ContainsFunc(f.ends, func(end string) bool {

@@ -31,7 +31,7 @@ func TestDev(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close() //nolint:errcheck // the test is over
+	defer client.Close()
 	about := func(want string) {
 		t.Helper()
 		tools, err := client.Tools(t.Context())

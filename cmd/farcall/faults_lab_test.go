@@ -46,7 +46,7 @@ func (p *proxyTo) run() {
 			return
 		}
 		p.wait.Go(func() {
-			out, err := net.Dial("tcp", p.to) //nolint:noctx // it is of this machine
+			out, err := net.Dial("tcp", p.to)
 			if err != nil {
 				in.Close()
 				return

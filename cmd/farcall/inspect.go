@@ -174,7 +174,15 @@ func (f *inspectFlags) servers(ctx context.Context, cmd *cobra.Command,
 	if err != nil {
 		return nil, err
 	}
-	s := inspect.Server{Protocol: f.protocol, Era: f.era, Target: args[0]}
+	s, err := f.serverAt(ctx, t, args[0])
+	return []inspect.Server{s}, err
+}
+
+// serverAt is the server of a target, which has the name arg.
+func (f *inspectFlags) serverAt(
+	ctx context.Context, t *target.Target, arg string,
+) (s inspect.Server, err error) {
+	s = inspect.Server{Protocol: f.protocol, Era: f.era, Target: arg}
 	if u := f.entry; u != nil {
 		s.Name, s.Target = u.Name, u.URL
 		if u.Transport == "sse" {
@@ -186,28 +194,28 @@ func (f *inspectFlags) servers(ctx context.Context, cmd *cobra.Command,
 		if u := f.entry; u != nil {
 			s.Env, s.Dir = environ.Child(os.Environ(), u.InheritEnv, u.Env), u.Cwd
 		}
-		return []inspect.Server{s}, nil
+		return s, nil
 	}
 	if t.Kind == target.HTTP || t.Kind == target.WebSocket {
 		o := &mcp.ClientOptions{HTTP: &mcphttp.DialOptions{}}
 		if s.Header, err = f.headers(); err != nil {
-			return nil, err
+			return s, err
 		}
 		if s.HTTP, err = f.httpClient(); err != nil {
-			return nil, err
+			return s, err
 		}
 		o.HTTP.Header, o.HTTP.HTTP = s.Header, s.HTTP
 		if f.protocol != "jsonrpc" {
 			if at, err := target.Parse(s.Target); err == nil {
 				at.DefaultPath(mcpPath)
 				if err := f.authorize(ctx, at, o); err != nil {
-					return nil, err
+					return s, err
 				}
 			}
 		}
 		s.Authorize = o.HTTP.Authorize
 	}
-	return []inspect.Server{s}, nil
+	return s, nil
 }
 
 // serversFile returns the file that an argument names: that of a client, or a configuration.

@@ -16,10 +16,6 @@ import (
 	"github.com/spf13/pflag"
 )
 
-func main() {
-	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
-}
-
 // Exit codes, the same for every command.
 const (
 	exitOK       = 0 // answered, or ended in order

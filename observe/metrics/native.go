@@ -119,7 +119,7 @@ func (t *timed) metric(most int) prometheus.Metric {
 		if count += n; i == none {
 			zero = n
 		} else {
-			buckets[i] = int64(n) //nolint:gosec // it counts from 0
+			buckets[i] = int64(n)
 		}
 	}
 	for i, bound := range t.family.row.buckets {

@@ -23,7 +23,7 @@ const (
 )
 
 func (t *traffic) observe(size int) {
-	if t.recent.Add(uint64(size)<<frameBits|1)&nearlyFull != 0 { //nolint:gosec // it is not negative
+	if t.recent.Add(uint64(size)<<frameBits|1)&nearlyFull != 0 {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		n := t.recent.Swap(0)

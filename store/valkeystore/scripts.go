@@ -37,7 +37,7 @@ func script(names ...string) *redis.Script {
 	for _, name := range names {
 		b, err := files.ReadFile("scripts/" + name + ".lua")
 		if err != nil {
-			panic(err) // the file was there when the program was built
+			panic(err) //nolint:forbidigo // the file was there when the program was built
 		}
 		text.Write(b)
 	}

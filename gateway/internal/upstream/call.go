@@ -323,13 +323,18 @@ func (u *Upstream) partLocked(pc *pendingCall, in *era.Revision, err error, firs
 	if l.state == draining || in != nil && in.RequestMeta != l.modern || l.holder.single {
 		u.pool.retire(l)
 	}
+	u.pool.shed(l, u.opts.Pool)
+	return again
+}
+
+// shed retires a connection that has no calls where its owner has more than most.
+func (p *pool) shed(l *connection, most int) {
 	// The owner has more than the pool when a connection has waited for an answer.
 	if l.holder.pooled() && l.idle() {
-		if own, _ := u.pool.connsOfClient(l.holder.key); len(own) > u.opts.Pool {
-			u.pool.retire(l)
+		if own, _ := p.connsOfClient(l.holder.key); len(own) > most {
+			p.retire(l)
 		}
 	}
-	return again
 }
 
 // repeatable reports whether a call may be made again after an attempt with that outcome.

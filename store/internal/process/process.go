@@ -20,11 +20,12 @@ import (
 const (
 	// OperationTimeout bounds an operation when its context has no deadline.
 	OperationTimeout = 5 * time.Second
-	// A process says every presencePause that it is there, and is taken to have ended after
-	// PresenceTTL. Only Adopt asks. A process that is wrongly taken to have ended finds that the
-	// versions of its records have grown.
+	// PresenceTTL is after which time a process is taken to have ended that has not said that it is
+	// there. Only Adopt asks. A process that is wrongly taken to have ended finds that the versions
+	// of its records have grown.
+	PresenceTTL = 12 * time.Second
+
 	presencePause = 3 * time.Second
-	PresenceTTL   = 12 * time.Second
 )
 
 // A Process is one process at an engine, from Open to Close. B is one Subscribe of a topic.
@@ -58,7 +59,7 @@ func (p *Process[B]) Open(ctx context.Context, engine string) error {
 	if len(p.Name) > 40 || !nameRule.MatchString(p.Name) {
 		return fmt.Errorf("%s: Name %q: 1 to 40 letters, digits, - and _ are allowed", engine, p.Name)
 	}
-	p.Context, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	p.Context, p.cancel = context.WithCancel(context.WithoutCancel(ctx)) //nolint:gosec // Close calls it
 	return nil
 }
 

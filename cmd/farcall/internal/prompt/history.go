@@ -26,7 +26,7 @@ func readHistory(file string) *history {
 	if n := len(h.lines); n > mostKept {
 		h.lines = h.lines[n-mostKept:]
 		short := strings.Join(h.lines, "\n") + "\n"
-		_ = os.WriteFile(file, []byte(short), 0o600) // else it stays long
+		_ = os.WriteFile(file, []byte(short), 0o600) //nolint:gosec // the user's own; else it stays long
 	}
 	return h
 }
