@@ -234,7 +234,7 @@ func (n *Node) Forward(
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { mu.Lock(); reached = true; mu.Unlock() },
 	})
-	at := "https://" + to.Calls + r.URL.RequestURI() // the address is that of a node
+	at := "https://" + to.Calls + r.URL.RequestURI()               // the address is that of a node
 	out, err := http.NewRequestWithContext(ctx, r.Method, at, nil) //nolint:gosec // see above
 	if err != nil {
 		return false, false, err
