@@ -163,19 +163,28 @@ func (x *sharing) beats() {
 	x.logged(x.beat(ctx))
 }
 
-// beat says that this server runs.
+// beat says that this server runs. Its record is not that of the last beat where that one was
+// written with an error, and where the store has lost it.
 func (x *sharing) beat(ctx context.Context) error {
-	r := &store.Record{Owner: x.name + "nodes", ID: x.node, Version: x.version, Expires: time.Now().Add(nodeFor)}
-	version, err := x.srv.opts.Shared.Put(ctx, r)
-	if errors.Is(err, store.ErrConflict) { // written before with an error
-		if r, err = x.srv.opts.Shared.Get(ctx, r.Owner, r.ID); err == nil {
-			version = r.Version
+	for range swaps {
+		version, err := x.srv.opts.Shared.Put(ctx, &store.Record{
+			Owner: x.name + "nodes", ID: x.node, Version: x.version, Expires: time.Now().Add(nodeFor),
+		})
+		if err == nil {
+			x.version = version
+		}
+		if !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+		x.version = 0
+		r, err := x.srv.opts.Shared.Get(ctx, x.name+"nodes", x.node)
+		if err == nil {
+			x.version = r.Version
+		} else if !errors.Is(err, store.ErrNotFound) {
+			return err
 		}
 	}
-	if err == nil {
-		x.version = version
-	}
-	return err
+	return store.ErrConflict
 }
 
 // gone reports whether a server has ended.

@@ -280,3 +280,21 @@ func TestSharedTaskIsNotKept(t *testing.T) {
 		}
 	})
 }
+
+// A server whose own record the store has lost says again that it runs.
+func TestSharedTaskBeatIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, _, kept := sharingServers(t, sleepMinute)
+		id := startAs(t, a, owner.Named("ann"))
+		for range 2 {
+			<-time.After(taskPulse)
+			if err := kept.Delete(t.Context(), a.shared.name+"nodes", a.shared.node); err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(2 * taskPulse)
+			if r := askShared(t, b, "tasks/get", id, ""); r.Result.Status != spec.TaskWorking {
+				t.Errorf("its server runs: %s", r.raw)
+			}
+		}
+	})
+}
