@@ -75,10 +75,12 @@ type sharing struct {
 	seen    map[string]sighting
 }
 
-// A sighting is what was last seen of another server: a version of its record, and since when.
+// A sighting is what was last seen of another server: a version of its record, when, and for how
+// long it has been the same.
 type sighting struct {
 	version uint64
-	since   time.Time
+	read    time.Time
+	silent  time.Duration
 }
 
 func newSharing(s *Server) *sharing {
@@ -160,7 +162,13 @@ func (x *sharing) close() {
 func (x *sharing) beats() {
 	ctx, cancel := context.WithTimeout(context.Background(), taskPulse) //nolint:forbidigo // as storing
 	defer cancel()
-	x.logged(x.beat(ctx))
+	err := x.beat(ctx)
+	if err != nil {
+		x.mu.Lock()
+		clear(x.seen) // the others may be unable to say that they run
+		x.mu.Unlock()
+	}
+	x.logged(err)
 }
 
 // beat says that this server runs. Its record is not that of the last beat where that one was
@@ -187,26 +195,31 @@ func (x *sharing) beat(ctx context.Context) error {
 	return store.ErrConflict
 }
 
-// gone reports whether a server has ended.
+// gone reports whether a server has ended. Time in which the store may have answered no one does
+// not count: between two reads it is two pulses at most, and an error begins anew.
 func (x *sharing) gone(node string) (bool, error) {
 	now := time.Now() // this process may be stopped while it reads
 	ctx, cancel := storing()
 	defer cancel()
 	r, err := x.srv.opts.Shared.Get(ctx, x.name+"nodes", node)
-	if errors.Is(err, store.ErrNotFound) {
-		return true, nil
-	}
-	if err != nil {
-		return false, err
-	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	last := x.seen[node]
-	if last.version != r.Version {
-		last = sighting{r.Version, time.Now()}
-		x.seen[node] = last
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return true, nil
+	case err != nil:
+		clear(x.seen)
+		return false, err
 	}
-	return now.Sub(last.since) >= taskLease, nil
+	last, known := x.seen[node]
+	if known && last.version == r.Version {
+		last.silent += max(0, min(now.Sub(last.read), 2*taskPulse))
+	} else {
+		last = sighting{version: r.Version}
+	}
+	last.read = time.Now()
+	x.seen[node] = last
+	return last.silent >= taskLease, nil
 }
 
 // receive hears of a change at another server.

@@ -179,7 +179,10 @@ func TestSharedTaskIsLost(t *testing.T) {
 		}
 		way.off.Store(true)
 		askShared(t, b, "tasks/get", id, "") // from now on it is looked for
-		<-time.After(taskLease + time.Second)
+		for range 4 {
+			<-time.After(taskPulse + time.Second)
+			askShared(t, b, "tasks/get", id, "")
+		}
 		lost := askShared(t, b, "tasks/get", id, "")
 		if lost.Result.Status != spec.TaskFailed || !strings.Contains(lost.raw, "stopped while the task ran") {
 			t.Fatalf("when its server is silent: %s", lost.raw)
@@ -297,4 +300,35 @@ func TestSharedTaskBeatIsLost(t *testing.T) {
 			}
 		}
 	})
+}
+
+// While the store answers no one no server is lost, whether another one looks for it or not.
+func TestSharedTaskOutage(t *testing.T) {
+	for _, asks := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			a, _, way, _ := sharingServers(t, sleepMinute)
+			ann := func(context.Context) string { return "ann" }
+			b := taskServer(t, spec.TaskOptional, &ServerOptions{Shared: way, Owner: ann}, sleepMinute)
+			id := startAs(t, a, owner.Named("ann"))
+			if asks { // with beats of its own
+				startAs(t, b, owner.Named("ann"))
+			}
+			<-time.After(taskPulse - time.Millisecond)
+			askShared(t, b, "tasks/get", id, "")
+			way.off.Store(true)
+			for range 4 {
+				<-time.After(taskPulse + time.Millisecond)
+				if asks {
+					askShared(t, b, "tasks/get", id, "")
+				}
+			}
+			way.off.Store(false)
+			for range 3 {
+				if r := askShared(t, b, "tasks/get", id, ""); r.Result.Status != spec.TaskWorking {
+					t.Errorf("after an outage: %s", r.raw)
+				}
+				<-time.After(taskPulse)
+			}
+		})
+	}
 }
