@@ -222,6 +222,13 @@ func (x *sharing) gone(node string) (bool, error) {
 	return last.silent >= taskLease, nil
 }
 
+// forget begins anew to look for another server.
+func (x *sharing) forget(node string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.seen, node)
+}
+
 // receive hears of a change at another server.
 func (x *sharing) receive(m store.Message) {
 	node, id, _ := strings.Cut(string(m.Data), " ")
@@ -502,19 +509,27 @@ func (t *task) answerElsewhere(answers map[string]storedAnswer) error {
 }
 
 // takeOver goes on with a task of a server that has ended, when its owner asks for it, or ends it.
+// A conflict says that another server was faster, or that the one that runs it is back.
 func (t *task) takeOver() error {
 	_, resumes := t.srv.opts.Relay.(relay.Resumer)
 	if err := t.srv.shared.start(); err != nil {
 		return err
 	}
 	t.ends.Lock()
+	defer t.ends.Unlock()
+	if !t.remote {
+		return nil // another request has taken it over
+	}
+	node := t.node
 	if !resumes || len(t.kept) == 0 {
 		t.interrupted = true
-		t.ends.Unlock()
-		return t.interrupt()
+		done, err := t.settleLocked(failure(errTaskInterrupted))
+		if t.interrupted = done; !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+		t.srv.shared.forget(node)
+		return nil
 	}
-	defer t.ends.Unlock()
-	node := t.node
 	t.node = t.srv.shared.node
 	err := t.put(t.record(nil))
 	switch {
@@ -523,7 +538,8 @@ func (t *task) takeOver() error {
 		t.srv.tasks.adopt(t)
 		t.change(func() bool { return true }) // a request that waits for it resumes it
 		return nil
-	case errors.Is(err, store.ErrConflict): // another server was faster
+	case errors.Is(err, store.ErrConflict):
+		t.srv.shared.forget(node)
 		err = nil
 	}
 	t.node = node

@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -331,4 +332,61 @@ func TestSharedTaskOutage(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A server that takes a task for lost ends it only while the record is the one it has read, and
+// looks for the server that ran it again when the store failed.
+func TestSharedTaskComesBack(t *testing.T) {
+	for _, fault := range []error{nil, store.ErrUnavailable} {
+		synctest.Test(t, func(t *testing.T) {
+			kept := store.NewMemory(nil)
+			t.Cleanup(func() { _ = kept.Close() })
+			a := taskServer(t, spec.TaskOptional, &ServerOptions{Shared: kept}, sleepMinute)
+			way := &beaten{Store: kept}
+			b := taskServer(t, spec.TaskOptional, &ServerOptions{Shared: way}, sleepMinute)
+			ann := owner.Named("ann")
+			id := startAs(t, a, ann)
+			there, err := b.findTask(ann, id, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mine := a.tasks.find(id, ann)
+			before := func(r *store.Record) error {
+				if r.ID == id && fault == nil {
+					mine.share() // the server that runs it is first
+				}
+				if r.ID == id {
+					return fault
+				}
+				return nil
+			}
+			way.before.Store(&before)
+			if err := there.takeOver(); !errors.Is(err, fault) {
+				t.Errorf("taken over: %v, want %v", err, fault)
+			}
+			way.before.Store(nil)
+			if r := getTaskAs(t, b, ann, id); r.Result.Status != spec.TaskWorking {
+				t.Errorf("its server runs: %s", r.raw)
+			}
+			<-time.After(time.Minute + time.Second)
+			if r := getTaskAs(t, b, ann, id); r.Result.Status != spec.TaskCompleted {
+				t.Errorf("its end: %s", r.raw)
+			}
+		})
+	}
+}
+
+// A beaten store lets something happen before each record is put.
+type beaten struct {
+	store.Store
+	before atomic.Pointer[func(*store.Record) error]
+}
+
+func (b *beaten) Put(ctx context.Context, r *store.Record) (uint64, error) {
+	if before := b.before.Load(); before != nil {
+		if err := (*before)(r); err != nil {
+			return 0, err
+		}
+	}
+	return b.Store.Put(ctx, r)
 }

@@ -253,6 +253,11 @@ func (t *task) finish(o outcome) {
 func (t *task) settle(e *taskEnd) (done bool, err error) {
 	t.ends.Lock()
 	defer t.ends.Unlock()
+	return t.settleLocked(e)
+}
+
+// settleLocked is settle where t.ends is held.
+func (t *task) settleLocked(e *taskEnd) (done bool, err error) {
 	if _, over := t.watch(); over {
 		t.cancel(e.cause)
 		return false, nil
@@ -276,20 +281,26 @@ func (t *task) settle(e *taskEnd) (done bool, err error) {
 }
 
 // putEnd stores the end of a task, and returns the end that is stored: another one, where it was
-// written before with an error, or by another process. t.ends is held.
+// written before with an error, or by another process. The end of a task as one that was
+// interrupted gives way to any other state: what has written it runs. t.ends is held.
 func (t *task) putEnd(end *taskRecord) (*taskRecord, error) {
 	for range swaps {
 		err := t.put(end)
 		if !errors.Is(err, store.ErrConflict) {
 			return end, err
 		}
-		r, version, err := t.stored()
-		if err != nil {
+		r, version, failed := t.stored()
+		if failed != nil {
+			return nil, failed
+		}
+		switch {
+		case spec.TaskEnded(r.Status):
+			t.version = version
+			return r, nil
+		case t.remote && t.interrupted:
 			return nil, err
 		}
-		if t.version = version; spec.TaskEnded(r.Status) {
-			return r, nil
-		}
+		t.version = version
 	}
 	return nil, store.ErrConflict
 }
@@ -366,10 +377,12 @@ func (s *Server) adopted(r *store.Record, o owner.Key) (*task, error) {
 
 // interrupt ends an adopted task that has not ended.
 func (t *task) interrupt() error {
+	t.ends.Lock()
+	defer t.ends.Unlock()
 	if !t.interrupted {
 		return nil
 	}
-	_, err := t.settle(failure(errTaskInterrupted))
+	_, err := t.settleLocked(failure(errTaskInterrupted))
 	return err
 }
 
