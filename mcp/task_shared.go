@@ -257,13 +257,21 @@ func (x *sharing) known(id string) *task {
 // readAll reads what may have changed without a message.
 func (x *sharing) readAll() {
 	now := time.Now()
+	var over []*task
 	x.mu.Lock()
 	maps.DeleteFunc(x.watched, func(_ string, t *task) bool {
 		_, ended := t.watch()
-		return ended || !t.expiry().After(now)
+		expired := !t.expiry().After(now)
+		if expired && !ended {
+			over = append(over, t)
+		}
+		return ended || expired
 	})
 	all := slices.Collect(maps.Values(x.watched))
 	x.mu.Unlock()
+	for _, t := range over { // for those who wait for it
+		t.expire()
+	}
 	for _, t := range x.srv.tasks.all() {
 		t.mu.Lock()
 		asks := len(t.pending) > 0
@@ -367,10 +375,12 @@ func (t *task) reread() (lost bool, err error) {
 	}
 	r, version, err := t.stored()
 	switch {
-	case errors.Is(err, store.ErrNotFound) && !t.remote: // its session has ended at another server
+	case errors.Is(err, store.ErrNotFound): // its session has ended at another server
 		r = &taskRecord{Status: spec.TaskCancelled, Message: errTaskCancelled.Error(), Updated: time.Now()}
-		t.apply(r)
-		return false, nil
+		if t.apply(r); !t.remote {
+			err = nil
+		}
+		return false, err
 	case err != nil:
 		return false, err
 	case version != t.version:

@@ -390,3 +390,36 @@ func (b *beaten) Put(ctx context.Context, r *store.Record) (uint64, error) {
 	}
 	return b.Store.Put(ctx, r)
 }
+
+// A request that waits for a task of another server ends when the task expires, and when its
+// record goes.
+func TestSharedTaskWaitEnds(t *testing.T) {
+	for _, goes := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			a, b, _, _ := sharingServers(t, func(ctx context.Context) (string, error) {
+				<-ctx.Done()
+				return "", ctx.Err()
+			})
+			ann := owner.Named("ann")
+			id, began := startAs(t, a, ann), time.Now()
+			p := asLegacy(t, b)
+			if goes {
+				time.AfterFunc(time.Second, func() {
+					there := a.tasks.find(id, ann)
+					a.shared.close() // it tells the other server nothing more
+					there.unstore()
+				})
+			}
+			r := sendLegacy(t, p, "tasks/result", taskParams(id))
+			if took := time.Since(began); took > time.Hour+taskPulse || goes && took > 2*taskPulse {
+				t.Errorf("it took %v", took)
+			}
+			if want := map[bool]string{false: "error -32602", true: "error -32800"}[goes]; r.text() != want {
+				t.Errorf("it ends with %s, want %s: %+v", r.text(), want, r)
+			}
+			if goes {
+				a.tasks.find(id, ann).expire()
+			}
+		})
+	}
+}

@@ -123,10 +123,15 @@ func (tt *taskTable) expire() {
 	}
 	tt.mu.Unlock()
 	for _, t := range over {
-		e := failure(errTaskExpired)
-		e.unstored = true // its record expires, too
-		_, _ = t.settle(e)
+		t.expire()
 	}
+}
+
+// expire ends a task with a time that is over.
+func (t *task) expire() {
+	e := failure(errTaskExpired)
+	e.unstored = true // its record expires, too
+	_, _ = t.settle(e)
 }
 
 func (tt *taskTable) forgetLocked(t *task) {
