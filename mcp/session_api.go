@@ -387,7 +387,7 @@ func (s *Session) SetValue(key string, value any) error {
 func (s *Session) Value(key string, v any) (ok bool, err error) {
 	var raw jsonrpc.Raw
 	if stored := s.x.storedValues(); stored != nil {
-		values, _, err := stored.get()
+		values, _, err := stored.get(storeTimeout)
 		if err != nil {
 			return false, err
 		}
@@ -455,10 +455,14 @@ func (x *session) storedValues() *storedValues {
 }
 
 // get returns the values and the version of their record, which are both none where there is no
-// record.
-func (v *storedValues) get() (values map[string]jsonrpc.Raw, version uint64, err error) {
-	ctx, cancel := storing()
+// record. within: how long the store may take.
+func (v *storedValues) get(
+	within time.Duration,
+) (values map[string]jsonrpc.Raw, version uint64, err error) {
+	storing, cancel := storing()
 	defer cancel()
+	ctx, stop := context.WithTimeout(storing, within)
+	defer stop()
 	r, err := v.records.Get(ctx, v.owner, v.id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
@@ -474,7 +478,7 @@ func (v *storedValues) get() (values map[string]jsonrpc.Raw, version uint64, err
 // set sets a value, whatever other replicas set at the same time.
 func (v *storedValues) set(key string, raw jsonrpc.Raw) error {
 	for range swaps {
-		values, version, err := v.get()
+		values, version, err := v.get(storeTimeout)
 		if err == nil {
 			err = setValue(&values, key, raw)
 		}
@@ -550,7 +554,8 @@ func (x *session) readLevel() {
 	if v == nil {
 		return
 	}
-	values, _, err := v.get()
+	values, _, err := v.get(levelAge)
+	next.read = time.Now() // a store that is slow is not asked for each message
 	if err != nil {
 		x.srv.logger().Warn("mcp: the level of a client's log may be older than that of another replica", "error", err)
 	}

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -64,4 +65,33 @@ func TestLevelOfReplicas(t *testing.T) {
 			t.Error(ok, err, text)
 		}
 	})
+}
+
+// A store that is slow holds up a message for a second at most, and not each one.
+func TestLevelOfSlowStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		kept := &slowStore{Records: store.New(nil)}
+		s := NewServer("slow", "1", &ServerOptions{Keys: sealKeys("k"), Sessions: kept})
+		x := s.newSession(t.Context(), sealedCaller{})
+		began := time.Now()
+		for range 10 {
+			x.level()
+		}
+		if took := time.Since(began); took != levelAge || kept.gets != 1 {
+			t.Errorf("%d reads in %v", kept.gets, took)
+		}
+	})
+}
+
+// A slowStore does not answer to Get.
+type slowStore struct {
+	store.Records
+	gets int
+}
+
+func (s *slowStore) Get(ctx context.Context, _, _ string) (*store.Record, error) {
+	s.gets++
+	<-ctx.Done()
+	return nil, ctx.Err()
 }

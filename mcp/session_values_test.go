@@ -144,13 +144,13 @@ func TestSessionValuesConflict(t *testing.T) {
 		}
 	}
 	kept.fail(nil)
-	if values, _, err := v.get(); err != nil || string(values["a"]) != "1" {
+	if values, _, err := v.get(storeTimeout); err != nil || string(values["a"]) != "1" {
 		t.Errorf("%s, %v", values, err)
 	}
 	if err := errors.Join(v.set("a", nil), v.set("b", []byte("2"))); err != nil {
 		t.Error(err)
 	}
-	if values, _, err := v.get(); err != nil || len(values) != 1 {
+	if values, _, err := v.get(storeTimeout); err != nil || len(values) != 1 {
 		t.Errorf("%s, %v", values, err)
 	}
 }
