@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -108,21 +110,29 @@ func eachContent(result jsonrpc.Raw, f func(jsonrpc.Raw) jsonrpc.Raw) jsonrpc.Ra
 }
 
 // cut bounds a result: it has the contents that fit, and a note in place of the others, after as
-// much of a text as fits. The structured content is left out, and a long _meta.
+// much of a text as fits. The structured content is left out, and a long _meta; of a result with
+// other long members all but content is.
 func (o *outputForm) cut(result jsonrpc.Raw) jsonrpc.Raw {
 	left := int(o.Max) - noteSize
 	bare := without(result, "structuredContent", "content")
 	if len(bare) > left/2 {
 		bare = without(bare, "_meta")
 	}
+	if len(bare) > left/2 {
+		bare = jsonrpc.Raw(`{"isError":` + strconv.FormatBool(string(scan.Member(result, "isError")) == "true") + `}`)
+	}
 	left -= len(bare)
+	note := func(said string) jsonrpc.Raw {
+		return textContent(said + fmt.Sprintf(
+			"\n[The rest of %d bytes is left out: the limit of a result is %d bytes.]", len(result), o.Max))
+	}
 	noted := false
-	return withMember(bare, "content", eachContent(result, func(c jsonrpc.Raw) jsonrpc.Raw {
+	contents := eachContent(result, func(c jsonrpc.Raw) jsonrpc.Raw {
 		if noted {
 			return nil
 		}
-		if len(c) <= left {
-			left -= len(c)
+		if len(c) < left {
+			left -= len(c) + 1
 			return c
 		}
 		noted = true
@@ -131,12 +141,19 @@ func (o *outputForm) cut(result jsonrpc.Raw) jsonrpc.Raw {
 			for kept > 0 && kept < len(said) && !utf8.RuneStart(said[kept]) {
 				kept--
 			}
-			note := textContent(said[:kept] + fmt.Sprintf("\n[The rest of %d bytes is left out: the limit of a result is %d bytes.]", len(result), o.Max))
-			if len(note) <= left+noteSize || kept == 0 {
-				return note
+			if c = note(said[:kept]); len(c) <= left+noteSize || kept == 0 {
+				return c
 			}
 		}
-	}))
+	})
+	if !noted { // what is left out is no content
+		contents = bytes.TrimSuffix(contents, []byte("]"))
+		if len(contents) > 1 {
+			contents = append(contents, ',')
+		}
+		contents = append(append(contents, note("")...), ']')
+	}
+	return withMember(bare, "content", contents)
 }
 
 // textContent is a content that is a text.

@@ -124,7 +124,7 @@ func (c *Config) Secret() ([]byte, error) {
 
 // CallsAt returns Calls with its default. "": requests are not forwarded.
 func (c *Config) CallsAt() string {
-	if host, _, err := net.SplitHostPort(c.Listen); c.Calls == "" && err == nil {
+	if host, _, err := net.SplitHostPort(c.Listen); c.Calls == "" && err == nil && !wild(host) {
 		return net.JoinHostPort(host, "0")
 	}
 	return c.Calls
@@ -239,6 +239,10 @@ func (c *Config) checkEmbedded() (found []Problem) {
 func (c *Config) notices() (found []Problem) {
 	add := func(key, message, hint string) {
 		found = append(found, Problem{Key: key, Message: message, Hint: hint, Notice: true})
+	}
+	if c.Listen != "" && c.CallsAt() == "" {
+		add("calls", "no request is forwarded to this node: listen names no address that others reach",
+			"write 10.0.0.1:6223")
 	}
 	switch n := c.Nodes(); {
 	case n == 2:

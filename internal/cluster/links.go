@@ -255,7 +255,7 @@ func (n *Node) Forward(
 		sent = reached
 		mu.Unlock()
 		n.logger.Debug("a request was not forwarded", "sent", sent, "error", err)
-		if r.Context().Err() == nil {
+		if !sent && r.Context().Err() == nil { // what ends later may be about the request alone
 			n.mark(id, func(m *Member) { m.suspect = time.Now().Add(pulse) })
 		}
 		return false, sent, err
