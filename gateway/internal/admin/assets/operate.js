@@ -4,7 +4,7 @@
 const limit = 2000; // characters of a text that others chose
 
 // safe spells out characters that are not seen, or that change the order of others.
-const safe = (text) => String(text).slice(0, limit).replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`);
+const safe = (text, most = limit) => String(text).slice(0, most).replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`);
 
 function h(name, attributes = {}, ...children) {
   const el = document.createElement(name);
@@ -55,7 +55,7 @@ async function order(button) {
 
 document.addEventListener('click', (event) => {
   const button = event.target.closest?.('button[data-order]');
-  if (button) order(button);
+  if (button && event.detail < 2) order(button); // a double click is one press
 });
 
 // ---- tables ----
@@ -97,17 +97,26 @@ const panels = {
   },
 };
 
+// differences shows all of what has changed: who accepts it must have seen it. The API bounds it.
 async function differences(upstream) {
   const path = `upstreams/${encodeURIComponent(upstream)}/pins`;
   const r = await ask(path);
   if (!r.changes?.length) return [note('Everything is as it was pinned.')];
   const out = h('p', { role: 'status' });
   const accept = h('button', { type: 'button', class: 'quiet' }, 'Accept what it says now');
-  accept.addEventListener('click', async () => {
+  accept.addEventListener('click', async (event) => {
+    if (event.detail > 1) return;
+    if (!accept.dataset.label) {
+      accept.dataset.label = accept.textContent;
+      accept.textContent += ': press again';
+      setTimeout(() => calm(accept), 5000);
+      return;
+    }
+    calm(accept);
     try { await ask(`${path}/accept`, { digest: r.digest }); out.textContent = 'Accepted.'; accept.remove(); } catch (err) { out.textContent = safe(err.message); }
   });
   return [...r.changes.map((c) => h('div', {}, h('p', {}, `${safe(c.what)} `, h('bdi', { class: 'mono' }, safe(c.name)), ` is ${safe(c.kind)}`),
-    h('pre', { tabindex: '0', role: 'region', 'aria-label': `What differs in ${safe(c.name)}` }, c.diff.split('\n').slice(0, 400).map((l) => h('span', l[0] === '+' ? { class: 'added' } : l[0] === '-' ? { class: 'removed' } : {}, safe(l), '\n'))))), accept, out];
+    h('pre', { tabindex: '0', role: 'region', 'aria-label': `What differs in ${safe(c.name)}` }, c.diff.split('\n').map((l) => h('span', l[0] === '+' ? { class: 'added' } : l[0] === '-' ? { class: 'removed' } : {}, safe(l, Infinity), '\n'))))), accept, out];
 }
 
 async function show(into, load) {
