@@ -57,28 +57,52 @@ func (t *task) enlist() error {
 	if err := x.start(); err != nil || !t.owner.Exclusive() {
 		return err
 	}
+	return x.relist(t.owner, func(l *taskList, r *store.Record) error {
+		if len(l.Tasks) >= min(ownerShare(t.srv.opts.MaxTasks), maxListed) {
+			return errManyTasks
+		}
+		l.Last++
+		t.number = l.Last
+		l.Tasks = append(l.Tasks, listedTask{l.Last, t.id, t.expiry()})
+		if t.expiry().After(r.Expires) {
+			r.Expires = t.expiry()
+		}
+		return nil
+	})
+}
+
+// delist takes a task from the list to which enlist has added it.
+func (t *task) delist() {
+	if !t.shared() || !t.owner.Exclusive() {
+		return
+	}
+	x := t.srv.shared
+	x.logged(x.relist(t.owner, func(l *taskList, _ *store.Record) error {
+		i := slices.IndexFunc(l.Tasks, func(e listedTask) bool { return e.ID == t.id })
+		if i < 0 {
+			return store.ErrNotFound
+		}
+		l.Tasks = slices.Delete(l.Tasks, i, i+1)
+		return nil
+	}))
+}
+
+// relist changes the list of an owner.
+func (x *sharing) relist(o owner.Key, change func(*taskList, *store.Record) error) error {
 	x.listing.Lock()
 	defer x.listing.Unlock()
 	ctx, cancel := storing()
 	defer cancel()
 	for range swaps {
-		l, r, err := x.list(ctx, t.owner)
-		if err != nil {
-			return err
+		l, r, err := x.list(ctx, o)
+		if err == nil {
+			err = change(&l, r)
 		}
-		if len(l.Tasks) >= min(ownerShare(t.srv.opts.MaxTasks), maxListed) {
-			return errManyTasks
+		if err == nil {
+			r.Value, err = jsonv2.Append(nil, &l)
 		}
-		l.Last++
-		l.Tasks = append(l.Tasks, listedTask{l.Last, t.id, t.expiry()})
-		if t.expiry().After(r.Expires) {
-			r.Expires = t.expiry()
-		}
-		if r.Value, err = jsonv2.Append(nil, &l); err != nil {
-			return err
-		}
-		if _, err = x.srv.opts.Shared.Put(ctx, r); err == nil {
-			t.number = l.Last
+		if err == nil {
+			_, err = x.srv.opts.Shared.Put(ctx, r)
 		}
 		if !errors.Is(err, store.ErrConflict) {
 			return err

@@ -423,3 +423,32 @@ func TestSharedTaskWaitEnds(t *testing.T) {
 		})
 	}
 }
+
+// A task that could not be stored takes no room in the list of its owner.
+func TestSharedTaskIsNotListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kept := store.NewMemory(nil)
+		t.Cleanup(func() { _ = kept.Close() })
+		way := &beaten{Store: kept}
+		s := taskServer(t, spec.TaskOptional, &ServerOptions{Shared: way}, sleepMinute)
+		ann := owner.Named("ann")
+		startAs(t, s, ann)
+		before := func(r *store.Record) error {
+			if strings.HasPrefix(r.Owner, "list") {
+				return nil
+			}
+			return store.ErrFull
+		}
+		way.before.Store(&before)
+		for range 3 {
+			r := sendModernAs(t, s, ann, canAll, "tools/call", `{"name":"work"}`)
+			if r.Error == nil || !strings.Contains(r.raw, "Too much is kept") {
+				t.Fatal(r.raw)
+			}
+		}
+		l, _, err := s.shared.list(t.Context(), ann)
+		if err != nil || len(l.Tasks) != 1 {
+			t.Errorf("%d tasks are listed, %v", len(l.Tasks), err)
+		}
+	})
+}

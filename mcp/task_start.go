@@ -196,7 +196,9 @@ func (t *task) begin() error {
 	}
 	err := t.enlist()
 	if err == nil {
-		err = t.put(t.record(nil))
+		if err = t.put(t.record(nil)); err != nil {
+			t.delist()
+		}
 	}
 	if err != nil {
 		tt.free(t)
@@ -204,6 +206,7 @@ func (t *task) begin() error {
 	}
 	if !tt.add(t) {
 		t.unstore()
+		t.delist()
 		return errClosing
 	}
 	t.mu.Lock()
