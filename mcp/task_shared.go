@@ -206,6 +206,7 @@ func (x *sharing) gone(node string) (bool, error) {
 	defer x.mu.Unlock()
 	switch {
 	case errors.Is(err, store.ErrNotFound):
+		delete(x.seen, node)
 		return true, nil
 	case err != nil:
 		clear(x.seen)
@@ -216,6 +217,7 @@ func (x *sharing) gone(node string) (bool, error) {
 		last.silent += max(0, min(now.Sub(last.read), 2*taskPulse))
 	} else {
 		last = sighting{version: r.Version}
+		maps.DeleteFunc(x.seen, func(_ string, old sighting) bool { return now.Sub(old.read) > nodeFor })
 	}
 	last.read = time.Now()
 	x.seen[node] = last

@@ -452,3 +452,35 @@ func TestSharedTaskIsNotListed(t *testing.T) {
 		}
 	})
 }
+
+// What was seen of servers that have ended is forgotten.
+func TestSharedTaskServersAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kept := store.NewMemory(nil)
+		t.Cleanup(func() { _ = kept.Close() })
+		x := taskServer(t, spec.TaskOptional, &ServerOptions{Shared: kept}, sleepMinute).shared
+		look := func(node string, want bool) {
+			t.Helper()
+			if gone, err := x.gone(node); gone != want || err != nil {
+				t.Errorf("%s is gone: %v, %v", node, gone, err)
+			}
+		}
+		for _, node := range []string{"closed", "killed", "runs"} {
+			r := &store.Record{Owner: x.name + "nodes", ID: node, Expires: time.Now().Add(3 * nodeFor)}
+			if _, err := kept.Put(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		look("closed", false)
+		look("killed", false)
+		if err := kept.Delete(t.Context(), x.name+"nodes", "closed"); err != nil {
+			t.Fatal(err)
+		}
+		look("closed", true)
+		<-time.After(nodeFor + time.Second)
+		look("runs", false)
+		if len(x.seen) != 1 {
+			t.Errorf("%d servers are remembered", len(x.seen))
+		}
+	})
+}
