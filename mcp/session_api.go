@@ -459,10 +459,8 @@ func (x *session) storedValues() *storedValues {
 func (v *storedValues) get(
 	within time.Duration,
 ) (values map[string]jsonrpc.Raw, version uint64, err error) {
-	storing, cancel := storing()
+	ctx, cancel := context.WithTimeout(context.Background(), within) //nolint:forbidigo // as storing
 	defer cancel()
-	ctx, stop := context.WithTimeout(storing, within)
-	defer stop()
 	r, err := v.records.Get(ctx, v.owner, v.id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):

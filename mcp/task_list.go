@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -53,55 +54,46 @@ func (t *task) enlist() error {
 	if !t.shared() {
 		return nil
 	}
-	x := t.srv.shared
-	if err := x.start(); err != nil || !t.owner.Exclusive() {
+	if err := t.srv.shared.start(); err != nil || !t.owner.Exclusive() {
 		return err
 	}
-	return x.relist(t.owner, func(l *taskList, r *store.Record) error {
+	return t.relist(func(l *taskList) error {
 		if len(l.Tasks) >= min(ownerShare(t.srv.opts.MaxTasks), maxListed) {
 			return errManyTasks
 		}
 		l.Last++
 		t.number = l.Last
 		l.Tasks = append(l.Tasks, listedTask{l.Last, t.id, t.expiry()})
-		if t.expiry().After(r.Expires) {
-			r.Expires = t.expiry()
-		}
 		return nil
 	})
 }
 
-// delist takes a task from the list to which enlist has added it.
+// delist takes the task from the list again: it could not be stored.
 func (t *task) delist() {
-	if !t.shared() || !t.owner.Exclusive() {
-		return
+	if t.shared() && t.owner.Exclusive() {
+		t.srv.shared.logged(t.relist(func(l *taskList) error {
+			l.Tasks = slices.DeleteFunc(l.Tasks, func(e listedTask) bool { return e.ID == t.id })
+			return nil
+		}))
 	}
-	x := t.srv.shared
-	x.logged(x.relist(t.owner, func(l *taskList, _ *store.Record) error {
-		i := slices.IndexFunc(l.Tasks, func(e listedTask) bool { return e.ID == t.id })
-		if i < 0 {
-			return store.ErrNotFound
-		}
-		l.Tasks = slices.Delete(l.Tasks, i, i+1)
-		return nil
-	}))
 }
 
-// relist changes the list of an owner.
-func (x *sharing) relist(o owner.Key, change func(*taskList, *store.Record) error) error {
+// relist changes the list of the task's owner.
+func (t *task) relist(change func(*taskList) error) error {
+	x := t.srv.shared
 	x.listing.Lock()
 	defer x.listing.Unlock()
 	ctx, cancel := storing()
 	defer cancel()
 	for range swaps {
-		l, r, err := x.list(ctx, o)
-		if err == nil {
-			err = change(&l, r)
+		l, r, err := x.list(ctx, t.owner)
+		if err = cmp.Or(err, change(&l)); err != nil {
+			return err
 		}
-		if err == nil {
-			r.Value, err = jsonv2.Append(nil, &l)
+		if t.expiry().After(r.Expires) {
+			r.Expires = t.expiry()
 		}
-		if err == nil {
+		if r.Value, err = jsonv2.Append(nil, &l); err == nil {
 			_, err = x.srv.opts.Shared.Put(ctx, r)
 		}
 		if !errors.Is(err, store.ErrConflict) {

@@ -176,7 +176,8 @@ func (x *sharing) beats() {
 func (x *sharing) beat(ctx context.Context) error {
 	for range swaps {
 		version, err := x.srv.opts.Shared.Put(ctx, &store.Record{
-			Owner: x.name + "nodes", ID: x.node, Version: x.version, Expires: time.Now().Add(nodeFor),
+			Owner: x.name + "nodes", ID: x.node, Version: x.version,
+			Expires: time.Now().Add(nodeFor),
 		})
 		if err == nil {
 			x.version = version
@@ -217,18 +218,11 @@ func (x *sharing) gone(node string) (bool, error) {
 		last.silent += max(0, min(now.Sub(last.read), 2*taskPulse))
 	} else {
 		last = sighting{version: r.Version}
-		maps.DeleteFunc(x.seen, func(_ string, old sighting) bool { return now.Sub(old.read) > nodeFor })
+		maps.DeleteFunc(x.seen, func(_ string, s sighting) bool { return now.Sub(s.read) > nodeFor })
 	}
 	last.read = time.Now()
 	x.seen[node] = last
 	return last.silent >= taskLease, nil
-}
-
-// forget begins anew to look for another server.
-func (x *sharing) forget(node string) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	delete(x.seen, node)
 }
 
 // receive hears of a change at another server.
@@ -259,21 +253,17 @@ func (x *sharing) known(id string) *task {
 // readAll reads what may have changed without a message.
 func (x *sharing) readAll() {
 	now := time.Now()
-	var over []*task
 	x.mu.Lock()
 	maps.DeleteFunc(x.watched, func(_ string, t *task) bool {
 		_, ended := t.watch()
-		expired := !t.expiry().After(now)
-		if expired && !ended {
-			over = append(over, t)
+		if !ended && !t.expiry().After(now) {
+			ended = true
+			x.running.Go(t.expire) // for those who wait for it
 		}
-		return ended || expired
+		return ended
 	})
 	all := slices.Collect(maps.Values(x.watched))
 	x.mu.Unlock()
-	for _, t := range over { // for those who wait for it
-		t.expire()
-	}
 	for _, t := range x.srv.tasks.all() {
 		t.mu.Lock()
 		asks := len(t.pending) > 0
@@ -532,28 +522,25 @@ func (t *task) takeOver() error {
 	if !t.remote {
 		return nil // another request has taken it over
 	}
-	node := t.node
+	node, x, err := t.node, t.srv.shared, error(nil)
 	if !resumes || len(t.kept) == 0 {
 		t.interrupted = true
-		done, err := t.settleLocked(failure(errTaskInterrupted))
-		if t.interrupted = done; !errors.Is(err, store.ErrConflict) {
-			return err
+		t.interrupted, err = t.settleLocked(failure(errTaskInterrupted))
+	} else {
+		t.node = x.node
+		if err = t.put(t.record(nil)); err == nil {
+			t.remote, t.dormant, t.left = false, true, false
+			t.srv.tasks.adopt(t)
+			t.change(func() bool { return true }) // a request that waits for it resumes it
+			return nil
 		}
-		t.srv.shared.forget(node)
+		t.node = node
+	}
+	if errors.Is(err, store.ErrConflict) {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		delete(x.seen, node)
 		return nil
 	}
-	t.node = t.srv.shared.node
-	err := t.put(t.record(nil))
-	switch {
-	case err == nil:
-		t.remote, t.dormant, t.left = false, true, false
-		t.srv.tasks.adopt(t)
-		t.change(func() bool { return true }) // a request that waits for it resumes it
-		return nil
-	case errors.Is(err, store.ErrConflict):
-		t.srv.shared.forget(node)
-		err = nil
-	}
-	t.node = node
 	return err
 }

@@ -290,17 +290,12 @@ func (t *task) putEnd(end *taskRecord) (*taskRecord, error) {
 			return end, err
 		}
 		r, version, failed := t.stored()
-		if failed != nil {
-			return nil, failed
+		if failed != nil || t.remote && t.interrupted && !spec.TaskEnded(r.Status) {
+			return nil, cmp.Or(failed, err)
 		}
-		switch {
-		case spec.TaskEnded(r.Status):
-			t.version = version
+		if t.version = version; spec.TaskEnded(r.Status) {
 			return r, nil
-		case t.remote && t.interrupted:
-			return nil, err
 		}
-		t.version = version
 	}
 	return nil, store.ErrConflict
 }
