@@ -5,12 +5,14 @@ package prompt
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 )
@@ -19,7 +21,8 @@ import (
 // begin.
 type Completer func(line string) (start int, words []string)
 
-// A Prompt reads lines from a terminal. One goroutine may read at a time; any number may write.
+// A Prompt reads lines from a terminal. One goroutine may call Line; any number may ask and
+// write.
 type Prompt struct {
 	in       *os.File // nil: it is not a terminal, and has no mode to be changed
 	out      io.Writer
@@ -30,12 +33,18 @@ type Prompt struct {
 	refused  atomic.Bool // the question has got no answer
 
 	mu      sync.Mutex
-	reading bool // the terminal is in raw mode
+	reading bool          // the terminal is in raw mode
+	typing  chan struct{} // closed while Line waits
 
-	want    chan string
-	lines   chan line
-	pending bool // a line is being read
+	want  chan string
+	lines chan line
+
+	turn    sync.Mutex // held by who waits for a line
+	pending bool       // a line is being read
 }
+
+// ErrBusy is the error of a question that cannot be answered now.
+var ErrBusy = errors.New("the user is typing something else")
 
 type line struct {
 	text string
@@ -47,7 +56,7 @@ type line struct {
 func New(in io.Reader, out io.Writer, file string, complete Completer) *Prompt {
 	p := &Prompt{
 		out: out, complete: complete, history: readHistory(file),
-		want: make(chan string), lines: make(chan line, 1),
+		want: make(chan string), lines: make(chan line, 1), typing: make(chan struct{}),
 	}
 	p.term = term.NewTerminal(struct {
 		io.Reader
@@ -97,31 +106,66 @@ func (p *Prompt) read(prompt string) (string, error) {
 	return p.term.ReadLine()
 }
 
-// Line reads a line with the history and completion. It is not ok at the end of the input.
+// Line reads a line with the history and completion. It is not ok at the end of the input. A
+// question that is open is given up.
 func (p *Prompt) Line(ctx context.Context, prompt string) (text string, ok bool, err error) {
-	return p.next(ctx, prompt, false)
+	p.mu.Lock()
+	close(p.typing)
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.typing = make(chan struct{})
+	}()
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	return p.next(ctx, prompt, nil)
 }
 
 // Ask reads the answer to a question, which is not kept. Ctrl-C and Ctrl-D refuse it: it is not ok.
+// The error is ErrBusy where the user types something else.
 func (p *Prompt) Ask(ctx context.Context) (text string, ok bool, err error) {
-	return p.next(ctx, "", true)
+	p.mu.Lock()
+	typing := p.typing
+	p.mu.Unlock()
+	if !p.turn.TryLock() {
+		return "", false, ErrBusy
+	}
+	defer p.turn.Unlock()
+	select {
+	case <-typing:
+		return "", false, ErrBusy
+	default:
+		return p.next(ctx, "", typing)
+	}
 }
 
-func (p *Prompt) next(ctx context.Context, prompt string, question bool) (string, bool, error) {
-	p.question.Store(question)
-	if !p.pending {
-		p.want <- prompt
-	} else if prompt != "" { // the line of a question that was given up
-		p.term.SetPrompt(prompt)
-		fmt.Fprint(p, "\n")
-	}
-	p.pending = true
-	select {
-	case l := <-p.lines:
-		p.pending = false
-		return l.text, l.ok, nil
-	case <-ctx.Done():
-		return "", false, fmt.Errorf("no answer: %w", ctx.Err())
+// next reads a line; that of a question until the user types something else. What has been typed
+// for another one, which was given up, is thrown away up to its end.
+func (p *Prompt) next(
+	ctx context.Context, prompt string, typing <-chan struct{},
+) (string, bool, error) {
+	for {
+		stale := p.pending
+		if stale {
+			p.term.SetPrompt("(given up: press Enter) ")
+			fmt.Fprint(p, "\n")
+		} else {
+			p.question.Store(typing != nil)
+			p.want <- prompt
+		}
+		p.pending = true
+		select {
+		case l := <-p.lines:
+			p.pending = false
+			if !stale {
+				return l.text, l.ok, nil
+			}
+		case <-typing:
+			return "", false, ErrBusy
+		case <-ctx.Done():
+			return "", false, fmt.Errorf("no answer: %w", ctx.Err())
+		}
 	}
 }
 
@@ -170,6 +214,9 @@ func (p *Prompt) key(text string, at int, key rune) (string, int, bool) {
 		for !strings.HasPrefix(w, common) {
 			common = common[:len(common)-1]
 		}
+	}
+	for !utf8.ValidString(common) { // the words part within a character
+		common = common[:len(common)-1]
 	}
 	switch {
 	case len(words) == 1 && !strings.HasSuffix(common, "="):

@@ -112,15 +112,55 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// The line of a question that was given up is the next line.
+// What was typed for a question that was given up is no command, and is not kept.
 func TestQuestionGivenUp(t *testing.T) {
-	p, keys, _ := newTestPrompt(t, "", nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, ok, err := p.Ask(ctx); ok || !errors.Is(err, context.Canceled) {
-		t.Fatalf("%v, %v", ok, err)
+	file := filepath.Join(t.TempDir(), "history")
+	p, keys, _ := newTestPrompt(t, file, nil)
+	for _, end := range []string{"\r", "\r"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, ok, err := p.Ask(ctx); ok || !errors.Is(err, context.Canceled) {
+			t.Fatalf("%v, %v", ok, err)
+		}
+		if got := lineOf(t, p, keys, "secret"+end+"next\r"); got != "next" {
+			t.Errorf("%q", got)
+		}
 	}
-	if got := lineOf(t, p, keys, "next\r"); got != "next" {
+	if data, err := os.ReadFile(file); err != nil || string(data) != "next\n" {
+		t.Errorf("%q is kept, %v", data, err)
+	}
+}
+
+// A question gets nothing of a line that the user is typing, and an open one ends where the user
+// is to type a command.
+func TestQuestionAtPrompt(t *testing.T) {
+	p, keys, out := newTestPrompt(t, "", nil)
+	asked := make(chan error)
+	go func() {
+		_, _, err := p.Ask(t.Context())
+		asked <- err
+	}()
+	for p.turn.TryLock() { // nothing has been asked yet
+		p.turn.Unlock()
+		runtime.Gosched()
+	}
+	typed := make(chan string)
+	go func() {
+		text, _, _ := p.Line(t.Context(), "at> ")
+		typed <- text
+	}()
+	if err := <-asked; !errors.Is(err, ErrBusy) {
+		t.Errorf("the open question: %v", err)
+	}
+	_, _ = io.WriteString(keys, "half\rcall")
+	for !strings.Contains(out.String(), "at> ") {
+		runtime.Gosched()
+	}
+	if text, ok, err := p.Ask(t.Context()); text != "" || ok || !errors.Is(err, ErrBusy) {
+		t.Errorf("a question at the prompt: %q, %v, %v", text, ok, err)
+	}
+	_, _ = io.WriteString(keys, " x\r")
+	if got := <-typed; got != "call x" {
 		t.Errorf("%q", got)
 	}
 }
