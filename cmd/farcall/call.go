@@ -135,6 +135,9 @@ func (r *remote) completeSecond(
 		case 0:
 			return completeNames()
 		case 1:
+			if fromHere(args[0]) {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 			defer cancel()
 			return names(ctx, args[0]), cobra.ShellCompDirectiveNoFileComp

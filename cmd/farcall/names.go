@@ -117,6 +117,22 @@ func (r *remote) locate(word string) (*target.Target, error) {
 	return t, nil
 }
 
+// fromHere reports whether a target is in a file that is not the user's own: completion starts
+// and reaches nothing that such a file names.
+func fromHere(word string) bool {
+	file, _, _ := strings.Cut(word, "#")
+	if path := serversFile(file); path != "" {
+		return path == file
+	}
+	if u, err := lookUp(word); u == nil && err == nil {
+		return false
+	}
+	c, err := gateway.Load(nameFiles()[0])
+	return err != nil || !slices.ContainsFunc(c.Upstreams, func(u *gateway.Upstream) bool {
+		return u.Name == word
+	})
+}
+
 // dress gives a child the environment and the directory that its file says.
 func (r *remote) dress(cmd *exec.Cmd) {
 	if u := r.entry; u != nil {
