@@ -40,6 +40,7 @@ type shell struct {
 	prompt   *prompt.Prompt // nil: the commands come from a pipe or a file
 	doc      *openRPC       // of a server of JSON-RPC; nil: not known
 	name     string
+	turn     chan struct{} // held by what a server of JSON-RPC asks: one thing at a time
 }
 
 func newShellCmd(e *env) *cobra.Command {
@@ -90,6 +91,7 @@ func (s *shell) run(cmd *cobra.Command, args []string) error {
 
 // attach has a user type the commands, and the answers to what the server asks.
 func (s *shell) attach(in io.Reader, file string) {
+	s.turn = make(chan struct{}, 1)
 	s.prompt = prompt.New(in, s.stderr, file, s.complete)
 	s.lines, s.stderr, s.screen.w = s, s.prompt, s.prompt
 }
@@ -171,6 +173,12 @@ func (s *shell) ask(ctx context.Context, method string, params jsonrpc.Raw) (any
 	if s.prompt == nil {
 		return nil, refusal
 	}
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	s.screen.printf("The server calls %s %s", tame(method), appendTame(nil, compact(params)))
 	s.screen.write("result (JSON or text; nothing refuses)> ")
 	text, ok, err := s.line(ctx)
@@ -181,7 +189,14 @@ func (s *shell) ask(ctx context.Context, method string, params jsonrpc.Raw) (any
 }
 
 // line implements lineReader, for what the server asks.
-func (s *shell) line(ctx context.Context) (string, bool, error) { return s.prompt.Ask(ctx) }
+func (s *shell) line(ctx context.Context) (string, bool, error) {
+	text, ok, err := s.prompt.Ask(ctx)
+	if errors.Is(err, prompt.ErrBusy) {
+		s.screen.printf("It is refused: a command is being typed.")
+		err = jsonrpc.Errorf(-1, "%v", err)
+	}
+	return text, ok, err
+}
 
 // script runs commands that were not typed. The first that fails ends it.
 func (s *shell) script(cmd *cobra.Command, args []string, in io.Reader) error {
@@ -236,7 +251,7 @@ func (s *shell) greet(ctx context.Context) {
 // obey runs one line, and reports whether it was the last.
 func (s *shell) obey(cmd *cobra.Command, args []string, line string) (end bool, err error) {
 	words, piped, err := splitLine(line)
-	if err != nil || len(words) == 0 || words[0][0] == '#' {
+	if err != nil || len(words) == 0 || strings.HasPrefix(words[0], "#") {
 		return false, err
 	}
 	switch ctx := cmd.Context(); words[0] {
@@ -346,7 +361,7 @@ func (s *shell) watch(ctx context.Context, words []string, piped string) error {
 		times, err = strconv.Atoi(count)
 	}
 	seconds, bad := strconv.ParseFloat(text, 64)
-	if err != nil || bad != nil || !(seconds > 0 && seconds < 1e6) || limited && times < 1 {
+	if err != nil || bad != nil || !(seconds >= 0.001 && seconds < 1e6) || limited && times < 1 {
 		return usagef(example, `\watch: %q is not a number of seconds`, words[0])
 	}
 	ctx, stop := interruptible(ctx)

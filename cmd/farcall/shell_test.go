@@ -27,6 +27,8 @@ func TestSplitLine(t *testing.T) {
 		`a "|" | grep '|'`:                    `a;||grep '|'`,
 		`a [1, 2`:                             `a;[1, 2`,
 		`a ''`:                                `a;`,
+		`""{`:                                 `{`,
+		`"" a`:                                `;a`,
 	} {
 		words, piped, err := splitLine(line)
 		got := strings.Join(words, ";")
@@ -144,5 +146,23 @@ func TestShellJSONRPC(t *testing.T) {
 	}
 	if t.Failed() {
 		t.Logf("%q", out)
+	}
+}
+
+// What a server names reaches neither the terminal as it is nor the shell of the user.
+func TestShellCompleteOdd(t *testing.T) {
+	e := &env{stdout: io.Discard, stderr: io.Discard}
+	s := &shell{mcpRemote: newMCPRemote(e), doc: &openRPC{}}
+	for _, name := range []string{"zok", "z\x1b[2J", "z a", "z'", `z\`, "z|id"} {
+		s.doc.Methods = append(s.doc.Methods, method{Name: name})
+	}
+	s.kept = &kept{}
+	for line, want := range map[string]string{"z": "zok", "call z": "zok", `\q`: `\q`, "a | z": ""} {
+		if _, words := s.complete(line); strings.Join(words, ";") != want {
+			t.Errorf("%q: %q, want %q", line, words, want)
+		}
+	}
+	if err := s.watch(t.Context(), []string{"1e-12", "x"}, ""); err == nil {
+		t.Error("a watch without a pause")
 	}
 }

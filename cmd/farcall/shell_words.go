@@ -43,7 +43,7 @@ func splitLine(line string) (words []string, piped string, err error) {
 		case c == '\\' && i+1 < len(line) && in:
 			i++
 			word = append(word, line[i])
-		case (c == '{' || c == '[') && (!in || word[len(word)-1] == '='):
+		case (c == '{' || c == '[') && (!in || strings.HasSuffix(string(word), "=")):
 			n := jsonEnd(line[i:])
 			word = append(word, line[i:i+n]...)
 			i += n - 1
@@ -77,9 +77,12 @@ func jsonEnd(text string) int {
 }
 
 // complete offers the words that may stand at the end of a line: commands, names, arguments and
-// their values.
+// their values. Those that would have to be quoted are left out.
 func (s *shell) complete(line string) (start int, words []string) {
 	start = strings.LastIndexAny(line, " \t") + 1
+	if _, piped, _ := splitLine(line + "x"); piped != "" {
+		return start, nil // the shell of the user gets it
+	}
 	word := line[start:]
 	before := strings.Fields(line[:start])
 	if len(before) > 1 && before[0] == `\watch` {
@@ -93,7 +96,11 @@ func (s *shell) complete(line string) (start int, words []string) {
 		for _, c := range s.commands(s.stdout, false).Commands() {
 			all = append(all, c.Name())
 		}
-		all = append(all, `\watch`, `\reconnect`, `\?`, `\q`)
+		for _, own := range []string{`\watch`, `\reconnect`, `\?`, `\q`} {
+			if strings.HasPrefix(own, word) {
+				words = append(words, own)
+			}
+		}
 		all = append(all, s.things(ctx, "call")...)
 	case strings.HasPrefix(word, "-"):
 		if c, _, err := s.commands(s.stdout, false).Find(before); err == nil {
@@ -107,7 +114,8 @@ func (s *shell) complete(line string) (start int, words []string) {
 		all = s.values(ctx, before, word)
 	}
 	for _, w := range all {
-		if strings.HasPrefix(w, word) && !slices.Contains(words, w) {
+		odd := tame(w) != w || strings.ContainsAny(w, " \t\n'\"\\|") // a server's, maybe
+		if !odd && strings.HasPrefix(w, word) && !slices.Contains(words, w) {
 			words = append(words, w)
 		}
 	}
