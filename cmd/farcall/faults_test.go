@@ -155,10 +155,11 @@ func (h *history) client(ctx context.Context, c int) {
 		}
 		var wg sync.WaitGroup
 		for i, node := range nodes[:3] {
+			mine := r
 			if kind == callKeyed {
-				r = call(i)
+				mine = call(i)
 			}
-			wg.Go(func() { h.send(node, kind, text, r) })
+			wg.Go(func() { h.send(node, kind, text, mine) })
 		}
 		wg.Wait()
 	}

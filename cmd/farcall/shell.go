@@ -77,7 +77,9 @@ func (s *shell) run(cmd *cobra.Command, args []string) error {
 		s.protocol = "jsonrpc"
 	}
 	in := cmd.InOrStdin()
-	s.mcpRemote.env = &env{stdin: strings.NewReader(""), stdout: s.stdout, stderr: s.stderr, getenv: s.getenv, isTTY: s.isTTY}
+	own := *s.env
+	own.stdin = strings.NewReader("")
+	s.env = &own
 	if s.screen.tty && isPerson(in) {
 		file := ""
 		if dir, err := os.UserConfigDir(); err == nil {
@@ -163,7 +165,7 @@ func (s *shell) disconnect() {
 		_ = k.mcp.Close() // nothing is to be done about it
 	} else {
 		k.rpc.kept = false
-		k.rpc.end(context.Background())
+		k.rpc.end(context.Background()) //nolint:forbidigo // the shell ends
 	}
 }
 
@@ -185,7 +187,7 @@ func (s *shell) ask(ctx context.Context, method string, params jsonrpc.Raw) (any
 	if err == nil && (!ok || text == "") {
 		err = refusal
 	}
-	return jsonrpc.Raw(appendWord(nil, text)), err
+	return appendWord(nil, text), err
 }
 
 // line implements lineReader, for what the server asks.
@@ -218,7 +220,7 @@ func (s *shell) interact(cmd *cobra.Command, args []string) error {
 		line, ok, err := s.prompt.Line(cmd.Context(), s.name+"> ")
 		if err != nil || !ok {
 			fmt.Fprintln(s.stderr)
-			return nil
+			return nil //nolint:nilerr // the user has ended it
 		}
 		end, err := s.obey(cmd, args, line)
 		if end {

@@ -74,7 +74,7 @@ func typed(t *testing.T, target, keys string) string {
 	in, keyboard := io.Pipe()
 	s.attach(in, "")
 	defer s.prompt.Close()
-	defer keyboard.Close() //nolint:errcheck // a pipe
+	defer keyboard.Close()
 	go func() { _, _ = io.WriteString(keyboard, keys) }()
 	cmd := &cobra.Command{}
 	cmd.SetContext(t.Context())
@@ -133,11 +133,11 @@ func TestShellJSONRPC(t *testing.T) {
 				return
 			}
 			p := farcall.NewPeer(stream.New(conn, stream.NDJSON, nil), mux, nil)
-			defer p.Close() //nolint:errcheck // the caller has gone
+			defer p.Close()
 		}
 	})
 	defer served.Wait()
-	defer l.Close() //nolint:errcheck // nothing is accepted any more
+	defer l.Close()
 	out := typed(t, "tcp://"+l.Addr().String(), "as\t\rAda\rcall ask\r\r\\q\r")
 	for _, want := range []string{"so JSON-RPC is spoken", "The server calls name", "hello Ada", "Method not found"} {
 		if !strings.Contains(out, want) {

@@ -28,18 +28,9 @@ func splitLine(line string) (words []string, piped string, err error) {
 			}
 			return words, piped, nil
 		case c == '\'' || c == '"':
-			n := i + 1
-			for n < len(line) && line[n] != c {
-				if c == '"' && line[n] == '\\' && n+1 < len(line) {
-					n++
-				}
-				word = append(word, line[n])
-				n++
-			}
-			if n >= len(line) {
+			if word, i = unquoted(word, line, i); i == len(line) {
 				return nil, "", usagef("", "unterminated quote")
 			}
-			i = n
 		case c == '\\' && i+1 < len(line) && in:
 			i++
 			word = append(word, line[i])
@@ -56,6 +47,18 @@ func splitLine(line string) (words []string, piped string, err error) {
 		words = append(words, string(word))
 	}
 	return words, "", nil
+}
+
+// unquoted appends what is in the quotes that begin at line[i], and returns where they end.
+func unquoted(word []byte, line string, i int) ([]byte, int) {
+	n := i + 1
+	for ; n < len(line) && line[n] != line[i]; n++ {
+		if line[i] == '"' && line[n] == '\\' && n+1 < len(line) {
+			n++
+		}
+		word = append(word, line[n])
+	}
+	return word, n
 }
 
 // jsonEnd is the length of the JSON at the beginning of a text; of what is cut off, everything.
@@ -88,7 +91,7 @@ func (s *shell) complete(line string) (start int, words []string) {
 	if len(before) > 1 && before[0] == `\watch` {
 		before = before[2:]
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 4*completionTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*completionTimeout) //nolint:forbidigo // x/term has none
 	defer cancel()
 	var all []string
 	switch {

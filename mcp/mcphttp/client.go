@@ -389,7 +389,8 @@ type DialOptions struct {
 	// MaxMessage bounds an answer that is no event stream, in bytes. Default
 	// 50 MB.
 	MaxMessage int
-	// MaxEvent bounds one event of an answer in bytes. Default 10 MB.
+	// MaxEvent bounds one event of an answer in bytes. Default 10 MB, or MaxMessage if more is
+	// set there.
 	MaxEvent int
 	// Budget has the memory for answers and events of more than 64 KiB. The server
 	// has one share. Default: that of the process, see [farcall.Budget].
@@ -429,8 +430,8 @@ func Dial(address string, o *DialOptions) (*Client, error) {
 	if o != nil {
 		c.opts = *o
 	}
+	c.opts.MaxEvent = cmp.Or(c.opts.MaxEvent, max(sse.DefaultMaxEvent, c.opts.MaxMessage))
 	c.opts.MaxMessage = cmp.Or(c.opts.MaxMessage, maxAnswer)
-	c.opts.MaxEvent = cmp.Or(c.opts.MaxEvent, sse.DefaultMaxEvent)
 	c.opts.Budget = budget.Named(c.opts.Budget, "server "+u.Host)
 	c.header = canonical(c.opts.Header)
 	if c.opts.HTTP != nil {
