@@ -522,7 +522,8 @@ func (t *task) takeOver() error {
 	if !t.remote {
 		return nil // another request has taken it over
 	}
-	node, x, err := t.node, t.srv.shared, error(nil)
+	node, x := t.node, t.srv.shared
+	var err error
 	if !resumes || len(t.kept) == 0 {
 		t.interrupted = true
 		t.interrupted, err = t.settleLocked(failure(errTaskInterrupted))

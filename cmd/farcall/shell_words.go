@@ -23,10 +23,7 @@ func splitLine(line string) (words []string, piped string, err error) {
 			}
 			continue
 		case c == '|' && !in:
-			if piped = strings.TrimSpace(line[i+1:]); piped == "" || len(words) == 0 {
-				return nil, "", usagef("For example: tools | grep add", "| stands between a command and a program")
-			}
-			return words, piped, nil
+			return pipedTo(words, strings.TrimSpace(line[i+1:]))
 		case c == '\'' || c == '"':
 			if word, i = unquoted(word, line, i); i == len(line) {
 				return nil, "", usagef("", "unterminated quote")
@@ -47,6 +44,14 @@ func splitLine(line string) (words []string, piped string, err error) {
 		words = append(words, string(word))
 	}
 	return words, "", nil
+}
+
+// pipedTo ends a line with the program that gets what its command prints.
+func pipedTo(words []string, program string) ([]string, string, error) {
+	if program == "" || len(words) == 0 {
+		return nil, "", usagef("For example: tools | grep add", "| stands between a command and a program")
+	}
+	return words, program, nil
 }
 
 // unquoted appends what is in the quotes that begin at line[i], and returns where they end.
