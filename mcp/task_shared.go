@@ -196,8 +196,8 @@ func (x *sharing) beat(ctx context.Context) error {
 	return store.ErrConflict
 }
 
-// gone reports whether a server has ended. Time in which the store may have answered no one does
-// not count: between two reads it is two pulses at most, and an error begins anew.
+// gone reports whether a server has ended. Time in which the store may have been away does
+// not count: between two reads it is two pulses at most, and after an error it begins again.
 func (x *sharing) gone(node string) (bool, error) {
 	now := time.Now() // this process may be stopped while it reads
 	ctx, cancel := storing()

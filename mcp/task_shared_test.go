@@ -285,7 +285,7 @@ func TestSharedTaskIsNotKept(t *testing.T) {
 	})
 }
 
-// A server whose own record the store has lost says again that it runs.
+// A server says again that it runs when the store has lost its record.
 func TestSharedTaskBeatIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, _, kept := sharingServers(t, sleepMinute)
@@ -303,7 +303,7 @@ func TestSharedTaskBeatIsLost(t *testing.T) {
 	})
 }
 
-// While the store answers no one no server is lost, whether another one looks for it or not.
+// While the store is away no server is lost, whether another one looks for it or not.
 func TestSharedTaskOutage(t *testing.T) {
 	for _, asks := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -311,7 +311,7 @@ func TestSharedTaskOutage(t *testing.T) {
 			ann := func(context.Context) string { return "ann" }
 			b := taskServer(t, spec.TaskOptional, &ServerOptions{Shared: way, Owner: ann}, sleepMinute)
 			id := startAs(t, a, owner.Named("ann"))
-			if asks { // with beats of its own
+			if asks { // with its own beats
 				startAs(t, b, owner.Named("ann"))
 			}
 			<-time.After(taskPulse - time.Millisecond)

@@ -39,7 +39,7 @@ func TestCheck(t *testing.T) {
 		"replicas: it must be 1 to 5":     {URL: "nats://h", Replicas: 7},
 		"calls: \":6223\" is not":         {URL: "redis://h", Calls: ":6223"},
 		"calls: \"0.0.0.0:1\" is not":     {URL: "redis://h", Calls: "0.0.0.0:1"},
-		"calls: no request is forwarded":  {Listen: "0.0.0.0:6222", Peers: three[1:], Key: key, Replicas: 3},
+		"calls: no request is forwarded":  {Listen: "0.0.0.0:6222", Peers: three[1:], Key: key},
 		"skew: it is negative":            {URL: "redis://h", Skew: -1},
 	} {
 		var got []string

@@ -59,7 +59,8 @@ func (p *Process[B]) Open(ctx context.Context, engine string) error {
 	if len(p.Name) > 40 || !nameRule.MatchString(p.Name) {
 		return fmt.Errorf("%s: Name %q: 1 to 40 letters, digits, - and _ are allowed", engine, p.Name)
 	}
-	p.Context, p.cancel = context.WithCancel(context.WithoutCancel(ctx)) //nolint:gosec // Close calls it
+	//nolint:gosec // Close calls cancel
+	p.Context, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return nil
 }
 
