@@ -21,7 +21,8 @@ func TestCut(t *testing.T) {
 		"structured":          `{"content":[` + text(part) + `],"structuredContent":{"a":"` + long + `"}}`,
 		"structured, no text": `{"content":[],"structuredContent":{"a":"` + long + `"}}`,
 		"_meta":               `{"content":[` + text(part) + `],"_meta":{"a":"` + long + `"}}`,
-		"an unknown member":   `{"content":[` + text(part) + `],"x":"` + long + `","isError":true}`,
+		"an unknown member":   `{"resultType":"complete","content":[` + text(part) + `],"x":"` + long + `","isError":true}`,
+		"isError":             `{"content":[` + text(part) + `],"isError":"` + long + `"}`,
 	} {
 		got := f.cut(jsonrpc.Raw(result))
 		if _, fault := scan.Text(got, -1); fault != scan.OK || len(got) > 2000 {
@@ -30,8 +31,10 @@ func TestCut(t *testing.T) {
 		if strings.Count(string(got), "is left out: the limit of a result is 2000 bytes") != 1 {
 			t.Errorf("%s: %s", name, got)
 		}
-		if strings.Contains(result, `"isError":true`) != strings.Contains(string(got), `"isError":true`) {
-			t.Errorf("%s: isError is lost: %s", name, got)
+		for _, kept := range []string{`"isError":true`, `"resultType":"complete"`} {
+			if strings.Contains(result, kept) != strings.Contains(string(got), kept) {
+				t.Errorf("%s: %s: %s", name, kept, got)
+			}
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -119,7 +118,10 @@ func (o *outputForm) cut(result jsonrpc.Raw) jsonrpc.Raw {
 		bare = without(bare, "_meta")
 	}
 	if len(bare) > left/2 {
-		bare = jsonrpc.Raw(`{"isError":` + strconv.FormatBool(string(scan.Member(result, "isError")) == "true") + `}`)
+		bare = only(result, []string{"resultType", "isError"})
+	}
+	if len(bare) > left/2 { // they are not what they should be
+		bare = jsonrpc.Raw("{}")
 	}
 	left -= len(bare)
 	note := func(said string) jsonrpc.Raw {
