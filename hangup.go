@@ -65,8 +65,8 @@ func (p *Peer) cutOff(message, reason string) {
 		Data: jsonrpc.Raw(`{"sent":"yes","reason":"` + reason + `"}`),
 	}
 	p.update(func(s *state) {
-		s.cut = true
-		if s.err != nil {
+		again := s.cut // by Shutdown, and at the end of the input
+		if s.cut = true; again || s.err != nil {
 			return
 		}
 		handled := map[*serving]bool{}

@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -87,7 +86,10 @@ func (t *task) relist(change func(*taskList) error) error {
 	defer cancel()
 	for range swaps {
 		l, r, err := x.list(ctx, t.owner)
-		if err = cmp.Or(err, change(&l)); err != nil {
+		if err == nil {
+			err = change(&l)
+		}
+		if err != nil {
 			return err
 		}
 		if t.expiry().After(r.Expires) {

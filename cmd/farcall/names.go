@@ -20,11 +20,20 @@ import (
 
 var bareName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// nameFiles are the files with names, the one that counts first. The names in
-// targets.yaml are the user's, those in the current directory of who wrote that.
+// userNames is the file with the user's own names; "": the user has no directory for it.
+func userNames() string {
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "farcall", "targets.yaml")
+}
+
+// nameFiles are the files with names, the one that counts first. Those in the current directory are
+// not always the user's.
 func nameFiles() (files []string) {
-	if dir, err := os.UserConfigDir(); err == nil {
-		files = append(files, filepath.Join(dir, "farcall", "targets.yaml"))
+	if own := userNames(); own != "" {
+		files = append(files, own)
 	}
 	return append(files, "mcp.json", ".mcp.json")
 }
@@ -127,7 +136,7 @@ func fromHere(word string) bool {
 	if u, err := lookUp(word); u == nil && err == nil {
 		return false
 	}
-	c, err := gateway.Load(nameFiles()[0])
+	c, err := gateway.Load(userNames()) // "" is no file
 	return err != nil || !slices.ContainsFunc(c.Upstreams, func(u *gateway.Upstream) bool {
 		return u.Name == word
 	})
