@@ -341,7 +341,7 @@ func setInteger(field reflect.Value, raw []byte) error {
 }
 
 func (p *param) wrong(raw []byte, position int) *jsonrpc.Error {
-	pr := problem{member: p.Name, reason: wrongType, want: expected(p.Type), got: kindOf(raw)}
+	pr := problem{member: p.Name, reason: wrongType, want: expected(p.Type), got: jsonv2.KindOf(raw)}
 	return pr.at(position).refuse()
 }
 
@@ -395,24 +395,6 @@ func (p *plan) whole(v reflect.Value, params jsonrpc.Raw) *jsonrpc.Error {
 		pr.member = first
 	}
 	return pr.refuse()
-}
-
-// kindOf names the JSON type of a value.
-func kindOf(raw []byte) string {
-	switch raw[0] {
-	case '{':
-		return "object"
-	case '[':
-		return "array"
-	case '"':
-		return "string"
-	case 't', 'f':
-		return "boolean"
-	case 'n':
-		return "null"
-	default:
-		return "number"
-	}
 }
 
 // A problem says which parameter is wrong and why.

@@ -197,7 +197,7 @@ func typedValue(name, text string, kinds []string) (jsonrpc.Raw, error) {
 	}
 	raw := jsonrpc.Raw(strings.TrimSpace(text))
 	if jsonrpc.Valid(raw) == nil {
-		if kind := jsonKind(raw); kind != "string" && (slices.Contains(kinds, kind) || kind == "number" && slices.Contains(kinds, "integer")) {
+		if kind := jsonv2.KindOf(raw); kind != "string" && (slices.Contains(kinds, kind) || kind == "number" && slices.Contains(kinds, "integer")) {
 			return raw, nil
 		}
 	}
@@ -209,23 +209,6 @@ func typedValue(name, text string, kinds []string) (jsonrpc.Raw, error) {
 		fmt.Sprintf("For example %s. To send it all the same: %s:='%s'.", example[kinds[0]], name, jsonrpc.AppendString(nil, text)),
 		"the argument %q must be of type %s, and %s is not", name, strings.Join(kinds, " or "), excerpt([]byte(text)),
 	)
-}
-
-// jsonKind is the type of a JSON value.
-func jsonKind(raw jsonrpc.Raw) string {
-	switch raw[0] {
-	case '{':
-		return "object"
-	case '[':
-		return "array"
-	case '"':
-		return "string"
-	case 't', 'f':
-		return "boolean"
-	case 'n':
-		return "null"
-	}
-	return "number"
 }
 
 const maxSchemaDepth = 16
@@ -260,12 +243,12 @@ func schemaKinds(root map[string]any, schema any, depth int) []string {
 	}
 	if values, ok := s["enum"].([]any); ok {
 		for _, v := range values {
-			add(jsonKind(jsonrpc.Raw(literal(v))))
+			add(jsonv2.KindOf([]byte(literal(v))))
 		}
 		return kinds
 	}
 	if v, ok := s["const"]; ok {
-		return []string{jsonKind(jsonrpc.Raw(literal(v)))}
+		return []string{jsonv2.KindOf([]byte(literal(v)))}
 	}
 	for _, key := range []string{"anyOf", "oneOf"} {
 		choices, _ := s[key].([]any)

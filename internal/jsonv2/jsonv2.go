@@ -117,6 +117,9 @@ func Explain(err error) Problem {
 	return p
 }
 
+// KindOf names the JSON type of a value, which is valid, as schemas do.
+func KindOf(raw []byte) string { return kindName(jsontext.Value(raw).Kind()) }
+
 func kindName(k jsontext.Kind) string {
 	switch k {
 	case jsontext.KindNull:

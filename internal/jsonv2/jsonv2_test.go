@@ -175,3 +175,14 @@ func BenchmarkAppend(b *testing.B) {
 		}
 	}
 }
+
+func TestKindOf(t *testing.T) {
+	for value, want := range map[string]string{
+		"{}": "object", "[]": "array", `""`: "string", "true": "boolean", "false": "boolean",
+		"null": "null", "-1": "number", " 0": "number",
+	} {
+		if got := KindOf([]byte(value)); got != want {
+			t.Errorf("%s: %s", value, got)
+		}
+	}
+}
