@@ -34,12 +34,15 @@ func TestListenConnectsAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
+	pipe, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	lines := bufio.NewReader(out)
+	var stderr strings.Builder
+	lines, said := bufio.NewReader(out), bufio.NewReader(pipe)
 	for n := range 3 {
 		c, err := l.Accept()
 		if err != nil {
@@ -58,18 +61,28 @@ func TestListenConnectsAgain(t *testing.T) {
 			c.Close()
 		}
 	}
+	const again = "again; what it sent in between is lost\n"
+	for strings.Count(stderr.String(), again) < 2 { // it comes after what was sent is printed
+		line, err := said.ReadString('\n')
+		if stderr.WriteString(line); err != nil {
+			t.Fatal(err, stderr.String())
+		}
+	}
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
 	if rest, _ := io.ReadAll(lines); len(rest) > 0 {
 		t.Errorf("more came: %q", rest)
 	}
+	if _, err := said.WriteTo(&stderr); err != nil {
+		t.Error(err)
+	}
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after Ctrl-C: %v\n%s", err, stderr.String())
 	}
 	for want, times := range map[string]int{
 		"subscribe: \"s0\"\n": 1, "subscribe: \"s2\"\n": 1,
-		"broke, connecting again": 2, "again; what it sent in between is lost\n": 2,
+		"broke, connecting again": 2, again: 2,
 	} {
 		if n := strings.Count(stderr.String(), want); n != times {
 			t.Errorf("standard error has %q %d times, not %d:\n%s", want, n, times, stderr.String())
