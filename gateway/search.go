@@ -84,7 +84,7 @@ type searchIndex struct {
 	seen map[any][]bool // the tools of the Index that a caller may call, by guard.Standing
 }
 
-// maxSeen bounds the callers that the tools they may call are kept of.
+// maxSeen bounds how many callers seen has.
 const maxSeen = 64
 
 type listedTool struct {

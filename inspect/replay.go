@@ -14,9 +14,8 @@ type replayParams struct {
 	Call string `json:"call"          maxLength:"64"`
 }
 
-// replay sends a request or notification of this end again: the method and the params, without
-// what belongs to
-// the first call. What the protocol adds to each call is added again.
+// replay sends a request or notification of this end again: the method and the params, without what
+// belongs to the first call. What the protocol adds to each call is added again.
 func (i *Inspector) replay(ctx context.Context, p replayParams) (*outcome, error) {
 	row, raw, ok := i.store.Frame(p.Seq)
 	switch {

@@ -312,7 +312,7 @@ func bytesText(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// guardRows are the lines of it.
+// rows are the lines of it.
 func (d *checkGuard) rows() (rows namedRows) {
 	rows.add("mode", d.Mode)
 	rows.add("lets in", d.Ways...)

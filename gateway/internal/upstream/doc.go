@@ -16,7 +16,7 @@
 //     (connection.go)
 //
 // They do no I/O and have no lock: [Upstream] has the one lock, which guards all of them,
-// and does what they decide: calls (call.go), starts (starting.go), the end (life.go),
+// and does what they decide: calls (call.go), starts (starting.go), the end (upstream.go),
 // questions of the server (asked.go), roots (roots.go) and subscriptions (watch.go).
 //
 // A connection has these states. Only pool.move changes them.

@@ -99,7 +99,7 @@ func (s *sentinels) next() (request, id string) {
 	return sentinel(s.method, id), id
 }
 
-// answers reports whether frame answers the request with this id.
+// answersID reports whether frame answers the request with this id.
 func answersID(frame, id string) bool {
 	var m struct {
 		ID     json.RawMessage `json:"id"`

@@ -92,6 +92,14 @@ func TestKeys(t *testing.T) {
 
 // A question is refused by Ctrl-C and Ctrl-D, and neither ends the lines behind it. Answers are not
 // in the history.
+// What two words have in common ends between characters, not within one.
+func TestCommonPrefix(t *testing.T) {
+	p, _, _ := newTestPrompt(t, "", func(string) (int, []string) { return 0, []string{"zé1", "zè2"} })
+	if line, at, ok := p.key("", 0, '\t'); line != "z" || at != 1 || !ok {
+		t.Errorf("%q, %d, %v", line, at, ok)
+	}
+}
+
 func TestQuestions(t *testing.T) {
 	p, keys, _ := newTestPrompt(t, "", nil)
 	for _, c := range []struct {
