@@ -181,7 +181,7 @@ func TestKindOf(t *testing.T) {
 		"{}": "object", "[]": "array", `""`: "string", "true": "boolean", "false": "boolean",
 		"null": "null", "-1": "number", " 0": "number",
 	} {
-		if got := KindOf([]byte(value)); got != want {
+		if got := jsonv2.KindOf([]byte(value)); got != want {
 			t.Errorf("%s: %s", value, got)
 		}
 	}
