@@ -84,9 +84,6 @@ type searchIndex struct {
 	seen map[any][]bool // the tools of the Index that a caller may call, by guard.Standing
 }
 
-// maxSeen bounds how many callers seen has.
-const maxSeen = 64
-
 type listedTool struct {
 	route.Entry
 

@@ -20,14 +20,16 @@ import (
 
 var bareName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// userNames is the file with the user's own names; "": the user has no directory for it.
-func userNames() string {
+// userFile is the path of a file of the user's own; "": there is no place for one.
+func userFile(name string) string {
 	dir, err := os.UserConfigDir()
 	if err != nil {
 		return ""
 	}
-	return filepath.Join(dir, "farcall", "targets.yaml")
+	return filepath.Join(dir, "farcall", name)
 }
+
+func userNames() string { return userFile("targets.yaml") }
 
 // nameFiles are the files with names, the one that counts first. Those in the current directory are
 // not always the user's.

@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -81,11 +79,7 @@ func (s *shell) run(cmd *cobra.Command, args []string) error {
 	own.stdin = strings.NewReader("")
 	s.env = &own
 	if s.screen.tty && isPerson(in) {
-		file := ""
-		if dir, err := os.UserConfigDir(); err == nil {
-			file = filepath.Join(dir, "farcall", "shell_history")
-		}
-		s.attach(in, file)
+		s.attach(in, userFile("shell_history"))
 		defer s.prompt.Close()
 	}
 	return s.begin(cmd, args, in)

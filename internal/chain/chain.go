@@ -1,4 +1,4 @@
-// Package chain answers one question: in which order have things come that go again from anywhere?
+// Package chain answers one question: in which order have things come, when any of them may go?
 package chain
 
 // A List has things in the order in which they came. The zero value is empty.
