@@ -150,7 +150,11 @@ func TestRelayStateTampered(t *testing.T) {
 	if r := retry(state, "ask"); r.Result.ResultType != "complete" {
 		t.Errorf("%s", r.raw)
 	}
-	if r := retry(state[:len(state)-2]+"AA", "ask"); r.text() != "error -32602" {
+	middle, other := len(state)/2, "A"
+	if state[middle] == 'A' {
+		other = "B"
+	}
+	if r := retry(state[:middle]+other+state[middle+1:], "ask"); r.text() != "error -32602" {
 		t.Errorf("tampered: %s", r.raw)
 	}
 	if r := retry(state, "other"); r.text() != "error -32602" {
