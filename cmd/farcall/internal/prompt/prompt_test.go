@@ -90,8 +90,6 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// A question is refused by Ctrl-C and Ctrl-D, and neither ends the lines behind it. Answers are not
-// in the history.
 // What two words have in common ends between characters, not within one.
 func TestCommonPrefix(t *testing.T) {
 	p, _, _ := newTestPrompt(t, "", func(string) (int, []string) { return 0, []string{"zé1", "zè2"} })
@@ -100,6 +98,8 @@ func TestCommonPrefix(t *testing.T) {
 	}
 }
 
+// A question is refused by Ctrl-C and Ctrl-D, and neither ends the lines behind it. Answers are not
+// in the history.
 func TestQuestions(t *testing.T) {
 	p, keys, _ := newTestPrompt(t, "", nil)
 	for _, c := range []struct {
@@ -148,8 +148,7 @@ func TestQuestionAtPrompt(t *testing.T) {
 		_, _, err := p.Ask(t.Context())
 		asked <- err
 	}()
-	for p.turn.TryLock() { // nothing has been asked yet
-		p.turn.Unlock()
+	for !p.question.Load() { // nothing has been asked yet
 		runtime.Gosched()
 	}
 	typed := make(chan string)
