@@ -1,8 +1,10 @@
 package farcall_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"log/slog"
 	"slices"
@@ -24,6 +26,35 @@ func pair(t *testing.T, mux *farcall.Mux, o *farcall.Options) *farcall.Peer {
 		_ = server.Close()
 	})
 	return client
+}
+
+// A hidden method is called as any other, and described nowhere.
+func TestHide(t *testing.T) {
+	mux := farcall.NewMux()
+	math := mux.Group("math/")
+	for _, name := range []string{"old", "new"} {
+		farcall.Handle(math, name, func(context.Context, struct{}) (string, error) { return name, nil })
+	}
+	client := pair(t, mux, nil)
+	for _, want := range []bool{true, false} {
+		doc, err := farcall.Call[jsonrpc.Raw](t.Context(), client, "rpc.discover", nil)
+		if got := bytes.Contains(doc, []byte("math/old")); got != want || !bytes.Contains(doc, []byte("math/new")) || err != nil {
+			t.Errorf("%s, %v", doc, err)
+		}
+		math.Hide("old")
+	}
+	if all := mux.Methods(); len(all) != 1 || all[0].Name != "math/new" {
+		t.Errorf("%+v", all)
+	}
+	if got, err := farcall.Call[string](t.Context(), client, "math/old", nil); got != "old" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	defer func() {
+		if text := fmt.Sprint(recover()); !strings.Contains(text, `no method "math/none"`) {
+			t.Error(text)
+		}
+	}()
+	math.Hide("none")
 }
 
 func TestGroup(t *testing.T) {

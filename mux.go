@@ -44,6 +44,7 @@ type entry struct {
 	types   *signature           // nil when the handler is not typed
 	bound   atomic.Pointer[plan] // of the last type that Bind has filled
 	lenient atomic.Bool          // unknown members are ignored
+	hidden  atomic.Bool          // Methods and rpc.discover leave it out
 }
 
 // signature is what is known of a typed method.
@@ -128,10 +129,7 @@ func (m *Mux) add(e *entry) {
 // such members has a map for them: see [Handle]. More params by position than there are fields are
 // still refused. IgnoreUnknown panics when there is no such method.
 func (m *Mux) IgnoreUnknown(methods ...string) {
-	prefix := ""
-	for ; m.whole != nil; m = m.whole {
-		prefix = m.prefix + prefix
-	}
+	m, prefix := m.root()
 	m.adding.Lock()
 	defer m.adding.Unlock()
 	all := *m.methods.Load()
@@ -150,6 +148,32 @@ func (m *Mux) IgnoreUnknown(methods ...string) {
 		}
 		e.ignoreUnknown()
 	}
+}
+
+// root returns the Mux that m is a group of, or m, and the prefix of what m adds there.
+func (m *Mux) root() (*Mux, string) {
+	prefix := ""
+	for ; m.whole != nil; m = m.whole {
+		prefix = m.prefix + prefix
+	}
+	return m, prefix
+}
+
+// Hide leaves methods out of Methods and rpc.discover, such as names of before that old clients
+// still call. It panics when there is no such method.
+func (m *Mux) Hide(methods ...string) {
+	m, prefix := m.root()
+	m.adding.Lock()
+	defer m.adding.Unlock()
+	all := maps.Clone(*m.methods.Load()) // another map: what describes the last one is out of date
+	for _, name := range methods {
+		e := all[prefix+name]
+		if e == nil {
+			misuse("Hide: there is no method %q; add it first", prefix+name)
+		}
+		e.hidden.Store(true)
+	}
+	m.methods.Store(&all)
 }
 
 func (e *entry) ignoreUnknown() {
@@ -187,7 +211,7 @@ type unknownMethodError string
 
 func (m unknownMethodError) Error() string { return fmt.Sprintf("there is no method %q", string(m)) }
 
-// Methods describes the methods, sorted by name, without rpc.discover.
+// Methods describes the methods, sorted by name, without rpc.discover and those of Hide.
 func (m *Mux) Methods() []Method {
 	var all []Method
 	methods := m.methods.Load()
@@ -209,7 +233,7 @@ func (m *Mux) Methods() []Method {
 func sorted(methods *map[string]*entry) []*entry {
 	var all []*entry
 	for _, e := range *methods {
-		if e.name != discoverMethod {
+		if e.name != discoverMethod && !e.hidden.Load() {
 			all = append(all, e)
 		}
 	}
