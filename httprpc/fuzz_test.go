@@ -9,7 +9,7 @@ import (
 // Whatever a URL says, what is made of it is a valid request, or an error to
 // answer with.
 func FuzzQuery(f *testing.F) {
-	f.Add("method=paritosh/stream&message=hi&id=7")
+	f.Add("method=text/stream&message=hi&id=7")
 	f.Add("method=a&params=%7B%22a%22:1%7D&id=%22x%22")
 	f.Add("method=a&b=1&b=x&c=%00&%ff=%ff")
 	f.Add("id=1e400&method=%22&params= [1] ")

@@ -27,7 +27,7 @@ import (
 // is the last event before [DONE]. The id is 1 by default.
 //
 // Without params, the other members of the query are the params by name:
-// ?method=paritosh/stream&message=hi. A value that is JSON counts as such, any
+// ?method=text/stream&message=hi. A value that is JSON counts as such, any
 // other is a string; a name given several times is an array.
 //
 // An EventSource connects again when its stream has ended, and would call again.

@@ -180,7 +180,7 @@ const (
 
 	instructions = `A playground to try the Model Context Protocol with. Nothing here reaches beyond the process.
 
-- Calculate with math_add, math_subtract, math_multiply, math_sqrt and sum. math_add_stream and paritosh_stream report each value as progress.
+- Calculate with math_add, math_subtract, math_multiply, math_sqrt and sum. math_add_stream and text_stream report each value as progress.
 - fail fails in the way you choose; sleep takes as long as you say, and can be cancelled.
 - The tools demo_* show one feature each: forms, URLs, sampling, roots, progress, logging, tasks and every type of content.
 - logEvent changes the resource playground://events: subscribe to that to be notified.`
@@ -241,7 +241,7 @@ const (
 
 Tools that do something simple, to try a client with.
 
-- **Functions**: ` + "`math_add`" + `, ` + "`sum`" + `, ` + "`paritosh_echo`" + ` and so on are the methods of the JSON-RPC service, with the same names but for the slash.
+- **Functions**: ` + "`math_add`" + `, ` + "`sum`" + `, ` + "`text_stream`" + ` and so on are the methods of the JSON-RPC service, with the same names but for the slash.
 - **Demonstrations**: ` + "`demo_form`" + `, ` + "`demo_progress`" + ` and the others show a feature each.
 - **Resources**: this text, a picture, the methods, users by their number, and the events, which change: call ` + "`logEvent`" + `.
 - **Prompts**: ` + "`tour`" + `, ` + "`calculate`" + ` and ` + "`review_events`" + `.

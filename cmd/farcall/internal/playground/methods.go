@@ -66,8 +66,10 @@ func (s *Service) registerText(mux *farcall.Mux) {
 	farcall.Handle(mux, "paritosh/echo", func(_ context.Context, p message) (string, error) {
 		return "[Paritosh] " + p.Message, nil
 	}, "Echo a message behind a name")
-	farcall.HandleStream(mux, "paritosh/stream", characters,
-		"Give a message back one character at a time")
+	for _, name := range []string{"paritosh/stream", "text/stream"} {
+		farcall.HandleStream(mux, name, characters, "Give a message back one character at a time")
+	}
+	mux.Hide("paritosh/echo", "paritosh/stream")
 	farcall.Handle(mux, "ai/generate", generate,
 		"Stand in for a language model",
 		"A prompt of more than 4000 characters is refused with -32602, and max_tokens beyond 4096 fails with -32603, each with data that a program can act on.")
