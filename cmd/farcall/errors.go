@@ -26,7 +26,12 @@ func newErrorsCmd(e *env) *cobra.Command {
 			case len(args) > 1:
 				return usagef("Give one code or word.", "too many arguments")
 			case len(args) == 0:
-				return e.printConditions(registry())
+				if err := e.printConditions(jsonrpc.Conditions()); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintf(e.stderr,
+					"'farcall errors erlmcp' lists the %d of that implementation.\n", len(erlmcp()))
+				return err
 			}
 			return e.printCode(args[0])
 		},
@@ -71,10 +76,10 @@ func (e *env) printCode(text string) error {
 	if err != nil {
 		word := strings.ToLower(text)
 		rows := slices.DeleteFunc(registry(), func(c jsonrpc.Condition) bool {
-			return !strings.Contains(strings.ToLower(c.Name+" "+c.Category), word)
+			return !strings.Contains(strings.ToLower(c.Name+" "+c.Category+" "+c.Source), word)
 		})
 		if len(rows) == 0 {
-			return usagef("'farcall errors' lists them all.", "no error has %q in its name", text)
+			return usagef("'farcall errors' lists those that are common.", "no error has %q in its name", text)
 		}
 		return e.printConditions(rows)
 	}
