@@ -31,23 +31,22 @@ type pendingCall struct {
 	failed    error
 
 	// Under the upstream's lock.
-	holder     *holder
-	prev, next *pendingCall // on the connection
-	conn       *connection  // nil: it waits
-	grant      chan error   // gets nil or a refusal, when it has waited
-	item       *share.Item[*pendingCall]
-	place      *share.Holder // in flight; nil: it has none
-	begun      time.Time
-	age        uint64        // of the breaker
-	trial      bool          // for the breaker
-	level      string        // to be sent to the server before
-	sent       bool          // the server may know of it
-	roots      bool          // the server may ask for roots before
-	over       bool          // nothing is passed on any more
-	open       int           // questions and deliveries that go on
-	quiet      chan struct{} // closed when there are none; made when over
-	asks       []*question   // without an answer
-	notes      notes
+	holder *holder
+	conn   *connection // nil: it waits
+	grant  chan error  // gets nil or a refusal, when it has waited
+	item   *share.Item[*pendingCall]
+	place  *share.Holder // in flight; nil: it has none
+	begun  time.Time
+	age    uint64        // of the breaker
+	trial  bool          // for the breaker
+	level  string        // to be sent to the server before
+	sent   bool          // the server may know of it
+	roots  bool          // the server may ask for roots before
+	over   bool          // nothing is passed on any more
+	open   int           // questions and deliveries that go on
+	quiet  chan struct{} // closed when there are none; made when over
+	asks   []*question   // without an answer
+	notes  notes
 }
 
 // light reports whether the call raises no questions.

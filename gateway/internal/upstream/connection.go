@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -25,8 +26,8 @@ type connection struct {
 	modern bool
 
 	state   connState
-	pending pendingCalls
-	asking  int // pending calls that may be asked
+	pending []*pendingCall // that use it; the oldest first
+	asking  int            // pending calls that may be asked
 	// suspended are those of them that wait for an answer of their client.
 	suspended int
 	roots     rootsState
@@ -136,7 +137,9 @@ func (l *connection) rank(pc *pendingCall) (n int) {
 }
 
 // idle reports whether a connection is up and not in use.
-func (l *connection) idle() bool { return l.state == ready && l.pending.n == 0 && len(l.watches) == 0 }
+func (l *connection) idle() bool {
+	return l.state == ready && len(l.pending) == 0 && len(l.watches) == 0
+}
 
 // settle notes what a connection has brought.
 func (l *connection) settle(client *mcp.Client, now time.Time) {
@@ -184,7 +187,7 @@ func (s connState) leadsTo(next connState) bool {
 
 // take gives a pending call to a connection.
 func (l *connection) take(pc *pendingCall) {
-	l.pending.add(pc)
+	l.pending = append(l.pending, pc)
 	if !pc.light() {
 		l.asking++
 	}
@@ -205,7 +208,8 @@ func (l *connection) take(pc *pendingCall) {
 
 // part takes a pending call that ends from its connection.
 func (l *connection) part(pc *pendingCall, now time.Time) {
-	l.pending.remove(pc)
+	at := slices.Index(l.pending, pc)
+	l.pending = slices.Delete(l.pending, at, at+1)
 	l.used = now
 	if pc.light() {
 		return
@@ -224,7 +228,7 @@ func (l *connection) declaresRoots() bool { return l.abilities&canRoots != 0 && 
 // likeliest: while the server is known to ask, it came when all others waited for one.
 func (l *connection) candidate() (pc *pendingCall, wait bool) {
 	oneClient := true
-	for at := l.pending.first; at != nil; at = at.next {
+	for _, at := range l.pending {
 		if at.light() {
 			continue
 		}
@@ -247,44 +251,12 @@ func (l *connection) candidate() (pc *pendingCall, wait bool) {
 // listener returns the call that gets what the server says without naming one: the only one under
 // way or, on the connection of one client, the first. What is late there is that client's, too.
 func (l *connection) listener() *pendingCall {
-	pc := l.pending.first
-	if l.holder.session == "" && (l.pending.n != 1 || l.lateQuestions && l.holder.key.client.IsZero()) {
+	if len(l.pending) == 0 || l.holder.session == "" && (len(l.pending) > 1 || l.lateQuestions && l.holder.key.client.IsZero()) {
 		return nil
 	}
-	for at := pc; at != nil && pc.light(); at = at.next {
-		pc = at
+	first := slices.IndexFunc(l.pending, func(pc *pendingCall) bool { return !pc.light() })
+	if first < 0 {
+		first = len(l.pending) - 1
 	}
-	return pc
-}
-
-// pendingCalls are the calls that use a connection.
-type pendingCalls struct {
-	first, last *pendingCall
-	n           int
-}
-
-func (q *pendingCalls) add(pc *pendingCall) {
-	pc.prev = q.last
-	if pc.prev == nil {
-		q.first = pc
-	} else {
-		pc.prev.next = pc
-	}
-	q.last = pc
-	q.n++
-}
-
-func (q *pendingCalls) remove(pc *pendingCall) {
-	if pc.prev == nil {
-		q.first = pc.next
-	} else {
-		pc.prev.next = pc.next
-	}
-	if pc.next == nil {
-		q.last = pc.prev
-	} else {
-		pc.next.prev = pc.prev
-	}
-	pc.prev, pc.next = nil, nil
-	q.n--
+	return l.pending[first]
 }

@@ -131,7 +131,7 @@ func TestUnexpectedQuestion(t *testing.T) {
 		begin("a")
 		begin("b")
 		conn := u.pool.holders[ownerKey{}].conns[0]
-		if u.Status().Connections != 1 || conn.pending.n != 2 {
+		if u.Status().Connections != 1 || len(conn.pending) != 2 {
 			t.Fatalf("%+v", u.Status())
 		}
 		unexpected := make(chan error, 1)
@@ -150,7 +150,7 @@ func TestUnexpectedQuestion(t *testing.T) {
 			t.Error(err)
 		}
 		// One that comes when its call is over belongs to no call.
-		pc := conn.pending.first
+		pc := conn.pending[0]
 		l.release("b")
 		<-results
 		if _, err := u.ask(pc.ctx, conn, spec.MethodElicitationCreate, jsonrpc.Raw(`{}`)); err == nil || len(asked) > 0 {

@@ -28,7 +28,7 @@ func (u *Upstream) broken(seen map[*connection]connState) (found []string) {
 	for l, before := range seen {
 		found = append(found, l.broken(before, u.over)...)
 		counts[l.state]++
-		onConns += l.pending.n
+		onConns += len(l.pending)
 		if seen[l] = l.state; l.state == closed {
 			delete(seen, l)
 		}
@@ -64,11 +64,9 @@ func (l *connection) broken(before connState, over bool) (found []string) {
 	report := func(format string, args ...any) {
 		found = append(found, fmt.Sprintf("a connection that is %v: ", l.state)+fmt.Sprintf(format, args...))
 	}
-	asking, suspended, n := 0, 0, 0
-	var prev *pendingCall
-	for pc := l.pending.first; pc != nil; prev, pc = pc, pc.next {
-		n++
-		if pc.conn != l || pc.over || pc.item != nil || pc.prev != prev {
+	asking, suspended, n := 0, 0, len(l.pending)
+	for at, pc := range l.pending {
+		if pc.conn != l || pc.over || pc.item != nil || slices.Index(l.pending, pc) != at {
 			report("a call on it is elsewhere")
 		}
 		if h := l.holder; h.session != "" && pc.who.Session != h.session {
@@ -86,8 +84,8 @@ func (l *connection) broken(before connState, over bool) (found []string) {
 			suspended++
 		}
 	}
-	if l.pending.n != n || l.pending.last != prev || l.asking != asking || l.suspended != suspended {
-		report("%d calls, %d asking, %d suspended are counted as %d, %d, %d", n, asking, suspended, l.pending.n, l.asking, l.suspended)
+	if l.asking != asking || l.suspended != suspended {
+		report("%d asking, %d suspended are counted as %d, %d", asking, suspended, l.asking, l.suspended)
 	}
 	if len(l.held) > 0 && len(l.held) >= asking-suspended {
 		report("%d questions are held, and %d calls could be meant", len(l.held), asking-suspended)

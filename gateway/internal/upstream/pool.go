@@ -300,8 +300,8 @@ func (p *pool) move(l *connection, to connState) {
 // retire gives no more calls to a connection, and closes it when it has none.
 func (p *pool) retire(l *connection) {
 	switch {
-	case l.state >= closing, l.state == draining && l.pending.n > 0:
-	case l.pending.n > 0:
+	case l.state >= closing, l.state == draining && len(l.pending) > 0:
+	case len(l.pending) > 0:
 		p.move(l, draining)
 	default:
 		p.move(l, closing)

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"slices"
 
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -128,14 +129,14 @@ func (u *Upstream) borrow(ctx context.Context, l *connection, tried map[*pending
 	}
 	pc, _ := ctx.Value(pendingKey{}).(*pendingCall)
 	if !usable(pc) {
-		for pc = l.pending.first; pc != nil && !usable(pc); pc = pc.next {
+		at := slices.IndexFunc(l.pending, usable)
+		if at < 0 {
+			if l.roots.called == nil {
+				l.roots.called = make(chan struct{})
+			}
+			return nil, l.roots.called
 		}
-	}
-	if pc == nil {
-		if l.roots.called == nil {
-			l.roots.called = make(chan struct{})
-		}
-		return nil, l.roots.called
+		pc = l.pending[at]
 	}
 	u.putLocked(pc, a)
 	u.dispatchLocked() // a call that waits for its client lets others go on

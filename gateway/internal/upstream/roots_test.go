@@ -444,7 +444,7 @@ func checkOwners(t *testing.T, u *Upstream) {
 			if l.holder != h || h.single {
 				t.Errorf("a connection has another holder than the one that has it")
 			}
-			for pc := l.pending.first; pc != nil; pc = pc.next {
+			for _, pc := range l.pending {
 				now, lasting := u.pool.keyOf(pc.who, pc.abilities, pc.use)
 				if !lasting || now != key && (pc.use == useAsking || key.roots != listRoots) {
 					t.Errorf("a call of %+v is on a connection of %+v", pc.who, key)

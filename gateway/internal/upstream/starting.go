@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/backoff"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -67,11 +68,7 @@ func (u *Upstream) dial(ctx context.Context, l *connection) (*mcp.Client, error)
 		if after <= 0 || after > maxPause || n == maxStarts {
 			return nil, err
 		}
-		timer := time.NewTimer(after)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if backoff.Sleep(ctx, after) != nil {
 			return nil, err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/backoff"
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
@@ -344,14 +345,7 @@ func (u *Upstream) sweepLocked() {
 	if u.opts.IdleStop > 0 && !u.sweeping && !u.over {
 		u.sweeping = true
 		u.tasks.Go(func() {
-			for wait := u.opts.IdleStop; wait > 0; {
-				timer := time.NewTimer(wait)
-				select {
-				case <-timer.C:
-				case <-u.ctx.Done():
-					timer.Stop()
-					return
-				}
+			for wait := u.opts.IdleStop; wait > 0 && backoff.Sleep(u.ctx, wait) == nil; {
 				wait = u.swept()
 			}
 		})

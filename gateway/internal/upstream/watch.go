@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/backoff"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -147,12 +148,7 @@ func (w *watch) run(ctx context.Context) {
 		if time.Since(begun) > time.Minute {
 			pause = firstPause
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		}
+		_ = backoff.Sleep(ctx, pause) // enter looks at the context
 		pause = min(2*pause, lastPause)
 	}
 }
