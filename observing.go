@@ -122,7 +122,7 @@ func (s *serving) begin(now time.Time) {
 	call.BytesIn, call.Request = len(s.req.msg.Raw), s.req.msg.Raw
 	traces := s.core.observer.Traces
 	if traces {
-		call.Caller, call.Linked = s.callers()
+		call.Caller, call.Linked = callersOf(s.Parent(), s.req.msg)
 	}
 	at.ctx = started(s, s.core.observer, call)
 	if call.Number > 0 {
@@ -136,9 +136,9 @@ func (s *serving) begin(now time.Time) {
 	}
 }
 
-// callers returns observe.Call.Caller and Linked of a call that arrived.
-func (s *serving) callers() (caller, linked observe.Span) {
-	caller, header := messageSpan(s.req.msg), spanOf(s.Parent())
+// callersOf returns observe.Call.Caller and Linked of a message that arrived with a context.
+func callersOf(ctx context.Context, m *jsonrpc.Message) (caller, linked observe.Span) {
+	caller, header := messageSpan(m), spanOf(ctx)
 	switch {
 	case caller == (observe.Span{}):
 		return header, observe.Span{}
@@ -201,14 +201,12 @@ func (c *core) observeRefusal(ctx context.Context, m *jsonrpc.Message, e *jsonrp
 	if c.observer.Refuse == nil {
 		return
 	}
-	var caller observe.Span
+	var caller, linked observe.Span
 	if c.observer.Traces && m.Kind != jsonrpc.Invalid {
-		if caller = messageSpan(m); caller == (observe.Span{}) {
-			caller = spanOf(ctx)
-		}
+		caller, linked = callersOf(ctx, m)
 	}
 	c.observer.Refuse(ctx, &observe.Call{
-		Caller:    caller,
+		Caller: caller, Linked: linked,
 		Transport: c.opts.Transport, Conn: c.opts.Conn, ID: id, Method: string(m.Method), Began: time.Now(),
 		Known: c.mux != nil && c.mux.find(m.Method) != nil, Batch: inBatch,
 		Outcome: observe.Outcome{

@@ -168,15 +168,8 @@ func (t *Tracer) samples(caller observe.Span) bool {
 // begin begins a span that is recorded, and returns the context that carries it.
 func (t *Tracer) begin(ctx context.Context, c *observe.Call, caller, theirs observe.Span) context.Context {
 	sent := farcall.TraceFrom(ctx)
-	x := &spanContext{caller: caller}
+	x := t.under(c, theirs)
 	x.Context = callctx.Over(ctx, x)
-	switch {
-	case caller != theirs:
-		x.link = theirs
-		sent.State = ""
-	case c.Linked != (observe.Span{}):
-		x.link = c.Linked
-	}
 	if sent.Parent = c.Span.Parent(); caller == (observe.Span{}) {
 		sent.State = ""
 	}
@@ -186,6 +179,15 @@ func (t *Tracer) begin(ctx context.Context, c *observe.Call, caller, theirs obse
 	ctx = farcall.WithTrace(ctx, sent)
 	x.with = trace.ContextWithSpanContext(ctx, x.of(&c.Span, false))
 	return x
+}
+
+// under returns what is above the span of a call: its caller, and what else has sent it as a link.
+// With Set(true) that is the caller of one that arrived.
+func (t *Tracer) under(c *observe.Call, caller observe.Span) *spanContext {
+	if t.link.Load() && !c.Outgoing {
+		return &spanContext{link: caller}
+	}
+	return &spanContext{caller: caller, link: c.Linked}
 }
 
 // spanContext is the context of a call with a recorded span, and what the span has that the call
@@ -254,10 +256,7 @@ func (t *Tracer) late(took time.Duration) bool {
 
 func (t *Tracer) refuse(ctx context.Context, c *observe.Call) {
 	caller := t.callerOf(ctx, c)
-	x := &spanContext{caller: caller}
-	if t.link.Load() {
-		x.caller, x.link = observe.Span{}, caller
-	}
+	x := t.under(c, caller)
 	c.Span = within(x.caller)
 	if c.Span.Sampled = t.samples(x.caller); c.Span.Sampled {
 		s := t.record(c, x)
@@ -276,13 +275,10 @@ func (t *Tracer) keeps() bool {
 
 // keep records a call that is not sampled: its id is the one that it has sent, if it has sent any.
 func (t *Tracer) keep(c *observe.Call, refused bool) {
-	x := &spanContext{caller: c.Caller}
+	x := t.under(c, c.Caller)
 	id := c.Span
 	if !id.Local {
 		id = within(id)
-	}
-	if t.link.Load() && !c.Outgoing {
-		x.caller, x.link = observe.Span{}, c.Caller
 	}
 	id.Sampled = true // or no exporter takes it
 	before := c.Span

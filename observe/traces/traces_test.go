@@ -195,6 +195,13 @@ func TestKept(t *testing.T) {
 	if !has(s, attribute.String("error.type", "7")) || !has(s, attribute.Bool("farcall.unsampled", true)) {
 		t.Errorf("attributes %v", s.Attributes())
 	}
+	k.taken()
+	ctx := farcall.WithTraceHeader(t.Context(), map[string][]string{"Traceparent": {another}})
+	late, k, _ := chain(&traces.Options{Ratio: -1})
+	late(ctx, `"method":"bad","traceparent":"`+dropped+`"`)
+	if got := k.taken(); len(got) != 1 || !strings.HasSuffix(got[0], "<caller link 4bf9") {
+		t.Errorf("kept %q, without a link to what the headers say", got)
+	}
 	if spans[1].Name() != "_OTHER" {
 		t.Errorf("the name of a span is what the other end has chosen: %q", spans[1].Name())
 	}
