@@ -63,7 +63,7 @@ func (e *endpoint) servers() (*route.View, []*server) {
 func (e *endpoint) find(ctx context.Context, kind, name string) (route.Target, bool, error) {
 	view, _ := e.servers()
 	target, ok, err := view.Find(ctx, kind, name)
-	for range reloads {
+	for {
 		newer, _ := e.servers()
 		if ok || newer == view || ctx.Err() != nil {
 			break
@@ -85,10 +85,6 @@ func (e *endpoint) find(ctx context.Context, kind, name string) (route.Target, b
 	}
 	return target, ok, err
 }
-
-// reloads bounds how often a call begins again because the configuration has
-// changed at the same moment.
-const reloads = 5
 
 // describe describes what is at the address. One server speaks for itself; of several it is
 // what all of them can do, as far as they are up.
@@ -395,7 +391,7 @@ func (e *endpoint) forward(w *calling, name string) (upstream.Result, error) {
 
 // forwardAsItIs is forward without giving the answer the form of this address.
 func (e *endpoint) forwardAsItIs(w *calling, name string) (upstream.Result, error) {
-	for n := 0; ; n++ {
+	for {
 		s := e.g.plan.Load().byName[name]
 		if s == nil || s.mcp == nil {
 			return upstream.Result{}, jsonrpc.Errorf(jsonrpc.InvalidParams, "the server %s has just been taken out of the gateway", name)
@@ -405,7 +401,7 @@ func (e *endpoint) forwardAsItIs(w *calling, name string) (upstream.Result, erro
 			return upstream.Result{}, err
 		}
 		r, err := e.forwardTo(w, s)
-		if n == reloads || w.Err() != nil || !closing(err) || e.g.plan.Load().byName[name] == s {
+		if w.Err() != nil || !closing(err) || e.g.plan.Load().byName[name] == s {
 			return r, err
 		}
 	}

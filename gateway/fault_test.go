@@ -2,14 +2,18 @@ package gateway_test
 
 import (
 	"context"
+	"io"
+	"net"
 	"net/http"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/gateway/internal/faulty"
 	"github.com/farcall-dev/farcall/mcp"
 )
@@ -256,5 +260,39 @@ func TestStatusOfFailure(t *testing.T) {
 	r, err = l.modern(t.Context(), "tools/call", "nothing", `"name":"nothing"`)
 	if err != nil || r.err == nil || r.err.Code != -32602 {
 		t.Error(r, err)
+	}
+}
+
+// A call that waits for a server which starts goes on, however often the configuration changes
+// meanwhile.
+func TestReloadsWhileStarting(t *testing.T) {
+	t.Parallel()
+	const changes = 10
+	var l *lab
+	var url string
+	var accepted atomic.Int64
+	begun := make(chan struct{})
+	conf := func(n int64) *gateway.Config {
+		return &gateway.Config{Namespace: "auto", Upstreams: []*gateway.Upstream{{Name: "s", URL: url, Timeout: time.Minute + time.Duration(n)}}}
+	}
+	m := newMock("legacy")
+	url = listen(t, func(conn net.Conn) {
+		<-begun
+		n := accepted.Add(1)
+		if n > changes {
+			serveConn(m, conn)
+			return
+		}
+		if err := l.Reload(conf(n)); err != nil {
+			t.Error(err)
+		}
+		_, _ = io.Copy(io.Discard, conn) // the gateway closes it
+	})
+	t.Cleanup(m.Close)
+	l = newLabOf(t, nil, conf(0))
+	close(begun)
+	got, err := l.modern(t.Context(), "tools/call", "echo", `"name":"echo","arguments":{"text":"hello"}`)
+	if err != nil || !strings.Contains(got.body, "hello") || accepted.Load() <= changes {
+		t.Errorf("after %d connections: %v, %v", accepted.Load(), got, err)
 	}
 }

@@ -183,7 +183,7 @@ func (e *endpoint) page(
 ) (page route.Page, view *route.View, servers []*server, err error) {
 	view, servers = e.servers()
 	page, err = view.Page(ctx, kind, cursor)
-	for range reloads {
+	for {
 		newer, now := e.servers()
 		if newer == view || ctx.Err() != nil {
 			break

@@ -128,7 +128,7 @@ func newSearchIndex(view *route.View, all []route.Entry) *searchIndex {
 func (e *endpoint) catalogue(ctx context.Context) (*catalogue, error) {
 	view, _ := e.servers()
 	whole, err := view.Whole(ctx, route.Tools)
-	for range reloads {
+	for {
 		newer, _ := e.servers()
 		if newer == view || ctx.Err() != nil {
 			break
