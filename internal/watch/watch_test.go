@@ -2,9 +2,11 @@ package watch
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -77,5 +79,47 @@ func TestWatch(t *testing.T) {
 		want("another one is gone", 6)
 		w.Reload()
 		want("they were read for another reason", 7)
+	})
+}
+
+// A directory is replaced as a whole, by a link to another one, as Kubernetes does with what a
+// ConfigMap holds.
+func TestWatchReplacedDirectory(t *testing.T) {
+	dir := t.TempDir()
+	swap := func(version, text string) {
+		t.Helper()
+		err := errors.Join(
+			os.Mkdir(filepath.Join(dir, version), 0o700),
+			os.WriteFile(filepath.Join(dir, version, "conf"), []byte(text), 0o600),
+			os.Symlink(version, filepath.Join(dir, "..new")),
+			os.Rename(filepath.Join(dir, "..new"), filepath.Join(dir, "..data")))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	swap("..1", "1")
+	file := filepath.Join(dir, "conf")
+	if err := os.Symlink(filepath.Join("..data", "conf"), file); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		read := make(chan string, 1)
+		w := New([]string{file}, func(files []string) []string {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Error(err)
+			}
+			read <- string(text)
+			return files
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { w.Run(ctx) })
+		defer running.Wait()
+		defer cancel()
+		swap("..2", "the second")
+		if got := <-read; got != "the second" {
+			t.Errorf("read %q", got)
+		}
 	})
 }
