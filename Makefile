@@ -38,6 +38,10 @@ full: ## Run whole the tests of which make test runs a part: all revisions and t
 	FARCALL_FULL=1 go test . ./cmd/farcall ./gateway ./internal/sandbox ./observe/metrics ./gateway/internal/upstream \
 		-run 'TestModel$$|TestSlowConsumer|TestNewScripts|TestMatrix|TestTraces|TestRootsOfChildren|TestLifetimes|TestManyClients|TestProcess|TestHostile' -count=1
 
+.PHONY: matrix
+matrix: ## Try clients of each revision and transport with servers of each, through a gateway, and each feature
+	FARCALL_FULL=1 go test ./gateway -run 'TestMatrix$$' -count=1 -v
+
 .PHONY: format
 format: ## Show what is not formatted (make fmt formats)
 	$(tool) golangci-lint fmt --diff
