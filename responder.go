@@ -70,9 +70,14 @@ func (r *Responder) respond(ctx context.Context, dst, frame []byte, push func(fr
 	case jsonrpc.Invalid:
 		return r.refused(ctx, dst, m, m.Err, false)
 	}
-	v := r.newPushing(ctx, m, push)
-	defer v.push.end()
 	defer r.recycle(batch, len(frame))
+	return r.single(ctx, r.newPushing(ctx, m, push), m, dst)
+}
+
+// single answers a message that is no batch. In respond, which returns at more places, each of its
+// defers would cost several times as much.
+func (r *Responder) single(ctx context.Context, v *serving, m *jsonrpc.Message, dst []byte) []byte {
+	defer v.push.end()
 	if e := r.enter(v); e != nil {
 		if v.req.IsNotification() {
 			return dst // JSON-RPC 2.0 §4.1: not answered, not even with an error
