@@ -219,7 +219,7 @@ var archLadder = map[string]archRow{
 
 	"mcp/relay":              {ours: "jsonrpc internal/scan mcp/era mcp/spec mcp/internal/inbound", names: 15},
 	"mcp/internal/inbound":   {ours: "jsonrpc"},
-	"mcp/internal/observed":  {ours: "mcp/spec observe"},
+	"mcp/internal/observed":  {ours: ". mcp/spec observe"},
 	"mcp/internal/trie":      {ours: ""},
 	"mcp/internal/object":    {ours: "jsonrpc internal/jsonv2 internal/scan"},
 	"mcp/internal/arguments": {ours: "jsonrpc internal/jsonv2 internal/scan internal/schema internal/validate mcp/spec mcp/internal/object"},

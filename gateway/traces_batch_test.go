@@ -11,6 +11,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway"
@@ -172,6 +173,42 @@ func TestTracesOfRounds(t *testing.T) {
 				// The server's call goes on while its question is with the client.
 				"2025-11-25": "server tools/call a__ask\n  client tools/call\n    server elicitation/create\nserver tools/call a__ask\n",
 			}[era])
+		})
+	}
+}
+
+// The rounds that a client makes of one call are linked, too: those of a client of 2026-07-28, and
+// those that a gateway makes for a client of an earlier revision.
+func TestTracesOfClientRounds(t *testing.T) {
+	t.Parallel()
+	answer := func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
+		return &spec.ElicitResult{Action: "accept", Content: jsonrpc.Raw(`{"name":"Ann"}`)}, nil
+	}
+	for era, own := range map[string]bool{"modern": true, "legacy": false} {
+		t.Run(era, func(t *testing.T) {
+			l, kept := tracing(t, "2026-07-28")
+			o := mcp.ClientOptions{Era: era, Elicit: answer}
+			if own {
+				kept = &spans{}
+				o.RPC = &farcall.Options{Observer: traces.New(&traces.Options{Spans: kept}).Observer()}
+			}
+			if r, err := l.client(t, o).CallTool(t.Context(), "a__ask", nil); err != nil || saysOf(r) != "Ann" {
+				t.Fatal(r, err)
+			}
+			kept.mu.Lock()
+			defer kept.mu.Unlock()
+			var rounds []sdk.ReadOnlySpan
+			for _, s := range kept.all {
+				if s.SpanKind() == trace.SpanKindClient && strings.HasPrefix(s.Name(), "tools/call") {
+					rounds = append(rounds, s)
+				}
+			}
+			if len(rounds) != 2 || len(rounds[0].Links()) != 0 || len(rounds[1].Links()) != 1 {
+				t.Fatalf("%d rounds, not two with a link: %v", len(rounds), rounds)
+			}
+			if is, want := rounds[1].Links()[0].SpanContext, rounds[0].SpanContext(); is.SpanID() != want.SpanID() || is.TraceID() != want.TraceID() {
+				t.Errorf("the link is to %v, want %v", is, want)
+			}
 		})
 	}
 }

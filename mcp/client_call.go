@@ -13,6 +13,7 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/internal/object"
+	"github.com/farcall-dev/farcall/mcp/internal/observed"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
@@ -85,6 +86,7 @@ type outgoing struct {
 	client *Client     // with middleware
 	fresh  bool        // do not take it from the cache
 	task   bool        // the answer may be a task
+	rounds *observed.Rounds
 }
 
 // call makes a call, within the middleware, and returns the result in canonical form.
@@ -102,6 +104,7 @@ func (c *Client) rounds(ctx context.Context, q *outgoing) (jsonrpc.Raw, error) {
 		return raw, nil
 	}
 	round := *q
+	round.rounds = observed.NewRounds(c.opts.RPC)
 	for n := 1; ; n++ {
 		raw, err := c.visiting(ctx, &round)
 		if err != nil {
@@ -125,6 +128,7 @@ func (c *Client) rounds(ctx context.Context, q *outgoing) (jsonrpc.Raw, error) {
 		if round.params, err = c.nextRound(ctx, q, raw); err != nil {
 			return nil, fmt.Errorf("mcp: %q: %w", q.method, err)
 		}
+		round.rounds.Next()
 	}
 }
 
@@ -278,7 +282,7 @@ func (c *Client) exchange(ctx context.Context, l *link, q *outgoing) (raw jsonrp
 	if l.http != nil && q.header != nil {
 		ctx = mcphttp.WithHeader(ctx, q.header)
 	}
-	if raw, err = c.send(ctx, l.line, q.method, params); err != nil {
+	if raw, err = c.send(q.rounds.Within(ctx), l.line, q.method, params); err != nil {
 		return nil, err
 	}
 	return era.Translate(era.Result, q.method, raw, l.rev, era.Latest())

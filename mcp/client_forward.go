@@ -18,6 +18,7 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/internal/arguments"
+	"github.com/farcall-dev/farcall/mcp/internal/observed"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -38,6 +39,8 @@ type forwarding struct {
 
 	first callDeadline // of the first round
 	begun bool         // first is in use
+
+	rounds *observed.Rounds
 }
 
 // deadline returns a context for a round. Most calls have one round, and this costs them no
@@ -76,7 +79,7 @@ func (c *Client) Forward(ctx context.Context, f *relay.Forward) (result jsonrpc.
 }
 
 func (c *Client) forward(ctx context.Context, f *relay.Forward) (result jsonrpc.Raw, in *era.Revision, err error) {
-	w := &forwarding{Forward: f, c: c, rev: cmp.Or(f.Revision, era.Latest()), params: f.Params}
+	w := &forwarding{Forward: f, c: c, rounds: observed.NewRounds(c.opts.RPC), rev: cmp.Or(f.Revision, era.Latest()), params: f.Params}
 	if i := scan.Space(f.Params, 0); i < len(f.Params) && f.Params[i] != '{' && string(f.Params[i:]) != "null" {
 		return nil, nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: they must be an object")
 	}
@@ -110,6 +113,7 @@ func (c *Client) forward(ctx context.Context, f *relay.Forward) (result jsonrpc.
 		if err != nil {
 			return nil, nil, fmt.Errorf("mcp: %q: %w", f.Method, err)
 		}
+		w.rounds.Next()
 	}
 }
 
@@ -171,10 +175,10 @@ func (w *forwarding) exchange(ctx context.Context, l *link) error {
 		return err
 	}
 	var way *route
-	inner := ctx
+	inner := w.rounds.Within(ctx)
 	if w.mayBeTask(l) {
 		var end func()
-		inner, end = w.lingering(ctx)
+		inner, end = w.lingering(inner)
 		defer end()
 	}
 	if l.http != nil {
