@@ -143,9 +143,13 @@ type Endpoint struct {
 	Tools, Deny, Resources, Prompts []string
 	// Namespace counts before that of the upstreams and of the Config.
 	Namespace string
-	// A principal needs one of Roles: for any other the endpoint is not there. Empty: no role is
-	// needed.
+	// A principal needs one of Roles or ByRole: for any other the endpoint is not there. Both empty:
+	// no role is needed.
 	Roles []string
+	// ByRole has what is left of the endpoint for a role; one in Roles has all of it. A principal with
+	// several roles has what any of them has. The patterns are as those of the endpoint; a resource
+	// that is of a template must match itself.
+	ByRole map[string]struct{ Tools, Deny, Resources, Prompts []string }
 	// Overrides say in which form tools are shown, by UPSTREAM/NAME. Wrap is not for files, and must
 	// be nil.
 	Overrides map[string]mcp.Transform

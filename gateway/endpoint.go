@@ -72,7 +72,7 @@ func (e *endpoint) find(ctx context.Context, kind, name string) (route.Target, b
 		target, ok, err = view.Find(ctx, kind, name)
 	}
 	if err == nil {
-		return target, ok, nil
+		return target, ok && e.offers(ctx, kind, &target), nil
 	}
 	if several, is := errors.AsType[*route.AmbiguousError](err); is {
 		return e.choose(ctx, several)
@@ -271,7 +271,7 @@ func (e *endpoint) namedAs(w *calling, kind, word, name string) (r upstream.Resu
 	var shown jsonrpc.Raw
 	var unfit error
 	w.signs = e.g.plan.Load().byName[target.Source].isSignIn(&target)
-	w.hidden = w.via != "" && !e.g.shield.shown(w, kind, &target)
+	w.hidden = w.via != "" && !e.shown(w, kind, &target)
 	if target.Tool != nil {
 		shown, unfit = e.virtual().arguments(w, &target) // the guard sees what the tool gets
 		w.unfit = unfit != nil
@@ -529,7 +529,7 @@ func (e *endpoint) TaskSupport(ctx context.Context, tool string) string {
 		return e.searchTasks(ctx, tool)
 	}
 	target, ok, err := e.find(ctx, "tools", tool)
-	if err != nil || !ok || !e.g.shield.shown(ctx, "tools", &target) {
+	if err != nil || !ok || !e.shown(ctx, "tools", &target) {
 		return ""
 	}
 	if seen := observe.From(ctx); seen != nil {

@@ -217,9 +217,9 @@ func (e *endpoint) allowed(ctx context.Context, view *route.View, kind string, i
 	}
 	target, ok, err := view.Find(ctx, kind, name)
 	if several, is := errors.AsType[*route.AmbiguousError](err); is { // of the web, listed once
-		return slices.ContainsFunc(several.Candidates, func(c route.Entry) bool { return e.g.shield.shown(ctx, kind, &c.Target) })
+		return slices.ContainsFunc(several.Candidates, func(c route.Entry) bool { return e.shown(ctx, kind, &c.Target) })
 	}
-	return ok && err == nil && e.g.shield.shown(ctx, kind, &target)
+	return ok && err == nil && e.shown(ctx, kind, &target)
 }
 
 // hints reports whether the server says how long its lists may be kept.

@@ -30,10 +30,33 @@ func (r *reader) endpoints(c *Config) take {
 				"resources":    r.choice(&e.Resources),
 				"prompts":      r.choice(&e.Prompts),
 				"namespace":    r.text(&e.Namespace),
-				"roles":        r.oneOrMore(&e.Roles),
+				"roles":        r.roles(e),
 				"overrides":    r.overrides(e),
 				"search":       r.search(&e.Search),
 			})
+		})
+	}
+}
+
+// roles reads the roles that may use an endpoint, or what is chosen for each.
+func (r *reader) roles(e *Endpoint) take {
+	list := r.oneOrMore(&e.Roles)
+	return func(n *node, path string) {
+		if n.kind != mapNode {
+			list(n, path)
+			return
+		}
+		e.ByRole = map[string]choice{}
+		r.each(n, path, func(m member, path string) {
+			if m.value.kind == nullNode {
+				e.Roles = append(e.Roles, m.key)
+				return
+			}
+			var c choice
+			r.fields(m.value, path, map[string]take{
+				"tools": r.choice(&c.Tools), "deny": r.choice(&c.Deny), "resources": r.choice(&c.Resources), "prompts": r.choice(&c.Prompts),
+			})
+			e.ByRole[m.key] = c
 		})
 	}
 }
@@ -113,15 +136,23 @@ func (c *checker) endpoints(conf *Config) {
 		names[strings.ToLower(e.Name)] = "another endpoint"
 		c.choice(path+".namespace", "namespace", e.Namespace, "auto", "always", "never")
 		c.search(path, e.Search, e.Namespace, upstreams)
-		for key, patterns := range map[string][]string{"tools": e.Tools, "deny": e.Deny, "resources": e.Resources, "prompts": e.Prompts} {
-			for i, p := range patterns {
-				c.chosen(fmt.Sprintf("%s.%s[%d]", path, key, i), p, upstreams)
-			}
+		c.chosenBy(path, choice{e.Tools, e.Deny, e.Resources, e.Prompts}, upstreams)
+		for _, role := range sortedKeys(e.ByRole) {
+			c.chosenBy(path+".roles."+role, e.ByRole[role], upstreams)
 		}
-		if len(e.Roles) > 0 && conf.Guard == nil {
+		if len(e.Roles)+len(e.ByRole) > 0 && conf.Guard == nil {
 			c.problem(path+".roles", "without a guard no principal has a role", "add guard, or remove roles")
 		}
 		c.overrides(path+".overrides", e, upstreams, conf.Guard != nil)
+	}
+}
+
+// chosenBy checks the patterns of a choice.
+func (c *checker) chosenBy(path string, by choice, upstreams []string) {
+	for key, patterns := range map[string][]string{"tools": by.Tools, "deny": by.Deny, "resources": by.Resources, "prompts": by.Prompts} {
+		for i, p := range patterns {
+			c.chosen(fmt.Sprintf("%s.%s[%d]", path, key, i), p, upstreams)
+		}
 	}
 }
 

@@ -41,7 +41,7 @@ func (e *endpoint) nearest(ctx context.Context, kind, name string, all []route.E
 	near := ""
 	nearestOf(name, names, func(word string) bool {
 		for _, i := range byName[word] {
-			if e.g.shield.shown(ctx, kind, &all[i].Target) {
+			if e.shown(ctx, kind, &all[i].Target) {
 				near = all[i].Shown
 				return true
 			}

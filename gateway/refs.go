@@ -108,7 +108,7 @@ func (e *endpoint) choose(ctx context.Context, several *route.AmbiguousError) (r
 	left := *several
 	left.Candidates = nil
 	for _, c := range several.Candidates {
-		if e.g.shield.shown(ctx, several.Kind, &c.Target) {
+		if e.shown(ctx, several.Kind, &c.Target) {
 			left.Candidates = append(left.Candidates, c)
 		}
 	}

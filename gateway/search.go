@@ -154,7 +154,7 @@ func (c *catalogue) allows(tool int) bool {
 }
 
 func (c *catalogue) sees(t *listedTool) bool {
-	return !c.hidden[t.Source] && c.e.g.shield.shownAs(c.ctx, route.Tools, &t.Target, t.annotations)
+	return !c.hidden[t.Source] && c.e.offers(c.ctx, route.Tools, &t.Target) && c.e.g.shield.shownAs(c.ctx, route.Tools, &t.Target, t.annotations)
 }
 
 // entries returns the tools that the caller may call, in the order of the list.

@@ -226,6 +226,10 @@ func (f *findings) endpoint(e *Endpoint, path string) {
 			}
 		}
 	}
+	for _, role := range sortedKeys(e.ByRole) {
+		of := e.ByRole[role]
+		f.endpoint(&Endpoint{Tools: of.Tools, Deny: of.Deny, Resources: of.Resources, Prompts: of.Prompts}, path+".roles."+role)
+	}
 	for _, of := range sortedKeys(e.Overrides) {
 		head, name, _ := strings.Cut(of, "/")
 		is := f.by[head]

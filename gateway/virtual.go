@@ -28,11 +28,20 @@ type virtual struct {
 	cfg     *Endpoint
 	view    *route.View
 	servers []*server
+	byRole  map[string]map[string]*route.Rules // of the roles with a choice, by upstream
 }
 
 // newVirtual puts a virtual server together of what the plan has.
 func newVirtual(c *Endpoint, servers []*server, sources []route.Source, o *route.Options) *virtual {
-	v := &virtual{cfg: c}
+	v := &virtual{cfg: c, byRole: map[string]map[string]*route.Rules{}}
+	for role, of := range c.ByRole {
+		v.byRole[role] = map[string]*route.Rules{}
+		for _, s := range servers {
+			rules := &route.Rules{}
+			narrow(of, s.cfg.Name, rules)
+			v.byRole[role][s.cfg.Name] = rules
+		}
+	}
 	var chosen []route.Source
 	for i, s := range servers {
 		if source, some := v.choose(s, sources[i]); some {
@@ -47,20 +56,14 @@ func newVirtual(c *Endpoint, servers []*server, sources []route.Source, o *route
 func (v *virtual) choose(s *server, source route.Source) (_ route.Source, some bool) {
 	c, name := v.cfg, s.cfg.Name
 	rules := &source.Rules
-	rules.Tools.Only = chosenOf(c.Tools, name)
-	rules.Tools.Deny = slices.Concat(rules.Tools.Deny, chosenOf(c.Deny, name))
-	ofAll := func(pattern string) bool { return strings.HasPrefix(pattern, "*/") } // one upstream may lack it
-	rules.Tools.Expect = chosenOf(slices.DeleteFunc(slices.Concat(c.Tools, c.Deny, sortedKeys(c.Overrides)), ofAll), name)
-	rules.Prompts.Expect = chosenOf(slices.DeleteFunc(slices.Clone(c.Prompts), ofAll), name)
-	inTools := rules.Tools.Only == nil || len(rules.Tools.Only) > 0
-	for _, list := range []struct {
-		patterns []string
-		filter   *route.Filter
-	}{{c.Resources, &rules.Resources}, {c.Prompts, &rules.Prompts}} {
-		if list.filter.Only = chosenOf(list.patterns, name); list.patterns == nil && !inTools {
-			list.filter.Only = []string{}
-		}
+	narrow(choice{c.Tools, c.Deny, c.Resources, c.Prompts}, name, rules)
+	tools, prompts := slices.Concat(c.Tools, c.Deny, sortedKeys(c.Overrides)), slices.Clone(c.Prompts)
+	for _, of := range c.ByRole {
+		tools, prompts = slices.Concat(tools, of.Tools, of.Deny), append(prompts, of.Prompts...)
 	}
+	ofAll := func(pattern string) bool { return strings.HasPrefix(pattern, "*/") } // one upstream may lack it
+	rules.Tools.Expect = chosenOf(slices.DeleteFunc(tools, ofAll), name)
+	rules.Prompts.Expect = chosenOf(slices.DeleteFunc(prompts, ofAll), name)
 	if c.Namespace != "" {
 		rules.Namespace = c.Namespace
 	}
@@ -70,6 +73,25 @@ func (v *virtual) choose(s *server, source route.Source) (_ route.Source, some b
 	v.override(name, &rules.Tools)
 	left := func(f *route.Filter) bool { return f.Only == nil || len(f.Only) > 0 }
 	return source, left(&rules.Tools) || left(&rules.Resources) || left(&rules.Prompts)
+}
+
+// choice is what is chosen for a role of an endpoint, or for all of them.
+type choice = struct{ Tools, Deny, Resources, Prompts []string }
+
+// narrow leaves in the rules of an upstream what is chosen of it.
+func narrow(c choice, upstream string, rules *route.Rules) {
+	rules.Tools.Only = chosenOf(c.Tools, upstream)
+	rules.Tools.Deny = slices.Concat(rules.Tools.Deny, chosenOf(c.Deny, upstream))
+	rules.Resources.Only, rules.Prompts.Only = chosenOf(c.Resources, upstream), chosenOf(c.Prompts, upstream)
+	if rules.Tools.Only == nil || len(rules.Tools.Only) > 0 {
+		return
+	}
+	if c.Resources == nil {
+		rules.Resources.Only = []string{}
+	}
+	if c.Prompts == nil {
+		rules.Prompts.Only = []string{}
+	}
 }
 
 // chosenOf returns the patterns that are about an upstream, without its name. Nil stays nil.
@@ -156,11 +178,32 @@ func (v *virtual) has(upstream string) bool {
 
 // admits reports whether the caller in ctx has a role that the endpoint wants.
 func (v *virtual) admits(ctx context.Context) bool {
-	if v == nil || len(v.cfg.Roles) == 0 {
-		return true
-	}
+	return v == nil || len(v.cfg.Roles)+len(v.cfg.ByRole) == 0 || v.forRole(ctx, func(rules map[string]*route.Rules) bool { return true })
+}
+
+// forRole reports whether the caller in ctx has a role of the endpoint that meets a condition: one
+// without a choice does.
+func (v *virtual) forRole(ctx context.Context, meets func(map[string]*route.Rules) bool) bool {
 	who := guard.From(ctx)
-	return who != nil && slices.ContainsFunc(v.cfg.Roles, func(role string) bool { return slices.Contains(who.Roles, role) })
+	return who != nil && slices.ContainsFunc(who.Roles, func(role string) bool {
+		rules, some := v.byRole[role]
+		return some && meets(rules) || slices.Contains(v.cfg.Roles, role)
+	})
+}
+
+// shown reports whether the caller may use something, and so sees it in lists.
+func (e *endpoint) shown(ctx context.Context, kind string, t *route.Target) bool {
+	return e.offers(ctx, kind, t) && e.g.shield.shown(ctx, kind, t)
+}
+
+// offers reports whether something is in a choice for a role that the caller has. For others it is
+// not there.
+func (e *endpoint) offers(ctx context.Context, kind string, t *route.Target) bool {
+	v := e.virtual()
+	return v == nil || len(v.cfg.ByRole) == 0 || e.g.plan.Load().byName[t.Source].isSignIn(t) ||
+		v.forRole(ctx, func(rules map[string]*route.Rules) bool {
+			return rules[t.Source] != nil && rules[t.Source].Show(kind, t.Name)
+		})
 }
 
 // virtual returns the virtual server that the endpoint is for, or nil.

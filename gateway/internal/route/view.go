@@ -405,6 +405,17 @@ func plainURI(uri string) string {
 	return text
 }
 
+// Show reports whether something of a kind is shown, by the source's own name for it.
+func (r *Rules) Show(kind, name string) bool {
+	switch kind {
+	case Tools:
+		return newFilter(&r.Tools).shows(name)
+	case Prompts:
+		return newFilter(&r.Prompts).shows(name)
+	}
+	return newFilter(&r.Resources).opens(name, false)
+}
+
 func matchAny(patterns []string, name string) bool {
 	for _, p := range patterns {
 		if glob.Match(p, name) {
