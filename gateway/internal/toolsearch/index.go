@@ -36,11 +36,11 @@ var layout = [fields]struct {
 	longest        int
 }{
 	fieldServer:     {1.5, 0, 8},
-	fieldName:       {4, .4, 24},
+	fieldName:       {4, .7, 24},
 	fieldTitle:      {2, .4, 24},
-	fieldFirst:      {1.5, .6, 40},
+	fieldFirst:      {2, .6, 40},
 	fieldRest:       {1, .6, 120},
-	fieldParameters: {.6, .7, 80},
+	fieldParameters: {.7, .7, 80},
 	fieldTexts:      {.25, .7, 120},
 }
 
