@@ -227,11 +227,11 @@ func orNull(raw jsonrpc.Raw) jsonrpc.Raw {
 }
 
 // effectOf says what an execution has done: nothing, when its error says that the call was not
-// sent.
+// sent. A result of plain JSON-RPC, which has no revision, asks nothing.
 func effectOf(r *upstream.Result, err error) ledger.Effect {
 	wire, _ := errors.AsType[*jsonrpc.Error](err)
 	switch {
-	case errors.Is(err, mcp.ErrAsked), err == nil && string(scan.Member(r.Raw, "resultType")) == `"input_required"`:
+	case errors.Is(err, mcp.ErrAsked), err == nil && r.Revision != nil && string(scan.Member(r.Raw, "resultType")) == `"input_required"`:
 		return ledger.Asked
 	case wire != nil && string(scan.Member(wire.Data, "sent")) == `"no"`:
 		return ledger.None

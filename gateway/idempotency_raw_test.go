@@ -35,6 +35,8 @@ func (b *till) serve(conn net.Conn) {
 			return ""
 		case strings.Contains(line, "fails"):
 			return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-1,"message":"no money","data":%d}}`, id, n)
+		case strings.Contains(line, "looks modern"):
+			return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"input_required","n":%d}}`, id, n)
 		}
 		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%d}`, id, n)
 	})(conn)
@@ -99,6 +101,10 @@ func TestIdempotencyOfRPC(t *testing.T) {
 		dev(1, "", `{"_meta":{"n":2,"idempotencyKey":"three"},"a":1}`))
 	want("in a member", 1, dev(0, "", `{"order":"four"}`), dev(1, "", `{"order":"four"}`))
 	want("an error", 1, dev(0, "five", `["fails"]`), dev(1, "five", `["fails"]`))
+	plain := dev(0, "as MCP", `["looks modern"]`)
+	if want("a result that looks as one of MCP", 1, plain, dev(1, "as MCP", `["looks modern"]`)); plain.result == nil {
+		t.Errorf("a result that looks as one of MCP: %v", plain)
+	}
 	dev(0, "", `[1]`)
 	dev(0, "", `[1]`)
 	want("without a key", 2)
