@@ -177,7 +177,7 @@ func (e *endpoint) callHooked(w *calling, t *route.Target) (upstream.Result, err
 	}
 	r, err := e.callTool(w, t)
 	if err != nil {
-		return r, err
+		return r, w.afterError(w.hookCall(t.Source, t.Name, w.Revision, nil), err)
 	}
 	return w.after(r, t.Source, t.Name)
 }

@@ -5,9 +5,11 @@ import (
 	"errors"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/gateway/internal/hook"
 	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp"
 )
 
 // askedKey finds where hooks leave what they have said, for the audit.
@@ -70,22 +72,29 @@ func (w *calling) afterRPC(s *server, result any, err error) (any, error) {
 	c := w.hookCall(s.cfg.Name, w.tool, nil, given)
 	c.RPC = true
 	if err != nil {
-		wire := (*jsonrpc.Error)(nil)
-		if !errors.As(err, &wire) {
-			return nil, err // the caller has gone
-		}
-		given = scan.Member(jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), wire), "error")
-		c.Error, c.Value = true, given
+		return nil, w.afterError(c, err)
 	}
-	switch refused := w.askAll(w.hooks.after, c); {
-	case refused != nil:
-		return nil, refused
-	case string(c.Value) == string(given):
+	if err := w.askAll(w.hooks.after, c); err != nil || string(c.Value) == string(given) {
 		return result, err
-	case c.Error:
-		return nil, errorOf(c.Value)
 	}
 	return c.Value, nil
+}
+
+// afterError asks the hooks after a call about the error that it was answered with.
+func (w *calling) afterError(c *hook.Call, err error) error {
+	wire, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok || w.hooks == nil || errors.Is(err, mcp.ErrAsked) {
+		return err // the caller has gone, or is asked
+	}
+	given := scan.Member(jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), wire), "error")
+	c.Error, c.Value = true, given
+	switch refused := w.askAll(w.hooks.after, c); {
+	case refused != nil:
+		return refused
+	case string(c.Value) == string(given):
+		return err
+	}
+	return errorOf(c.Value)
 }
 
 // errorOf reads the error of a response; nil: it is not valid.

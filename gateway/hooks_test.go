@@ -306,3 +306,29 @@ func TestHooksReload(t *testing.T) {
 		}
 	}
 }
+
+// Hooks after a call see the error that it is answered with, and what they make of it the client
+// gets, in every revision.
+func TestHooksOfErrors(t *testing.T) {
+	t.Parallel()
+	s := mcp.NewServer("one", "1", nil)
+	s.AddTool(mcp.Tool{Name: "fail"}, func(_ context.Context, args jsonrpc.Raw) (*mcp.ToolResult, error) {
+		return nil, &jsonrpc.Error{Code: 17, Message: "private words", Data: args}
+	})
+	after := newScanner(t, "after", masks)
+	l := newLabOf(t, nil, &gateway.Config{Namespace: "always", Upstreams: []*gateway.Upstream{{Name: "one", Server: s, Hooks: []gateway.Hook{after.Hook}}}})
+	for _, rev := range era.Revisions() {
+		c := l.clientAt(t, "/mcp", mcp.ClientOptions{Era: rev.Name})
+		for word, want := range map[string]string{"plain": `17 *** words {"a":"plain"}`, "odd": "the call cannot be examined"} {
+			after.took()
+			_, err := c.CallTool(t.Context(), "one__fail", map[string]string{"a": word})
+			got := fmt.Sprint(err)
+			if wire, ok := errors.AsType[*jsonrpc.Error](err); ok {
+				got = fmt.Sprintf("%d %s %s", wire.Code, wire.Message, wire.Data)
+			}
+			if in := after.took(); !strings.Contains(got, want) || len(in) != 1 || in[0].Tool != "fail" || in[0].Result != nil || !strings.Contains(string(in[0].Error), "private words") {
+				t.Errorf("%s: %s: %s; the hook got %+v", rev.Name, word, got, in)
+			}
+		}
+	}
+}
