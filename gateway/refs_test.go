@@ -36,7 +36,9 @@ var (
 
 // sharer returns a server with some of what is shared. Everything that it says has its mark.
 func sharer(r *rand.Rand, mark string) *mcp.Server {
-	s := mcp.NewServer(mark, "1", nil)
+	s := mcp.NewServer(mark, "1", &mcp.ServerOptions{Complete: func(_ context.Context, p *spec.CompleteRequestParams) (*spec.CompleteResult, error) {
+		return &spec.CompleteResult{Completion: spec.Completion{Values: []string{mark + " " + p.Ref.Name + p.Ref.URI}}}, nil
+	}})
 	some := func(of []string) (chosen []string) {
 		for _, one := range of {
 			if r.IntN(3) > 0 {
@@ -69,8 +71,12 @@ func sharer(r *rand.Rand, mark string) *mcp.Server {
 		return all
 	}
 	view := spec.Meta{"ui": map[string]any{"resourceUri": links[0]}, "ui/resourceUri": links[0]}
+	tasks := &spec.ToolExecution{TaskSupport: spec.TaskOptional}
 	for _, name := range append(some(sharedTools), "own-"+mark) {
-		s.AddTool(mcp.Tool{Name: name, Description: mark, Meta: view}, func(_ context.Context, args jsonrpc.Raw) (*mcp.ToolResult, error) {
+		s.AddTool(mcp.Tool{Name: name, Description: mark, Meta: view, Execution: tasks}, func(_ context.Context, args jsonrpc.Raw) (*mcp.ToolResult, error) {
+			if scan.Member(args, "visit") != nil {
+				return nil, &jsonrpc.Error{Code: spec.URLElicitationRequired, Message: "visit", Data: jsonrpc.Raw(visit)}
+			}
 			if uri := scan.Member(args, "uri"); uri != nil {
 				return &mcp.ToolResult{Content: []mcp.Content{mcp.Text(mark + " " + string(scan.Unquote(uri)))}}, nil
 			}
@@ -86,6 +92,7 @@ func sharer(r *rand.Rand, mark string) *mcp.Server {
 			return p, nil
 		})
 	}
+	addSkill(s, mark)
 	return s
 }
 
@@ -96,11 +103,16 @@ type walker struct {
 	t                          *testing.T
 	revision                   string
 	checked, refused, misroute int
+	kinds                      map[string]int // of what was checked
+	listening, updated         chan string
 }
 
 // count notes where a reference has led.
 func (w *walker) count(what, ref, mark, got string, err error) {
 	w.checked++
+	if w.kinds != nil {
+		w.kinds[what]++
+	}
 	wire, refused := errors.AsType[*jsonrpc.Error](err)
 	switch {
 	case refused && wire.Code == jsonrpc.InvalidParams && (strings.Contains(wire.Message, "is among the") || what == "bare tool"):
@@ -164,7 +176,9 @@ func (w *walker) walk(bare bool) {
 		w.t.Fatal(w.revision, err)
 	}
 	for _, r := range resources {
-		w.read(r.URI, r.Description)
+		if !ofSkill(r.URI) {
+			w.read(r.URI, r.Description)
+		}
 	}
 	for _, t := range templates {
 		w.read(strings.NewReplacer("{table}", "t", "{id}", "1").Replace(t.URITemplate), t.Description)
@@ -217,21 +231,29 @@ func TestReferences(t *testing.T) {
 	t.Parallel()
 	least, _ := strconv.Atoi(os.Getenv("FARCALL_REFERENCES"))
 	names := []string{"a", "b", "c_d", "2e", "F"}
-	checked, refused, misroutes := 0, 0, 0
+	checked, refused, misroutes, kinds := 0, 0, 0, map[string]int{}
 	for seed := uint64(1); seed == 1 || checked < least; seed++ {
 		r := rand.New(rand.NewPCG(seed, 0))
 		c := &gateway.Config{Namespace: "always"}
+		servers := map[string]*mcp.Server{}
 		for i, rev := range era.Revisions() {
-			c.Upstreams = append(c.Upstreams, &gateway.Upstream{Name: names[(i+int(seed))%5], Server: sharer(r, names[(i+int(seed))%5]), Era: rev.Name})
+			name := names[(i+int(seed))%5]
+			servers[name] = sharer(r, name)
+			c.Upstreams = append(c.Upstreams, &gateway.Upstream{Name: name, Server: servers[name], Era: rev.Name})
 		}
 		l := newLabOf(t, nil, c)
 		for _, rev := range era.Revisions() {
-			client, err := l.pipe(t, mcp.ClientOptions{Era: rev.Name})
+			w := &walker{t: t, revision: rev.Name, kinds: kinds, listening: make(chan string, 10), updated: make(chan string, 100)}
+			client, err := l.pipe(t, mcp.ClientOptions{
+				Era: rev.Name, Tasks: true, OnResourceUpdated: func(uri string) { w.updated <- uri },
+				OnListening: func(spec.SubscriptionFilter) { w.listening <- "" },
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			w := &walker{Client: client, t: t, revision: rev.Name}
+			w.Client = client
 			w.walk(true)
+			w.walkMore(servers)
 			client.Close()
 			checked, refused, misroutes = checked+w.checked, refused+w.refused, misroutes+w.misroute
 		}
@@ -239,7 +261,12 @@ func TestReferences(t *testing.T) {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	t.Logf("%d references, %d refused, %d misrouted", checked, refused, misroutes)
+	t.Logf("%d references, %d refused, %d misrouted: %v", checked, refused, misroutes, kinds)
+	for _, kind := range []string{"completion", "skill", "subscription", "task", "elicitation"} {
+		if kinds[kind] == 0 {
+			t.Errorf("no %s was followed", kind)
+		}
+	}
 	if checked < 1000 || refused == 0 || refused > checked/4 {
 		t.Errorf("%d references, %d refused: the servers share too little or too much", checked, refused)
 	}
@@ -251,8 +278,8 @@ func TestReferencesIndependent(t *testing.T) {
 	one := func(name string) *gateway.Upstream {
 		return &gateway.Upstream{Name: name, Server: sharer(rand.New(rand.NewPCG(7, 7)), name)}
 	}
-	shown := func(upstreams ...*gateway.Upstream) string {
-		c := newLabOf(t, nil, &gateway.Config{Namespace: "always", Upstreams: upstreams}).client(t, mcp.ClientOptions{})
+	shownAt := func(l *lab) string {
+		c := l.client(t, mcp.ClientOptions{})
 		tools, err := c.Tools(t.Context())
 		resources, err2 := c.Resources(t.Context())
 		if err := errors.Join(err, err2); err != nil {
@@ -268,9 +295,24 @@ func TestReferencesIndependent(t *testing.T) {
 		maps.DeleteFunc(all, func(_ string, of bool) bool { return !of })
 		return fmt.Sprint(slices.Sorted(maps.Keys(all)))
 	}
-	alone := shown(one("a"))
-	if with := shown(one("z"), one("a"), one("b")); alone != with || len(alone) < 100 {
-		t.Errorf("alone:\n%s\nwith others:\n%s", alone, with)
+	config := func(upstreams ...*gateway.Upstream) *gateway.Config {
+		return &gateway.Config{Namespace: "always", Upstreams: upstreams}
+	}
+	lab := newLabOf(t, nil, config(one("a")))
+	alone := shownAt(lab)
+	for how, others := range map[string]*gateway.Config{
+		"with others": config(one("z"), one("a"), one("b")), "in another order": config(one("b"), one("a"), one("z")),
+		"with one that is down": config(&gateway.Upstream{Name: "b", URL: "tcp://127.0.0.1:1", Profile: "mcp"}, one("a")),
+	} {
+		if with := shownAt(newLabOf(t, nil, others)); alone != with || len(alone) < 100 {
+			t.Errorf("alone:\n%s\n%s:\n%s", alone, how, with)
+		}
+		if err := lab.Reload(others); err != nil {
+			t.Fatal(err)
+		}
+		if with := shownAt(lab); alone != with {
+			t.Errorf("alone:\n%s\n%s, after a reload:\n%s", alone, how, with)
+		}
 	}
 }
 
@@ -323,6 +365,12 @@ func TestReferencesApps(t *testing.T) {
 		tools, err := client.Tools(t.Context())
 		if err != nil || len(tools) != len(c.Upstreams) {
 			t.Fatal(rev.Name, tools, err)
+		}
+		_, err = client.CallTool(t.Context(), "get-time", nil) // as a page does, which knows no other name
+		for _, tool := range tools {
+			if err == nil || !strings.Contains(err.Error(), tool.Name) {
+				t.Fatalf("%s: a name that all have: %v; %s is no candidate", rev.Name, err, tool.Name)
+			}
 		}
 		for _, tool := range tools {
 			uris := urisOf(tool.Meta)
