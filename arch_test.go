@@ -190,7 +190,7 @@ var archLadder = map[string]archRow{
 	"gateway/internal/toolsearch": {ours: "jsonrpc internal/scan"},
 	"gateway/internal/supervise":  {ours: ". internal/backoff stream internal/scan internal/visible"},
 	"gateway/internal/upstream":   {ours: "gateway/internal/wording . jsonrpc internal/backoff internal/jsonv2 internal/owner internal/scan internal/share internal/visible mcp mcp/apps mcp/era mcp/mcphttp mcp/relay mcp/spec stream"},
-	"inspect/internal/traffic":    {ours: "internal/glob internal/scan jsonrpc"},
+	"inspect/internal/traffic":    {ours: "internal/glob internal/scan jsonrpc capture"},
 	// New, its Options and the Servers that an Inspector offers. Only who imports it links the page.
 	"inspect":                         {ours: ". capture capture/mock inspect/internal/traffic internal/jsonv2 internal/origin internal/scan internal/target internal/validate internal/visible internal/wirelog jsonrpc mcp mcp/apps mcp/era mcp/mcphttp mcp/spec rpc stream wsrpc internal/lint", names: 6},
 	"cmd/farcall/internal/playground": {ours: ". jsonrpc mcp mcp/spec"},

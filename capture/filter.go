@@ -12,18 +12,19 @@ import (
 //
 //	method:tools/* name:git* dur>500ms code:-32602 dir:up params.path=~"^/etc"
 //
-// All terms of a filter have to hold; "or" between terms, "not" or ! before one, and
+// All terms of a filter have to hold; "or" between terms, "not", ! or - before one, and
 // parentheses group. A term is FIELD, an operator and a value, which may be quoted. The
 // operators: ":" matches a pattern with * and ?, "=" and "!=" compare, "=~" and "!~" match a
 // regular expression (RE2), and ">", ">=", "<", "<=" compare numbers, durations (500ms, 2s) and
 // sizes (10KB, 1MB).
 //
-// The fields are those of a record: type, dir, kind, id, method, name, code, problem, dur, n,
-// conn, seq, ref, x, status, verb, path, why, outcome, principal, upstream, era, transport, span,
-// call, parent. A path that begins with params, result, error or message (the whole) is a value in
-// the frame, in which numbers are the indexes of arrays: result.content.0.text. A word without an
-// operator is one of error (the answer is an error, or that of a tool), tool_error, redacted, cut,
-// or otherwise a text that occurs in the frame.
+// The fields are those of a record: type, dir, kind, id, method, name, code, problem, dur, n (or
+// size), conn, seq, ref, x, status, verb, path, why, outcome, principal, upstream, era, transport,
+// span, call, parent. Only an answer with its request has a dur. A path that begins with params,
+// result, error or message (the whole) is a value in the frame, in which numbers are the indexes of
+// arrays: result.content.0.text. A word without an operator is one of error (the answer is an
+// error, or that of a tool), tool_error, redacted, cut, or otherwise a text that occurs in the
+// frame, its method or its name, in upper or lower case of ASCII.
 type Filter struct {
 	text string
 	root node
@@ -94,33 +95,89 @@ type notOf struct{ node }
 
 func (n notOf) match(s *subject) bool { return !n.node.match(s) }
 
-// A wordNode is a term without an operator.
-type wordNode struct {
-	word  []byte
-	plain bool // it is written without escapes
-}
+// A flagNode is what became of a frame.
+type flagNode string
 
-func (n wordNode) match(s *subject) bool {
-	switch string(n.word) {
+func (n flagNode) match(s *subject) bool {
+	switch n {
 	case "error":
 		return s.rec.Code != 0 || s.rec.ToolError
 	case "tool_error":
 		return s.rec.ToolError
 	case "redacted":
 		return len(s.rec.Redacted) > 0
-	case "cut":
-		return s.rec.Cut > 0
 	}
-	if raw := s.rec.raw; raw != nil && !s.rec.b64 && n.plain && !bytes.Contains(raw, n.word) &&
+	return s.rec.Cut > 0
+}
+
+// A wordNode is a text.
+type wordNode struct {
+	word  []byte // in lower case
+	plain bool   // it is written without escapes
+}
+
+func (n wordNode) match(s *subject) bool {
+	if contains([]byte(s.rec.Method), n.word) || contains([]byte(s.rec.Name), n.word) {
+		return true
+	}
+	if raw := s.rec.raw; raw != nil && !s.rec.b64 && n.plain && !contains(raw, n.word) &&
 		!bytes.Contains(raw, []byte(`\u`)) {
 		return false // without escapes in the word it would be there
 	}
-	return bytes.Contains(s.frame(), n.word)
+	return contains(s.frame(), n.word)
+}
+
+// contains reports whether data has a word, which is in lower case, in any case of ASCII.
+func contains(data, word []byte) bool {
+	if len(word) == 0 {
+		return true
+	}
+	first := [2]byte{word[0], word[0]}
+	if word[0] >= 'a' && word[0] <= 'z' {
+		first[1] -= 'a' - 'A'
+	}
+	next := [2]int{-1, -1} // where each of them occurs next
+	for at := 0; len(data)-at >= len(word); at++ {
+		for i, c := range first {
+			if next[i] < at {
+				if next[i] = bytes.IndexByte(data[at:], c); next[i] < 0 {
+					next[i] = len(data)
+				} else {
+					next[i] += at
+				}
+			}
+		}
+		if at = min(next[0], next[1]); len(data)-at < len(word) {
+			return false
+		}
+		if equalFold(data[at:at+len(word)], word) {
+			return true
+		}
+	}
+	return false
+}
+
+func equalFold(data, word []byte) bool {
+	for i, c := range data {
+		if c >= 'A' && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if c != word[i] {
+			return false
+		}
+	}
+	return true
 }
 
 func newWord(word string) wordNode {
 	special := func(c rune) bool { return c < ' ' || c == '"' || c == '\\' || c == '/' }
-	return wordNode{[]byte(word), strings.IndexFunc(word, special) < 0}
+	lower := bytes.Map(func(c rune) rune {
+		if c >= 'A' && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		return c
+	}, []byte(word))
+	return wordNode{lower, strings.IndexFunc(word, special) < 0}
 }
 
 // A textNode compares a field that is text.
@@ -201,8 +258,12 @@ func textField(name string) func(*Record) string {
 	switch name {
 	case "id":
 		return func(r *Record) string {
-			if r.id != nil {
-				return strings.Trim(string(r.id), `"`)
+			id := r.id
+			if id == nil && r.ID == "" {
+				id = scan.Member(r.data, "id") // it is not one of a reader
+			}
+			if id != nil {
+				return strings.Trim(string(id), `"`)
 			}
 			return strings.Trim(r.ID, `"`)
 		}
@@ -215,6 +276,9 @@ func textField(name string) func(*Record) string {
 
 // numberField returns a field that is a number; nil: there is none of that name.
 func numberField(name string) func(*Record) int64 {
+	if name == "size" {
+		name = "n"
+	}
 	key := []byte(name)
 	switch name {
 	case "code", "dur", "n", "conn", "seq", "ref", "x", "status", "call", "parent":

@@ -106,7 +106,7 @@ func (p *filterParser) one() (node, error) {
 	}
 	defer func() { p.depth-- }()
 	start := p.at
-	switch negated := p.text[p.at] == '!'; {
+	switch negated := p.text[p.at] == '!' || p.text[p.at] == '-'; {
 	case negated, p.word("not"):
 		if negated {
 			p.at++
@@ -155,6 +155,8 @@ func (p *filterParser) term() (node, error) {
 	switch {
 	case operator == "" && field == "":
 		return nil, p.errorf(start, "unexpected %q", p.text[start:start+1])
+	case operator == "" && slices.Contains([]string{"error", "tool_error", "redacted", "cut"}, field):
+		return flagNode(field), nil
 	case operator == "":
 		return newWord(field), nil
 	case field == "":
@@ -218,6 +220,9 @@ func newTerm(field, operator, value string) (node, error) {
 			return textNode{func(r *Record) string { return strconv.FormatInt(get(r), 10) }, test}, err
 		}
 		test, err := numberTest(operator, value)
+		if field == "dur" {
+			return allOf{numberNode{get, func(x float64) bool { return x > 0 }}, numberNode{get, test}}, err
+		}
 		return numberNode{get, test}, err
 	}
 	if field == "has" {

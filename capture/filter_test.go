@@ -43,6 +43,13 @@ func TestFilter(t *testing.T) {
 		`redacted or cut`:                false,
 		`etc`:                            true,
 		`"/etc/x"`:                       true,
+		`ETC`:                            true,
+		`"Q\"T"`:                         false, // it is escaped in the frame
+		`GIT_L`:                          true,
+		`etc/y`:                          false,
+		`-etc`:                           false,
+		`-method:x size>10KB`:            true,
+		`"error"`:                        false,
 		`!etc`:                           false,
 		`not (method:x or name:y)`:       true,
 		`method:x or name:git* dir:down`: false,
@@ -57,6 +64,17 @@ func TestFilter(t *testing.T) {
 		}
 		if f.Match(rec) != want || f.String() != text {
 			t.Errorf("%s: not %v", text, want)
+		}
+	}
+}
+
+// TestFilterDuration: only an answer has a duration.
+func TestFilterDuration(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"dur<1s", "dur>=0", "dur!=1"} {
+		f, err := capture.ParseFilter(text)
+		if err != nil || f.Match(&capture.Record{}) || !f.Match(&capture.Record{Duration: 5}) {
+			t.Errorf("%s: %v", text, err)
 		}
 	}
 }

@@ -361,7 +361,7 @@ func TestTraffic(t *testing.T) {
 	p.state(1, stateReady)
 	o := p.tool("add", `{"a":2,"b":40}`)
 	var r pollResult
-	p.call("poll", pollParams{Frames: o.From, Events: 1 << 60, Filter: "code:error"}, &r)
+	p.call("poll", pollParams{Frames: o.From, Events: 1 << 60, Filter: "error"}, &r)
 	c := r.Rows
 	if c == nil || len(c.Time) != len(c.Dir) || len(c.Texts) == 0 || len(c.Chosen) != 0 ||
 		r.Next != o.To {
@@ -390,7 +390,7 @@ func TestTraffic(t *testing.T) {
 	}
 	p.fails("replay", replayParams{Seq: seq + 1, Call: "x"}, "not a request that was sent")
 	p.fails("frame", frameParams{Seq: 1 << 40}, "not kept")
-	p.fails("filter", filterParams{Filter: "kind:x"}, "no kind")
+	p.fails("filter", filterParams{Filter: "what:x"}, "unknown field")
 }
 
 // A JSON-RPC server: its methods, values on the way, and what it calls.

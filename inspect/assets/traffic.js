@@ -214,7 +214,7 @@ function draw(el, index) {
 export function openTraffic(into, seq) {
   list ??= newList();
   if (!into.contains(list.element)) {
-    const box = h('input', { type: 'search', id: 'filter', class: 'code', placeholder: 'method:tools/* dur>500ms code:error text', 'aria-label': 'Filter', autocomplete: 'off', spellcheck: 'false', 'aria-describedby': 'fproblem', oninput: (e) => setFilter(e.target.value) });
+    const box = h('input', { type: 'search', id: 'filter', class: 'code', placeholder: 'method:tools/* dur>500ms error text', 'aria-label': 'Filter', autocomplete: 'off', spellcheck: 'false', 'aria-describedby': 'fproblem', oninput: (e) => setFilter(e.target.value) });
     box.value = filter;
     const servers = h('select', { id: 'tserver', 'aria-label': 'Server', onchange: (e) => { only = Number(e.target.value); rebuild(); } });
     const fillServers = () => fill(servers, h('option', { value: '0' }, 'all servers'), [...state.servers.values()].map((s) => h('option', { value: String(s.id), selected: s.id === only }, safe(s.name).slice(0, 40))));
@@ -273,9 +273,9 @@ async function replayAll(said) {
 
 function help() {
   return h('details', { class: 'fhelp' }, h('summary', {}, 'Filter'), h('div', { class: 'card' }, [
-    ['git status', 'frames with both words'], ['"two words"', 'the words together'], ['method:tools/*', 'by method; name: by tool, prompt or URI'], ['kind:request', 'response, notification, batch, invalid, note'],
-    ['dir:down', 'from the server; up: to it'], ['code:-32602', 'code:error for every error, code:failed for failed tools'], ['dur>500ms size>10k', 'slower, larger'],
-    ['params.path=~"^/etc"', 'a member of the frame, by a regular expression'], ['-method:ping', 'a minus negates']].map(([a, b]) => h('p', {}, h('code', {}, a), ' ', h('span', { class: 'muted' }, b)))));
+    ['git status', 'frames with both words'], ['"two words"', 'the words together'], ['method:tools/*', 'by method; name: by tool, prompt or URI'], ['kind:request', 'response, notification, batch, bad'], ['type:event', 'what became of a connection'],
+    ['dir:down', 'from the server; up: to it'], ['error', 'every error; tool_error: failed tools; code:-32602: one code'], ['dur>500ms size>10KB', 'slower, larger'],
+    ['params.path=~"^/etc"', 'a member of the frame, by a regular expression'], ['-method:ping', 'a minus negates; or, and parentheses group']].map(([a, b]) => h('p', {}, h('code', {}, a), ' ', h('span', { class: 'muted' }, b)))));
 }
 
 function newList() {
