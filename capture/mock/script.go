@@ -34,9 +34,10 @@ type Script struct {
 	// them.
 	Skipped int
 
-	order   []*answers
-	calls   map[string]*answers // by method and params
-	methods map[string]int
+	order     []*answers
+	calls     map[string]*answers // by method and params
+	methods   map[string]int
+	revisions map[string]bool // of MCP, as JSON
 }
 
 // answers are those to the same request, in their order.
@@ -47,6 +48,7 @@ type answers struct {
 // exchange is one request with what the server sent until it was answered.
 type exchange struct {
 	key      string
+	revision string // of a client of MCP, where the request says it
 	seq      uint64
 	method   string
 	name     string
@@ -100,8 +102,10 @@ func Load(r *capture.Reader, part *Part) (*Script, error) {
 		part = &Part{}
 	}
 	l := &loader{
-		script: &Script{calls: map[string]*answers{}, methods: map[string]int{}},
-		conns:  map[uint64]*connection{},
+		script: &Script{
+			calls: map[string]*answers{}, methods: map[string]int{}, revisions: map[string]bool{},
+		},
+		conns: map[uint64]*connection{},
 	}
 	for {
 		rec, err := r.Next()
@@ -181,7 +185,8 @@ func (l *loader) message(c *connection, rec *capture.Record, data []byte) {
 	switch {
 	case up && m.method != "" && m.id != nil:
 		x := &exchange{
-			key: m.key(), seq: rec.Seq, method: m.method, name: rec.Name, token: string(m.token()),
+			key: m.key(), revision: string(m.revision()),
+			seq: rec.Seq, method: m.method, name: rec.Name, token: string(m.token()),
 		}
 		c.open = append(c.open, &open{x, string(m.id), group(rec)})
 		l.script.MCP = l.script.MCP || m.method == methodInitialize || m.method == methodDiscover ||
@@ -236,6 +241,9 @@ func (c *connection) current(rec *capture.Record, m *message) *exchange {
 
 func (s *Script) add(x *exchange) {
 	s.methods[x.method]++
+	if x.method == methodDiscover || at(x.response, "result") != nil {
+		s.revisions[x.revision] = x.revision != ""
+	}
 	a := s.calls[x.key]
 	if a == nil {
 		a = &answers{}
@@ -273,6 +281,14 @@ func parse(data []byte) (m message) {
 
 // token is the JSON of the progress token; nil: there is none.
 func (m *message) token() []byte { return at(m.data, "params", "_meta", "progressToken") }
+
+// revision is the JSON of the revision of MCP that a request names; nil: it names none.
+func (m *message) revision() []byte {
+	if m.method == methodInitialize {
+		return at(m.data, "params", "protocolVersion")
+	}
+	return at(m.data, "params", "_meta", "io.modelcontextprotocol/protocolVersion")
+}
 
 // key is what equal requests have in common: the method, and the params without _meta, which has
 // tokens, traces and what the client says of itself. The first request of a session is known by

@@ -27,15 +27,10 @@ type Options struct {
 // Serve answers the requests of one connection until it ends. It closes the transport.
 func (s *Script) Serve(ctx context.Context, t farcall.Transport, o *Options) error {
 	ctx, cancel := context.WithCancel(ctx)
-	c := &player{
-		script: s, t: t, ctx: ctx, next: map[string]int{},
-		asked: map[string]chan struct{}{}, running: map[string]context.CancelFunc{},
-	}
-	if o != nil {
-		c.o = *o
-	}
+	c := newPlayer(s, o)
+	c.t = t
 	stop := context.AfterFunc(ctx, func() { _ = t.Close() }) // Read reports it
-	err := c.read()
+	err := c.read(ctx)
 	cancel()
 	stop()
 	c.calls.Wait()
@@ -45,12 +40,11 @@ func (s *Script) Serve(ctx context.Context, t farcall.Transport, o *Options) err
 	return errors.Join(err, t.Close())
 }
 
-// player plays a script on one connection.
+// player plays a script for one client.
 type player struct {
 	script *Script
 	o      Options
-	t      farcall.Transport
-	ctx    context.Context //nolint:containedctx // that of the connection
+	t      farcall.Transport // nil: it is HTTP
 	calls  sync.WaitGroup
 
 	writing sync.Mutex
@@ -62,7 +56,7 @@ type player struct {
 	running map[string]context.CancelFunc
 }
 
-func (c *player) read() error {
+func (c *player) read(ctx context.Context) error {
 	for {
 		frame, err := c.t.Read()
 		if refused := new(jsonrpc.Error); errors.As(err, &refused) {
@@ -83,10 +77,10 @@ func (c *player) read() error {
 		}
 		frame = bytes.Clone(frame)
 		if i := scan.Space(frame, 0); i < len(frame) && frame[i] == '[' {
-			c.batch(frame)
+			c.batch(ctx, frame, c.write, func() {})
 			continue
 		}
-		c.message(frame, c.write, func() {})
+		c.message(ctx, frame, c.write, func() {})
 	}
 }
 
@@ -102,23 +96,18 @@ func (c *player) finish() {
 	c.calls.Wait()
 }
 
-// batch answers a batch with one.
-func (c *player) batch(frame []byte) {
+// batch answers a batch with one. done is called afterwards.
+func (c *player) batch(ctx context.Context, frame []byte, write func([]byte), done func()) {
 	var (
 		mu      sync.Mutex
 		all     [][]byte
 		pending sync.WaitGroup
 	)
 	scan.Array(frame, func(element []byte) bool {
-		m := parse(element)
-		if m.method == "" || m.id == nil {
-			c.message(element, c.write, func() {})
-			return true
-		}
 		pending.Add(1)
-		c.message(element, func(answer []byte) {
+		c.message(ctx, element, func(answer []byte) {
 			if parse(answer).method != "" {
-				c.write(answer)
+				write(answer)
 				return
 			}
 			mu.Lock()
@@ -128,18 +117,24 @@ func (c *player) batch(frame []byte) {
 		return true
 	})
 	c.calls.Go(func() {
+		defer done()
 		pending.Wait()
 		if len(all) > 0 {
-			c.write(append(append([]byte("["), bytes.Join(all, []byte(","))...), ']'))
+			write(append(append([]byte("["), bytes.Join(all, []byte(","))...), ']'))
 		}
 	})
 }
 
-// message handles one message. Answers go to write; done is called after that of a request.
-func (c *player) message(data []byte, write func([]byte), done func()) {
+// message handles one message. Answers go to write; done is called when there are no more.
+func (c *player) message(ctx context.Context, data []byte, write func([]byte), done func()) {
 	m := parse(data)
+	if m.method != "" && m.id != nil {
+		c.request(ctx, &m, write, done)
+		return
+	}
+	defer done()
 	switch {
-	case m.method == "" && m.id != nil:
+	case m.id != nil:
 		c.answered(string(m.id))
 	case m.method == methodCancelled:
 		c.mu.Lock()
@@ -147,13 +142,10 @@ func (c *player) message(data []byte, write func([]byte), done func()) {
 			cancel()
 		}
 		c.mu.Unlock()
-	case m.method == "" || m.id == nil:
-	default:
-		c.request(&m, write, done)
 	}
 }
 
-func (c *player) request(m *message, write func([]byte), done func()) {
+func (c *player) request(ctx context.Context, m *message, write func([]byte), done func()) {
 	x := c.pick(m)
 	if x == nil {
 		defer done()
@@ -172,7 +164,7 @@ func (c *player) request(m *message, write func([]byte), done func()) {
 			m.method, c.script.methods[m.method])))
 		return
 	}
-	ctx, cancel := context.WithCancel(c.ctx)
+	ctx, cancel := context.WithCancel(ctx)
 	c.mu.Lock()
 	full := len(c.running) >= maxCalls
 	if !full {

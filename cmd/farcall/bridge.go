@@ -38,10 +38,14 @@ type bridgeFlags struct {
 	era      string
 	env      []string
 	cwd      string
+	ahead    *mocking // of farcall mock
 }
 
 func newBridgeCmd(e *env) *cobra.Command {
-	f := bridgeFlags{remote: remote{env: e}}
+	return (&bridgeFlags{remote: remote{env: e}}).command(e)
+}
+
+func (f *bridgeFlags) command(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bridge FROM TO",
 		Short: "Put one server behind another transport, in every revision of MCP",
@@ -121,6 +125,9 @@ func (f *bridgeFlags) between(
 	b, err := f.prepare(c, log, stderr)
 	if err != nil {
 		return err
+	}
+	if b.ahead = f.ahead; b.ahead != nil {
+		b.ahead.begin(b)
 	}
 	if err := runnable(c.Upstreams[0]); err != nil {
 		return &exitError{code: exitConnect, err: err, hint: notRun}

@@ -1,15 +1,23 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/capture"
 	"github.com/farcall-dev/farcall/capture/mock"
+	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/internal/origin"
+	"github.com/farcall-dev/farcall/internal/port"
 	"github.com/farcall-dev/farcall/stream"
+	"github.com/farcall-dev/farcall/wsrpc"
 )
 
 type mockFlags struct {
@@ -98,8 +106,60 @@ func (f *mockFlags) bridge(cmd *cobra.Command, script *mock.Script, args []strin
 	if f.pace {
 		line = append(line, "--pace")
 	}
-	bridge := newBridgeCmd(f.env)
+	ctx, stop := interruptible(cmd.Context())
+	defer stop()
+	ahead := &mocking{ctx: ctx, script: script, o: &mock.Options{Pace: f.pace}}
+	bridge := (&bridgeFlags{remote: remote{env: f.env}, ahead: ahead}).command(f.env)
 	bridge.SilenceErrors, bridge.SilenceUsage = true, true
 	bridge.SetArgs(line)
 	return bridge.ExecuteContext(cmd.Context())
+}
+
+// mocking answers clients that speak as that of the capture did with its frames. The gateway
+// translates for all others.
+type mocking struct {
+	ctx    context.Context //nolint:containedctx // of all connections
+	script *mock.Script
+	o      *mock.Options
+	web    http.Handler
+}
+
+// begin makes the gateway the one that serves other clients.
+func (m *mocking) begin(b *behind) {
+	posts := m.script.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { b.Gateway.ServeHTTP(w, r) }), m.o)
+	sockets := wsrpc.NewHandler(func(t farcall.Transport, r *http.Request) {
+		m.serve(func(t farcall.Transport) <-chan struct{} {
+			b.ServeStream(t, &guard.Conn{Transport: "ws", Remote: r.RemoteAddr, Close: t.Close})
+			return nil
+		})(t)
+	}, nil)
+	m.web = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+			sockets.ServeHTTP(w, r)
+			return
+		}
+		posts.ServeHTTP(w, r)
+	})
+}
+
+// ServeHTTP implements http.Handler.
+func (m *mocking) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := new(origin.Policy).Check(r); err != nil {
+		http.Error(w, err.Error(), http.StatusForbidden)
+		return
+	}
+	m.web.ServeHTTP(w, r)
+}
+
+// serve serves connections, or has next do it, as their first frame says.
+func (m *mocking) serve(next func(farcall.Transport) <-chan struct{}) func(farcall.Transport) <-chan struct{} {
+	return func(t farcall.Transport) <-chan struct{} {
+		stop := context.AfterFunc(m.ctx, func() { _ = t.Close() })
+		again, frame, err := port.First(t)
+		if !stop() || err != nil || !m.script.Speaks(frame) {
+			return next(again)
+		}
+		_ = m.script.Serve(m.ctx, again, m.o) // its error is the connection's: it broke
+		return nil
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -30,6 +31,25 @@ type behind struct {
 	*gateway.Gateway
 
 	config *guard.Config // of the gateway, until there is one
+	ahead  *mocking      // what does not need the gateway; nil: nothing
+}
+
+// ServeHTTP implements rpc.Service.
+func (b *behind) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if b.ahead != nil {
+		b.ahead.ServeHTTP(w, r)
+		return
+	}
+	b.Gateway.ServeHTTP(w, r)
+}
+
+// Accept implements rpc.Service.
+func (b *behind) Accept(conn net.Conn) rpc.Accepted {
+	a := b.Gateway.Accept(conn)
+	if b.ahead != nil {
+		a.Serve = b.ahead.serve(a.Serve)
+	}
+	return a
 }
 
 // Policy implements rpc.Service.

@@ -1,0 +1,155 @@
+package mock
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/farcall-dev/farcall/internal/scan"
+)
+
+const (
+	// maxBody bounds the body of a request, maxSessions the sessions of MCP.
+	maxBody     = 50 << 20
+	maxSessions = 1024
+
+	headerSession = "Mcp-Session-Id"
+)
+
+// Speaks reports whether the script answers a client that begins with this frame as it is: the
+// client speaks a revision of MCP that the capture has, or the capture is not one of MCP.
+func (s *Script) Speaks(frame []byte) bool {
+	m := parse(frame)
+	return !s.MCP || s.revisions[string(m.revision())]
+}
+
+// Handler answers requests of HTTP with the frames of the capture. Those of clients that the script
+// does not speak to go to next. It does not look at the host and the origin of a request.
+func (s *Script) Handler(next http.Handler, o *Options) http.Handler {
+	h := &handler{script: s, next: next, o: o, sessions: map[string]*player{}}
+	h.alone = newPlayer(s, o)
+	return h
+}
+
+type handler struct {
+	script *Script
+	next   http.Handler
+	o      *Options
+	alone  *player // of requests without a session
+
+	mu       sync.Mutex
+	sessions map[string]*player
+}
+
+// ServeHTTP implements http.Handler.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	session := r.Header.Get(headerSession)
+	h.mu.Lock()
+	p := h.sessions[session]
+	if p != nil && r.Method == http.MethodDelete {
+		delete(h.sessions, session)
+	}
+	h.mu.Unlock()
+	switch {
+	case r.Method == http.MethodPost:
+		h.post(w, r, p)
+	case p == nil:
+		h.next.ServeHTTP(w, r)
+	case r.Method != http.MethodDelete: // what the server sent is sent with answers
+		w.Header().Set("Allow", "POST, DELETE")
+		w.WriteHeader(http.StatusMethodNotAllowed)
+	}
+}
+
+func (h *handler) post(w http.ResponseWriter, r *http.Request, p *player) {
+	frame, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if p == nil && !h.script.Speaks(frame) {
+		r.Body = io.NopCloser(bytes.NewReader(frame))
+		h.next.ServeHTTP(w, r)
+		return
+	}
+	m := parse(frame)
+	if p == nil {
+		p = h.alone
+		if m.method == methodInitialize {
+			p = h.begin(w.Header())
+		}
+	}
+	a := &reply{w: w, events: strings.Contains(r.Header.Get("Accept"), "text/event-stream")}
+	answered := make(chan struct{})
+	done := func() { close(answered) }
+	switch i := scan.Space(frame, 0); {
+	case i < len(frame) && frame[i] == '[':
+		p.batch(r.Context(), frame, a.write, done)
+	default:
+		p.message(r.Context(), frame, a.write, done)
+	}
+	<-answered
+	if !a.begun {
+		w.WriteHeader(http.StatusAccepted)
+	}
+}
+
+// begin begins a session. When there are too many, the others end.
+func (h *handler) begin(header http.Header) *player {
+	p, id := newPlayer(h.script, h.o), rand.Text()
+	header.Set(headerSession, id)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.sessions) >= maxSessions {
+		clear(h.sessions)
+	}
+	h.sessions[id] = p
+	return p
+}
+
+// reply is the answer to one request: an event stream when something comes before the answer, and
+// the client takes that.
+type reply struct {
+	w      http.ResponseWriter
+	events bool
+
+	mu    sync.Mutex
+	begun bool
+}
+
+func (a *reply) write(frame []byte) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	m := parse(frame)
+	switch {
+	case m.method != "" && !a.events:
+		return
+	case m.method == "" && !a.begun:
+		a.w.Header().Set("Content-Type", "application/json")
+		_, _ = a.w.Write(frame) // the client is gone
+	default:
+		if !a.begun {
+			a.w.Header().Set("Content-Type", "text/event-stream")
+		}
+		event := append([]byte("data: "), bytes.ReplaceAll(frame, []byte("\n"), []byte("\ndata: "))...)
+		_, _ = a.w.Write(append(event, "\n\n"...))  // as above
+		_ = http.NewResponseController(a.w).Flush() // as above
+	}
+	a.begun = true
+}
+
+// newPlayer returns a player of a script without a connection.
+func newPlayer(s *Script, o *Options) *player {
+	p := &player{
+		script: s, next: map[string]int{},
+		asked: map[string]chan struct{}{}, running: map[string]context.CancelFunc{},
+	}
+	if o != nil {
+		p.o = *o
+	}
+	return p
+}
