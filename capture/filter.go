@@ -3,6 +3,7 @@ package capture
 import (
 	"bytes"
 	"strings"
+	"sync"
 
 	"github.com/farcall-dev/farcall/internal/glob"
 	"github.com/farcall-dev/farcall/internal/scan"
@@ -49,8 +50,22 @@ func (f *Filter) String() string { return f.text }
 
 // Match reports whether the filter selects the record. A nil Filter selects all.
 func (f *Filter) Match(rec *Record) bool {
-	return f == nil || f.root.match(&subject{rec: rec})
+	if f == nil || f.text == "" {
+		return true
+	}
+	s, ok := subjects.Get().(*subject)
+	if !ok {
+		s = new(subject)
+	}
+	*s = subject{rec: rec}
+	matches := f.root.match(s)
+	*s = subject{}
+	subjects.Put(s)
+	return matches
 }
+
+// subjects are those that no Match uses.
+var subjects sync.Pool
 
 // A subject is a record, and what terms have found out about it.
 type subject struct {

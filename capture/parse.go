@@ -50,6 +50,17 @@ func memberName(line []byte, i int) (name []byte, at int, err error) {
 	if i >= len(line) || line[i] != '"' {
 		return nil, 0, fmt.Errorf("byte %d: the name of a member is missing", i+1)
 	}
+	for end := i + 1; end+2 < len(line) && line[end] >= ' ' && line[end] < 0x80; end++ {
+		if line[end] == '\\' {
+			break
+		}
+		if line[end] == '"' {
+			if line[end+1] == ':' && line[end+2] > ' ' { // as a recorder writes it
+				return line[i+1 : end], end + 2, nil
+			}
+			break
+		}
+	}
 	end, _, f := scan.String(line, i)
 	if f != scan.OK {
 		return nil, 0, fmt.Errorf("byte %d: %s", end+1, f)
@@ -99,8 +110,8 @@ func (r *Record) setNumber(name, value []byte) bool {
 	if field == nil {
 		return r.text(name) == nil && r.flag(name) == nil && !manyNamed(name)
 	}
-	n, err := strconv.ParseInt(string(value), 10, 64)
-	if err != nil {
+	n, ok := integer(value)
+	if !ok {
 		return false
 	}
 	switch field := field.(type) {
@@ -278,6 +289,20 @@ func (w words) text(name, value []byte) string {
 	default:
 		return string(plain)
 	}
+	switch string(plain) { // most of them, without a hash
+	case typeFrame:
+		return typeFrame
+	case dirUp:
+		return dirUp
+	case dirDown:
+		return dirDown
+	case kindRequest:
+		return kindRequest
+	case kindResponse:
+		return kindResponse
+	case kindNotification:
+		return kindNotification
+	}
 	if known, ok := w[string(plain)]; ok {
 		return known
 	}
@@ -290,6 +315,17 @@ func (w words) text(name, value []byte) string {
 
 // integer reads a number of JSON.
 func integer(value []byte) (int64, bool) {
+	if len(value) < 20 { // it fits, unless it becomes negative
+		n := int64(0)
+		for i, c := range value {
+			if c < '0' || c > '9' {
+				break
+			}
+			if n = 10*n + int64(c-'0'); i == len(value)-1 && n >= 0 {
+				return n, true
+			}
+		}
+	}
 	n, err := strconv.ParseInt(string(value), 10, 64)
 	return n, err == nil
 }
