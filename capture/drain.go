@@ -95,8 +95,12 @@ func (d *drain) head(why string) *Record {
 // take handles the entries of the queue.
 func (d *drain) take(lost uint64) {
 	var q queued
+	now := time.Now()
+	offset := now.UnixNano() - int64(now.Sub(d.r.start)) // between the clocks
 	for b := d.buf; len(b) > 0; {
-		b = q.next(b)
+		if b = q.next(b); q.time == 0 {
+			q.time = q.mono + offset
+		}
 		if q.record > 0 {
 			d.other(d.records[q.record-1])
 		} else {

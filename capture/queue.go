@@ -6,9 +6,9 @@ import "encoding/binary"
 // and the bytes of the frame.
 type entry struct {
 	conn, exchange uint64
-	time, mono     int64
-	size           int // of all of the frame
-	record         int // it is that record, counted from 1
+	time, mono     int64 // time is 0 when only mono was read
+	size           int   // of all of the frame
+	record         int   // it is that record, counted from 1
 	up, bad        bool
 	hashed         bool
 	sum            [32]byte

@@ -190,12 +190,22 @@ func (r *Recorder) Put(rec *Record) {
 	}
 }
 
-// frame puts a frame into the queue.
-func (r *Recorder) frame(e *entry, data []byte, size int) { r.frameAt(e, data, size, time.Now()) }
+// frame puts a frame into the queue. It reads one clock, as that takes most of its time: the
+// goroutine of the recorder finds the time of the other one.
+func (r *Recorder) frame(e *entry, data []byte, size int) {
+	e.mono = int64(time.Since(r.start))
+	r.keep(e, data, size)
+}
 
 // frameAt is frame, of one that passed then.
 func (r *Recorder) frameAt(e *entry, data []byte, size int, now time.Time) {
-	e.time, e.mono, e.size = now.UnixNano(), int64(now.Sub(r.start)), size
+	e.time, e.mono = now.UnixNano(), int64(now.Sub(r.start))
+	r.keep(e, data, size)
+}
+
+// keep puts a frame with its time into the queue.
+func (r *Recorder) keep(e *entry, data []byte, size int) {
+	e.size = size
 	if len(data) > r.o.MaxFrame {
 		if r.o.Raw && size == len(data) {
 			e.sum, e.hashed = sha256.Sum256(data), true
