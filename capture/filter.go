@@ -25,7 +25,7 @@ import (
 // result, error or message (the whole) is a value in the frame, in which numbers are the indexes of
 // arrays: result.content.0.text. A word without an operator is one of error (the answer is an
 // error, or that of a tool), tool_error, redacted, cut, or otherwise a text that occurs in the
-// frame, its method or its name, in upper or lower case of ASCII.
+// frame, its method or its name, in upper or lower case.
 type Filter struct {
 	text string
 	root node
@@ -127,8 +127,8 @@ func (n flagNode) match(s *subject) bool {
 
 // A wordNode is a text.
 type wordNode struct {
-	word  []byte // in lower case
-	plain bool   // it is written without escapes
+	word  []byte
+	plain bool // it is written without escapes
 }
 
 func (n wordNode) match(s *subject) bool {
@@ -142,14 +142,14 @@ func (n wordNode) match(s *subject) bool {
 	return contains(s.frame(), n.word)
 }
 
-// contains reports whether data has a word, which is in lower case, in any case of ASCII.
+// contains reports whether data has a word, in upper or lower case.
 func contains(data, word []byte) bool {
 	if len(word) == 0 {
 		return true
 	}
 	first := [2]byte{word[0], word[0]}
-	if word[0] >= 'a' && word[0] <= 'z' {
-		first[1] -= 'a' - 'A'
+	if lower := word[0] | 0x20; lower >= 'a' && lower <= 'z' {
+		first = [2]byte{lower, lower - 0x20}
 	}
 	next := [2]int{-1, -1} // where each of them occurs next
 	for at := 0; len(data)-at >= len(word); at++ {
@@ -165,34 +165,16 @@ func contains(data, word []byte) bool {
 		if at = min(next[0], next[1]); len(data)-at < len(word) {
 			return false
 		}
-		if equalFold(data[at:at+len(word)], word) {
+		if bytes.EqualFold(data[at:at+len(word)], word) {
 			return true
 		}
 	}
 	return false
 }
 
-func equalFold(data, word []byte) bool {
-	for i, c := range data {
-		if c >= 'A' && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		if c != word[i] {
-			return false
-		}
-	}
-	return true
-}
-
 func newWord(word string) wordNode {
 	special := func(c rune) bool { return c < ' ' || c == '"' || c == '\\' || c == '/' }
-	lower := bytes.Map(func(c rune) rune {
-		if c >= 'A' && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		return c
-	}, []byte(word))
-	return wordNode{lower, strings.IndexFunc(word, special) < 0}
+	return wordNode{[]byte(word), strings.IndexFunc(word, special) < 0}
 }
 
 // A textNode compares a field that is text.
