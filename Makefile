@@ -24,14 +24,14 @@ test: ## Run the tests
 	go test ./...
 
 .PHONY: race
-race: ## Run the tests with the race detector
+race: ## Run the tests of packages that have something concurrent with the race detector
 	@# By default each process, the children of tests too, sleeps for a second before it exits.
 	@# make vet has vetted the tests.
-	GORACE="atexit_sleep_ms=50" go test -vet=off -race ./...
+	GORACE="atexit_sleep_ms=50" go test -vet=off -race $$(tools/concurrent.sh)
 
 .PHONY: race-full
-race-full: ## Run all tests of the command with the race detector; make race leaves its scripts out
-	FARCALL_FULL=1 GORACE="atexit_sleep_ms=50" go test -vet=off -race -timeout 30m ./cmd/farcall
+race-full: ## Run all tests with the race detector; make race leaves out packages and scripts
+	FARCALL_FULL=1 GORACE="atexit_sleep_ms=50" go test -vet=off -race -timeout 30m ./...
 
 .PHONY: full
 full: ## Run whole the tests of which make test runs a part: all revisions and transports, largest sizes, hostile programs

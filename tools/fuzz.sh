@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs each fuzz target of the main module for a while: tools/fuzz.sh [TIME], 10s when not given. As many run at once
 # as there are processors, each with one worker. tools/fuzz.sh SECONDS REVISION runs those of packages that have changed
-# since that revision, SECONDS for all of them together; without that revision (in a shallow clone), all.
+# since that revision, SECONDS for all of them together; without that revision (in a shallow clone), all. There the
+# coverage of our packages alone guides: that of all that they import would be compiled first, for longer than SECONDS.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 time=${1:-10s}
@@ -41,13 +42,21 @@ changed() {
 	[ -z "$since" ] || ! git rev-parse -q --verify "$since^{commit}" >/dev/null ||
 		! git diff --quiet "$since" -- "$1"/*.go "$1/testdata"
 }
+# compile BINARY DIRECTORY: builds a test that measures coverage for the fuzzer.
+compile() {
+	if [ -n "$since" ]; then
+		go test -vet=off -c -gcflags="$(go list -m)/...=-d=libfuzzer" -o "$1" "$2"
+	else
+		go test -vet=off -c -fuzz Fuzz -o "$1" "$2"
+	fi
+}
 export -f run
 export time work root
 
 go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}' ./... | while read -r directory; do
 	grep -qs '^func Fuzz' "$directory"/*_test.go && changed "$directory" || continue
 	binary=$work/test$(tr / . <<<"${directory#"$root"}")
-	go test -c -fuzz Fuzz -o "$binary" "$directory"
+	compile "$binary" "$directory"
 	(cd "$directory" && "$binary" -test.list '^Fuzz') | sed "s|^|$directory $binary |"
 done >"$work/targets"
 targets=$(wc -l <"$work/targets")

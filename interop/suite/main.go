@@ -199,7 +199,12 @@ func prepare(ctx context.Context, out string) (*suite, error) {
 	if _, err := os.Stat(s.script); err != nil {
 		return nil, errors.New("the suite is not installed: run `npm ci --prefix interop/node`, and this in interop/")
 	}
-	for name, dir := range map[string]string{"server": ".", "client": ".", "cmd/farcall": ".."} {
+	builds := map[string]string{"server": ".", "client": ".", "cmd/farcall": ".."}
+	if given := os.Getenv("FARCALL_BINARY"); given != "" { // one that stands built
+		s.binaries["farcall"] = given
+		delete(builds, "cmd/farcall")
+	}
+	for name, dir := range builds {
 		binary := filepath.Join(out, "farcall-"+filepath.Base(name))
 		build := exec.CommandContext(ctx, "go", "build", "-o", binary, "./"+name)
 		build.Dir = dir
