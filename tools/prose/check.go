@@ -44,9 +44,10 @@ func find(file string, src []byte) ([]*finding, error) {
 	}
 	var findings []*finding
 	for _, s := range spans {
+		words := beginnings(s.text)
 		for i := range patterns {
 			p := &patterns[i]
-			if p.in&s.kind == 0 {
+			if p.in&s.kind == 0 || !p.mayMatch(words) {
 				continue
 			}
 			var allowed [][]int

@@ -168,3 +168,24 @@ func TestRun(t *testing.T) {
 		t.Error("a new directory:", ok, err)
 	}
 }
+
+// TestHeads compares what patterns match with whether their beginnings let them be tried.
+func TestHeads(t *testing.T) {
+	known := 0
+	for i := range patterns {
+		p := &patterns[i]
+		if headsOf()[p] != nil {
+			known++
+		}
+		for j := range patterns {
+			for _, text := range []string{patterns[j].bad, patterns[j].good, strings.ToUpper(patterns[j].bad)} {
+				if p.match.MatchString(text) && !p.mayMatch(beginnings(text)) {
+					t.Errorf("%s matches in %q and is not tried: %q", p.name, text, headsOf()[p])
+				}
+			}
+		}
+	}
+	if known*10 < len(patterns)*8 {
+		t.Errorf("the beginnings of %d of %d patterns are known", known, len(patterns))
+	}
+}
