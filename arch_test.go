@@ -43,7 +43,7 @@ var archLadder = map[string]archRow{
 	// (observe/metrics.TestImports).
 	"observe/metrics": {ours: "jsonrpc observe observe/internal/words store", outside: "github.com/prometheus/client_golang github.com/prometheus/client_model github.com/prometheus/common", names: 4},
 	// Likewise OpenTelemetry.
-	"observe/traces": {ours: ". internal/callctx internal/scan jsonrpc mcp/spec observe observe/internal/telemetry observe/internal/words", outside: "go.opentelemetry.io/otel", names: 5},
+	"observe/traces": {ours: ". internal/audit internal/callctx internal/scan jsonrpc mcp/spec observe observe/internal/telemetry observe/internal/words", outside: "go.opentelemetry.io/otel", names: 5},
 	// Likewise OpenTelemetry, and its bridge from Prometheus.
 	"observe/metrics/otlp":   {ours: "observe/metrics observe/internal/telemetry", outside: "go.opentelemetry.io/otel go.opentelemetry.io/contrib/bridges/prometheus", names: 3},
 	"observe/internal/words": {pure: true},

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/internal/audit"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/share"
@@ -143,8 +144,15 @@ func appendCall(attrs []slog.Attr, c *observe.Call, at place) []slog.Attr {
 	if !c.ID.IsAbsent() {
 		attrs = append(attrs, idAttr(c.ID.Raw()))
 	}
-	attrs = append(attrs, slog.String("method", clipped(c.Method, maxLogName)))
-	add("name", cmp.Or(c.Tool, c.Prompt, subject(c)))
+	method, name := c.Method, cmp.Or(c.Tool, c.Prompt)
+	if !c.Known {
+		method = audit.MaskText(method)
+	}
+	if name == "" {
+		name = audit.MaskText(subject(c)) // the caller has chosen it
+	}
+	attrs = append(attrs, slog.String("method", clipped(method, maxLogName)))
+	add("name", name)
 	add("upstream", c.Upstream)
 	attrs = append(attrs,
 		slog.Int("code", int(c.Code)),
@@ -176,7 +184,7 @@ func appendCall(attrs []slog.Attr, c *observe.Call, at place) []slog.Attr {
 		attrs = append(attrs, slog.String("trace_id", hex.EncodeToString(span.Trace[:])), slog.String("span_id", hex.EncodeToString(span.ID[:])))
 	}
 	if c.Err != nil {
-		attrs = append(attrs, slog.String("error", c.Err.Error()))
+		attrs = append(attrs, slog.String("error", audit.MaskText(c.Err.Error())))
 	}
 	return attrs
 }

@@ -48,13 +48,14 @@ func exported(t *testing.T, environment []string, call func(address string), arg
 	s := serveProgram(t, cmd)
 	call(s.addrs[0])
 	s.stop(t)
-	select {
-	case text := <-got:
-		return strings.ToLower(text)
-	default:
-		t.Error("the process has ended, and the collector got nothing")
-		return ""
+	text := ""
+	for len(got) > 0 {
+		text += strings.ToLower(<-got)
 	}
+	if text == "" {
+		t.Error("the process has ended, and the collector got nothing")
+	}
+	return text
 }
 
 // With a collector in the environment each call has its span there, at the latest when the process

@@ -262,3 +262,10 @@ func matchPath(pattern, path []string) bool {
 	}
 	return p == len(pattern)
 }
+
+// MaskText returns a text with [redacted] in place of each secret, for a log. Unlike a Secrets it
+// is safe for concurrent use.
+func MaskText(text string) string {
+	put := func(dst, _ []byte) []byte { return append(dst, "[redacted]"...) }
+	return string(NewSecrets(nil).Mask([]byte(text), put))
+}

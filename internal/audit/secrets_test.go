@@ -48,3 +48,16 @@ func TestKeyForms(t *testing.T) {
 		}
 	}
 }
+
+func TestMaskText(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"": "", "git_log": "git_log",
+		"unknown tool: ghp_0123456789abcdefghijABCDEFGHIJ012345": "unknown tool: [redacted]",
+		"https://user:s3cr3ts3cr3t@host/":                        "https://[redacted]@host/",
+	} {
+		if got := MaskText(text); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/farcall-dev/farcall/internal/audit"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -184,7 +185,7 @@ func attributes(c *observe.Call, all []attribute.KeyValue) []attribute.KeyValue 
 // private of an error of this end is in the log alone.
 func described(c *observe.Call) string {
 	if wire, ok := c.Err.(*jsonrpc.Error); ok { //nolint:errorlint // what stands around it may be private
-		return text(wire.Message, maxStatusText)
+		return text(audit.MaskText(wire.Message), maxStatusText)
 	}
 	return ""
 }
