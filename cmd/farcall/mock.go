@@ -121,7 +121,7 @@ type mocking struct {
 	ctx    context.Context //nolint:containedctx // of all connections
 	script *mock.Script
 	o      *mock.Options
-	web    http.Handler
+	web    http.HandlerFunc
 }
 
 // begin makes the gateway the one that serves other clients.
@@ -133,22 +133,17 @@ func (m *mocking) begin(b *behind) {
 			return nil
 		})(t)
 	}, nil)
-	m.web = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	m.web = func(w http.ResponseWriter, r *http.Request) {
+		if err := new(origin.Policy).Check(r); err != nil {
+			http.Error(w, err.Error(), http.StatusForbidden)
+			return
+		}
 		if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 			sockets.ServeHTTP(w, r)
 			return
 		}
 		posts.ServeHTTP(w, r)
-	})
-}
-
-// ServeHTTP implements http.Handler.
-func (m *mocking) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if err := new(origin.Policy).Check(r); err != nil {
-		http.Error(w, err.Error(), http.StatusForbidden)
-		return
 	}
-	m.web.ServeHTTP(w, r)
 }
 
 // serve serves connections, or has next do it, as their first frame says.

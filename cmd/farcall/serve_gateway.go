@@ -37,7 +37,7 @@ type behind struct {
 // ServeHTTP implements rpc.Service.
 func (b *behind) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if b.ahead != nil {
-		b.ahead.ServeHTTP(w, r)
+		b.ahead.web(w, r)
 		return
 	}
 	b.Gateway.ServeHTTP(w, r)
