@@ -239,7 +239,12 @@ func (o operator) upstream(p *plan, c *Upstream) *control.UpstreamDetails {
 			u.Tools++
 		}
 	}
-	return &control.UpstreamDetails{Upstream: u, Stderr: st.Stderr}
+	warnings := p.all.Warnings(c.Name)
+	for _, v := range p.virtual {
+		warnings = append(warnings, v.view.Warnings(c.Name)...)
+	}
+	slices.Sort(warnings)
+	return &control.UpstreamDetails{Upstream: u, Stderr: st.Stderr, Warnings: slices.Compact(warnings)}
 }
 
 // LogLevel implements control.Backend.

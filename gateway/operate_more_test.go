@@ -170,3 +170,18 @@ func TestOperatorReload(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 }
+
+// Operators see what of the configuration matches nothing, at any address, once a list has come.
+func TestOperatorSeesDeadPatterns(t *testing.T) {
+	t.Parallel()
+	l := newLabOf(t, nil, &gateway.Config{Upstreams: officeServers(), Endpoints: []*gateway.Endpoint{{Name: "team", Tools: []string{"files/read", "files/gone", "files/x*"}}}})
+	toolsOf(t, l.clientAt(t, "/mcp/team", mcp.ClientOptions{}))
+	for upstream, want := range map[string]int{"files": 2, "tracker": 0} {
+		var one struct{ Warnings []string }
+		l.read(t, "/upstreams/"+upstream, &one)
+		found := strings.Join(one.Warnings, "\n")
+		if named := strings.Count(found, "nothing has this name"); named != want || want > 0 && (!strings.Contains(found, "files/gone") && !strings.Contains(found, `"gone"`)) {
+			t.Errorf("%s: %q", upstream, one.Warnings)
+		}
+	}
+}

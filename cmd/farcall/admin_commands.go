@@ -393,6 +393,7 @@ func showUpstream(ctx context.Context, o *adminOptions, name string) error {
 	var one struct {
 		Upstream upstreamState `json:"upstream"`
 		Stderr   []string      `json:"stderr"`
+		Warnings []string      `json:"warnings"`
 	}
 	return o.get(ctx, upstreamPath(name, ""), &one, func() error {
 		u := &one.Upstream
@@ -413,6 +414,9 @@ func showUpstream(ctx context.Context, o *adminOptions, name string) error {
 		add("latency", inMilliseconds(u.P50)+" (p50), "+inMilliseconds(u.P99)+" (p99)")
 		add("tools", strconv.Itoa(u.Tools))
 		add("last error", u.LastError)
+		for _, text := range one.Warnings {
+			add("warning", text)
+		}
 		for i, line := range one.Stderr {
 			head := ""
 			if i == 0 {

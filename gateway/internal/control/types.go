@@ -77,6 +77,7 @@ type Upstreams struct {
 type UpstreamDetails struct {
 	Upstream Upstream `json:"upstream"`
 	Stderr   []string `json:"stderr" doc:"the last lines of its standard error, oldest first"`
+	Warnings []string `json:"warnings,omitempty" doc:"what is wrong with its lists, or what the configuration names and they do not have"`
 }
 
 // A Restart says how an upstream is restarted.

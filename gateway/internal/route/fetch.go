@@ -219,6 +219,18 @@ func (v *View) warn(r *record, d *digest, err error) {
 	}
 }
 
+// Warnings returns what OnWarning received last about the lists of a source.
+func (v *View) Warnings(source string) (all []string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for at := v.kept.Front(); at != nil; at = at.Next() {
+		if r, _ := at.Value.(*record); v.sources[r.source].Name == source {
+			all = append(all, r.warned...)
+		}
+	}
+	return all
+}
+
 // keep notes the list that came in the record of those who may share it.
 func (v *View) keep(f *fetch) {
 	r, d := f.record, f.list
