@@ -11,27 +11,45 @@ import (
 
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/internal/race"
+	"github.com/farcall-dev/farcall/mcp"
 )
 
 // TestForwardAllocations bounds what a forwarded call allocates where no revision differs: 13, and
 // one for the runtime's own; and one more for the params without the qualifier, where names are
-// qualified. The server runs in this process and allocates nothing.
+// qualified. The server runs in this process and allocates nothing. An endpoint of another address,
+// its overrides, and hooks about other tools cost nothing.
 func TestForwardAllocations(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
-	for namespace, c := range map[string]struct {
-		call string
-		most float64
+	for name, c := range map[string]struct {
+		gateway.Config
+
+		path, call string
+		most       float64
 	}{
-		"never":  {strings.Replace(benchCall, "server__greet", "greet", 1), 14},
-		"always": {benchCall, 15},
+		"never":              {gateway.Config{Namespace: "never"}, "/mcp", strings.Replace(benchCall, "server__greet", "greet", 1), 14},
+		"always":             {gateway.Config{Namespace: "always"}, "/mcp", benchCall, 15},
+		"beside an endpoint": {*withUnused(), "/mcp", benchCall, 15},
+		"at an endpoint":     {*withUnused(), "/mcp/plain", benchCall, 15},
 	} {
-		t.Run(namespace, func(t *testing.T) { forwardAllocates(t, namespace, c.call, c.most) })
+		t.Run(name, func(t *testing.T) { forwardAllocates(t, &c.Config, c.path, c.call, c.most) })
 	}
 }
 
-func forwardAllocates(t *testing.T, namespace, body string, most float64) {
+// withUnused is a configuration with what calls at /mcp make no use of.
+func withUnused() *gateway.Config {
+	return &gateway.Config{
+		Namespace: "always",
+		Hooks:     []gateway.Hook{{On: "before", Tools: []string{"server/other"}, Command: []string{"/bin/false"}}},
+		Endpoints: []*gateway.Endpoint{
+			{Name: "plain", Tools: []string{"server/*"}},
+			{Name: "changed", Overrides: map[string]mcp.Transform{"server/greet": {Description: "Greets."}}},
+		},
+	}
+}
+
+func forwardAllocates(t *testing.T, config *gateway.Config, at, body string, most float64) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "socket")
 	l, err := net.Listen("unix", path)
@@ -43,7 +61,8 @@ func forwardAllocates(t *testing.T, namespace, body string, most float64) {
 		defer close(served)
 		serveSparingly(l)
 	}()
-	g, err := gateway.New(&gateway.Config{Namespace: namespace, Upstreams: []*gateway.Upstream{{Name: "server", URL: "unix:" + path, Era: "2025-06-18"}}}, nil)
+	config.Upstreams = []*gateway.Upstream{{Name: "server", URL: "unix:" + path, Era: "2025-06-18"}}
+	g, err := gateway.New(config, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +73,7 @@ func forwardAllocates(t *testing.T, namespace, body string, most float64) {
 		l.Close()
 		<-served
 	})
-	c := &benchClient{g: g, revision: "2025-06-18"}
+	c := &benchClient{g: g, path: at, revision: "2025-06-18"}
 	c.begin(t)
 	call := c.call(t, body)
 	if answer := call(); !bytes.Contains(answer, []byte("hello")) {

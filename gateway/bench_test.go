@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -50,10 +51,48 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
+// BenchmarkCallBeside is BenchmarkCall in one pair of revisions, with and without what the calls make
+// no use of, and at an endpoint. The rows are to be compared with the first:
+//
+//	go test ./gateway -run '^$' -bench CallBeside -count 10 | benchstat -col /config -
+func BenchmarkCallBeside(b *testing.B) {
+	for _, row := range []struct {
+		name, path string
+		config     *gateway.Config
+	}{
+		{"nothing", "/mcp", &gateway.Config{}},
+		{"endpoints", "/mcp", withUnused()},
+		{"endpoint", "/mcp/plain", withUnused()},
+		{"override", "/mcp/changed", withUnused()},
+	} {
+		b.Run("config="+row.name, func(b *testing.B) {
+			c := &benchClient{g: newBenchGatewayOf(b, row.config, "2025-06-18"), path: row.path, revision: "2025-06-18"}
+			c.begin(b)
+			b.ReportAllocs()
+			b.SetParallelism(32)
+			var callers atomic.Int64
+			b.RunParallel(func(p *testing.PB) {
+				call := c.call(b, strings.Replace(benchCall, "100", strconv.FormatInt(callers.Add(1), 10), 1))
+				for p.Next() {
+					if answer := call(); !bytes.Contains(answer, []byte(`hello`)) {
+						b.Errorf("answered %s", answer)
+						return
+					}
+				}
+			})
+		})
+	}
+}
+
 const benchCall = `{"jsonrpc":"2.0","id":100,"method":"tools/call","params":{"name":"server__greet","arguments":{"name":"hello"}}}`
 
 // newBenchGateway serves a server of that revision that is in this process.
 func newBenchGateway(b *testing.B, revision string) *gateway.Gateway {
+	b.Helper()
+	return newBenchGatewayOf(b, &gateway.Config{}, revision)
+}
+
+func newBenchGatewayOf(b *testing.B, c *gateway.Config, revision string) *gateway.Gateway {
 	b.Helper()
 	path := filepath.Join(b.TempDir(), "socket")
 	l, err := net.Listen("unix", path)
@@ -78,7 +117,8 @@ func newBenchGateway(b *testing.B, revision string) *gateway.Gateway {
 			}
 		}
 	}()
-	g, err := gateway.New(&gateway.Config{Upstreams: []*gateway.Upstream{{Name: "server", URL: "unix:" + path, Era: revision}}}, nil)
+	c.Upstreams = []*gateway.Upstream{{Name: "server", URL: "unix:" + path, Era: revision}}
+	g, err := gateway.New(c, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -94,8 +134,8 @@ func newBenchGateway(b *testing.B, revision string) *gateway.Gateway {
 
 // benchClient makes requests as net/http does, without a connection.
 type benchClient struct {
-	g                 *gateway.Gateway
-	revision, session string
+	g                       *gateway.Gateway
+	path, revision, session string // "": /mcp
 }
 
 func (c *benchClient) modern() bool { return c.revision == "2026-07-28" }
@@ -115,7 +155,7 @@ func (c *benchClient) request(tb testing.TB, body string) *http.Request {
 	tb.Helper()
 	local := net.Addr(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80})
 	r, err := http.NewRequestWithContext(context.WithValue(tb.Context(), http.LocalAddrContextKey, local),
-		http.MethodPost, "http://127.0.0.1:80/mcp", strings.NewReader(body))
+		http.MethodPost, "http://127.0.0.1:80"+cmp.Or(c.path, "/mcp"), strings.NewReader(body))
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -148,11 +148,11 @@ func (h *hooks) of(tool string) *hooks {
 		}
 		return own
 	}
-	own := hooks{about(h.before), about(h.after)}
-	if len(own.before)+len(own.after) == 0 {
+	before, after := about(h.before), about(h.after)
+	if len(before)+len(after) == 0 {
 		return nil
 	}
-	return &own
+	return &hooks{before, after}
 }
 
 // bind finds the hooks of the tool that is called, and what the endpoint leaves of its results.
