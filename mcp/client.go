@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/url"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/backoff"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/late"
 	"github.com/farcall-dev/farcall/internal/target"
@@ -374,32 +374,12 @@ func (c *Client) reach() *target.Options {
 	return o
 }
 
-// backoff says how long to wait before the next attempt.
-type backoff struct{ next, most time.Duration }
-
-// wait waits, longer each time, and reports whether ctx still lives.
-func (b *backoff) wait(ctx context.Context) bool {
-	d := b.next
-	b.next = min(2*b.next, b.most)
-	// Some jitter, so that the clients of a server that has restarted do not
-	// come all at once.
-	t := time.NewTimer(d/2 + rand.N(d/2+1)) //nolint:gosec // no secret
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // dialAttempts is how often one call tries to make a connection again.
 const dialAttempts = 5
 
 // redial makes a link over a new connection. One that ends before anything is
 // agreed, as that of a process that exits at once, is as good as none.
 func (c *Client) redial(ctx context.Context) (*link, error) {
-	wait := backoff{next: 100 * time.Millisecond, most: 5 * time.Second}
 	for attempt := 1; ; attempt++ {
 		t, err := c.dial(ctx)
 		if err == nil {
@@ -413,7 +393,7 @@ func (c *Client) redial(ctx context.Context) (*link, error) {
 				return nil, err
 			}
 		}
-		if attempt == dialAttempts || !wait.wait(ctx) {
+		if attempt == dialAttempts || backoff.Sleep(ctx, backoff.Delay(attempt, 100*time.Millisecond, 5*time.Second)) != nil {
 			return nil, fmt.Errorf("%w: cannot connect again after %d attempts: %w", farcall.ErrClosed, attempt, err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/backoff"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
@@ -28,7 +29,7 @@ const listenedWell = time.Minute
 // are called for everything that the server has agreed to tell of, and OnListening
 // before.
 func (c *Client) Listen(ctx context.Context, filter spec.SubscriptionFilter) error {
-	wait := backoff{next: 250 * time.Millisecond, most: 30 * time.Second}
+	failures := 0
 	for again := false; ; again = true {
 		begun := time.Now()
 		l, err := c.link(ctx)
@@ -50,10 +51,11 @@ func (c *Client) Listen(ctx context.Context, filter spec.SubscriptionFilter) err
 		case c.final(l, err):
 			return fmt.Errorf("mcp: listen: %w", err)
 		case time.Since(begun) > listenedWell:
-			wait.next = 250 * time.Millisecond
+			failures = 0
 		}
-		if !wait.wait(ctx) {
-			return ctx.Err()
+		failures++
+		if err := backoff.Sleep(ctx, backoff.Delay(failures, 250*time.Millisecond, 30*time.Second)); err != nil {
+			return err
 		}
 	}
 }

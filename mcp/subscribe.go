@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/backoff"
 	"github.com/farcall-dev/farcall/internal/permit"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -92,18 +93,6 @@ func (e *events) send(f func(method string, params jsonrpc.Raw) error) error {
 // linger is how long events are collected before they are sent: adding a hundred
 // tools in a row is one change of the list.
 const linger = 10 * time.Millisecond
-
-// pause waits for it, unless the context ends first.
-func pause(ctx context.Context) error {
-	t := time.NewTimer(linger)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
 
 // listeners are those that receive events.
 type listeners struct {
@@ -393,7 +382,7 @@ func (x *session) send(ctx context.Context, me *sender) {
 	defer me.stop()
 	rev := x.rev.Load()
 	for {
-		err := pause(ctx)
+		err := backoff.Sleep(ctx, linger)
 		x.mu.Lock()
 		now := x.pending
 		x.pending = nil

@@ -3,6 +3,7 @@ package mcp
 import (
 	"sync"
 
+	"github.com/farcall-dev/farcall/internal/backoff"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -85,7 +86,7 @@ func (s *Server) listen(c *call) (answer, error) {
 			return l.close()
 		case <-l.wake:
 		}
-		if err = pause(c); err == nil {
+		if err = backoff.Sleep(c, linger); err == nil {
 			e := l.take()
 			err = e.send(l.notify)
 		}
