@@ -188,7 +188,7 @@ var archLadder = map[string]archRow{
 	"gateway/internal/route":      {ours: "gateway/internal/refs jsonrpc internal/glob internal/scan"},
 	"gateway/internal/signin":     {ours: "internal/filelock internal/jsonv2 internal/owner internal/seal internal/share jsonrpc mcp/mcpauth"},
 	"gateway/internal/toolsearch": {ours: "jsonrpc internal/scan"},
-	"gateway/internal/supervise":  {ours: ". internal/backoff stream internal/scan internal/visible"},
+	"gateway/internal/supervise":  {ours: ". internal/backoff internal/beginning stream internal/scan internal/visible"},
 	"gateway/internal/upstream":   {ours: "gateway/internal/wording . jsonrpc internal/backoff internal/jsonv2 internal/owner internal/scan internal/share internal/visible mcp mcp/apps mcp/era mcp/mcphttp mcp/relay mcp/spec stream"},
 	"inspect/internal/traffic":    {ours: "internal/glob internal/scan jsonrpc capture"},
 	// New, its Options and the Servers that an Inspector offers. Only who imports it links the page.

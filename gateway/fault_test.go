@@ -296,3 +296,21 @@ func TestReloadsWhileStarting(t *testing.T) {
 		t.Errorf("after %d connections: %v, %v", accepted.Load(), got, err)
 	}
 }
+
+// A call with an answer that is larger than the gateway takes learns so at once, and the child goes
+// on.
+func TestAnswerTooLarge(t *testing.T) {
+	t.Parallel()
+	up := child("c", "big", "1")
+	up.MaxMessage = 1 << 20
+	l := newLab(t, nil, up)
+	c := l.client(t, mcp.ClientOptions{})
+	for range 2 {
+		if _, err := say(t.Context(), c, "echo", "x"); err == nil || !strings.Contains(err.Error(), "max_message") {
+			t.Errorf("the error is %v", err)
+		}
+	}
+	if s := l.status(t).Upstreams[0]; s.Restarts > 0 || s.Garbage > 0 {
+		t.Errorf("%+v", s)
+	}
+}

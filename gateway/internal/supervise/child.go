@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/beginning"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/internal/visible"
 	"github.com/farcall-dev/farcall/stream"
@@ -63,10 +64,10 @@ func (c *child) onExit(e *stream.ExitError) {
 
 // skip passes over what is no message.
 func (c *child) skip(p []byte, whole bool) bool {
-	if whole && isMessage(p) {
+	sample := p[:min(len(p), sampleSize)]
+	if whole && isMessage(p) || !whole && isAnswer(sample) {
 		return false
 	}
-	sample := p[:min(len(p), sampleSize)]
 	text := printable(string(sample))
 	if !whole {
 		text = "(too long) " + text
@@ -83,6 +84,12 @@ func (c *child) skip(p []byte, whole bool) bool {
 		s.opts.OnGarbage(slices.Clip(sample))
 	}
 	return true
+}
+
+// isAnswer reports whether what begins so is an answer: the call that waits for it learns that it is
+// too large.
+func isAnswer(begins []byte) bool {
+	return bytes.Contains(begins, []byte(`"jsonrpc"`)) && beginning.Of(begins).Answer
 }
 
 // isMessage reports whether p is JSON and has the members that messages have. A
