@@ -77,7 +77,7 @@ var archLadder = map[string]archRow{
 		names: 24, // Asked is what the audit has of a hook; Past is what an audit knows of a call that is decided again
 	},
 	"guard/internal/limit":  {ours: "internal/owner internal/share"},
-	"guard/internal/policy": {ours: "internal/glob internal/scan", outside: "github.com/cedar-policy/cedar-go"},
+	"guard/internal/policy": {ours: "internal/edits internal/glob internal/scan", outside: "github.com/cedar-policy/cedar-go"},
 	"guard/internal/replay": {ours: "internal/share"},
 	"guard/internal/sign":   {ours: "internal/forwarded internal/jsonv2 internal/scan internal/validate", outside: "github.com/dunglas/httpsfv"},
 	"guard/internal/token":  {ours: "internal/fetch internal/jsonv2 internal/owner internal/scan internal/share", outside: "github.com/lestrrat-go/jwx/v3"},
@@ -92,6 +92,7 @@ var archLadder = map[string]archRow{
 	// Write with its Options, and Formats.
 	"capture/export":    {ours: "capture internal/scan", names: 3},
 	"internal/audit":    {ours: "internal/glob internal/owner internal/scan internal/share"},
+	"internal/edits":    {pure: true},
 	"internal/environ":  {},
 	"internal/fetch":    {},
 	"internal/glob":     {pure: true},
@@ -169,14 +170,14 @@ var archLadder = map[string]archRow{
 	"internal/origin":      {ours: "internal/forwarded internal/callctx"},
 	"internal/schema":      {ours: "internal/jsonv2 internal/scan"},
 	"internal/jsonv2":      {ours: "internal/scan", outside: "github.com/go-json-experiment/json"},
-	"cmd/farcall":          {ours: ". internal/size natsrpc capture capture/diff capture/export capture/mock capture/tap jsonrpc stream httprpc wsrpc mcp mcp/era mcp/mcphttp mcp/mcpauth mcp/spec gateway guard observe observe/levels observe/logs observe/metrics observe/metrics/otlp observe/traces rpc store internal/audit internal/cluster internal/cluster/engine internal/health internal/jsonv2 internal/lint internal/lock internal/owner internal/port internal/sandbox internal/share internal/visible internal/watch cmd/farcall/internal/clients cmd/farcall/internal/playground cmd/farcall/internal/conform cmd/farcall/internal/page cmd/farcall/internal/prompt cmd/farcall/internal/scaffold internal/target cmd/farcall/internal/load internal/fault inspect internal/environ internal/origin", outside: "github.com/spf13/cobra github.com/spf13/pflag golang.org/x/sys"},
+	"cmd/farcall":          {ours: ". internal/edits internal/size natsrpc capture capture/diff capture/export capture/mock capture/tap jsonrpc stream httprpc wsrpc mcp mcp/era mcp/mcphttp mcp/mcpauth mcp/spec gateway guard observe observe/levels observe/logs observe/metrics observe/metrics/otlp observe/traces rpc store internal/audit internal/cluster internal/cluster/engine internal/health internal/jsonv2 internal/lint internal/lock internal/owner internal/port internal/sandbox internal/share internal/visible internal/watch cmd/farcall/internal/clients cmd/farcall/internal/playground cmd/farcall/internal/conform cmd/farcall/internal/page cmd/farcall/internal/prompt cmd/farcall/internal/scaffold internal/target cmd/farcall/internal/load internal/fault inspect internal/environ internal/origin", outside: "github.com/spf13/cobra github.com/spf13/pflag golang.org/x/sys"},
 	// 12 and five: AmendGuard writes a line for farcall key (YAML is known here only), NewUpstream
 	// reads a TARGET as a user types it, LoadGuard the guard of what has no upstreams, and Sandbox and
 	// Credentials are what an Upstream has of them. LoadPolicyTest, PolicyTest and PolicyCase are
 	// files of calls with expected decisions, which the reader of configurations reads, so that errors
 	// have a line and column. Search says how the tools of an address are found. Hook, the programs
 	// that are asked about calls.
-	"gateway":                     {ours: ". internal/onhttp internal/size capture guard jsonrpc rpc stream httprpc wsrpc internal/budget internal/callctx internal/certificate internal/cluster internal/environ internal/fetch internal/forwarded internal/glob internal/health internal/jsonc internal/jsonv2 internal/ledger internal/origin internal/owner internal/port internal/replace internal/sandbox internal/scan internal/seal internal/share mcp mcp/apps mcp/era mcp/host mcp/mcpauth mcp/mcphttp mcp/openapi mcp/relay mcp/spec observe observe/levels store gateway/internal/admin gateway/internal/control gateway/internal/hook gateway/internal/pin gateway/internal/raw gateway/internal/refs gateway/internal/route gateway/internal/signin gateway/internal/supervise gateway/internal/toolsearch gateway/internal/upstream internal/target internal/validate", outside: "github.com/goccy/go-yaml github.com/pelletier/go-toml/v2", names: 26},
+	"gateway":                     {ours: ". internal/onhttp internal/edits internal/size capture guard jsonrpc rpc stream httprpc wsrpc internal/budget internal/callctx internal/certificate internal/cluster internal/environ internal/fetch internal/forwarded internal/glob internal/health internal/jsonc internal/jsonv2 internal/ledger internal/origin internal/owner internal/port internal/replace internal/sandbox internal/scan internal/seal internal/share mcp mcp/apps mcp/era mcp/host mcp/mcpauth mcp/mcphttp mcp/openapi mcp/relay mcp/spec observe observe/levels store gateway/internal/admin gateway/internal/control gateway/internal/hook gateway/internal/pin gateway/internal/raw gateway/internal/refs gateway/internal/route gateway/internal/signin gateway/internal/supervise gateway/internal/toolsearch gateway/internal/upstream internal/target internal/validate", outside: "github.com/goccy/go-yaml github.com/pelletier/go-toml/v2", names: 26},
 	"gateway/internal/admin":      {ours: "internal/jsonv2 internal/origin"},
 	"gateway/internal/control":    {ours: "internal/jsonv2 internal/origin internal/schema"},
 	"gateway/internal/faulty":     {ours: "jsonrpc internal/scan mcp/era"},

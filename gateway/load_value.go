@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/edits"
 	"github.com/farcall-dev/farcall/internal/size"
 	"github.com/farcall-dev/farcall/observe/levels"
 )
@@ -245,37 +246,11 @@ func nearestOf(word string, words []string, may func(word string) bool) string {
 		if len(p) > len(word)+least || len(word) > len(p)+least {
 			continue
 		}
-		if d := distance(word, p); (d < least || d == least && best == "" && d < len(p)) && may(w) {
+		if d := edits.Distance(word, p); (d < least || d == least && best == "" && d < len(p)) && may(w) {
 			best, least = w, d
 		}
 	}
 	return best
-}
-
-// distance is how many letters differ, are missing or too many, or have changed
-// places with their neighbour.
-func distance(a, b string) int {
-	rows := make([][]int, len(a)+1)
-	for i := range rows {
-		rows[i] = make([]int, len(b)+1)
-		rows[i][0] = i
-	}
-	for j := range rows[0] {
-		rows[0][j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		for j := 1; j <= len(b); j++ {
-			differ := 0
-			if a[i-1] != b[j-1] {
-				differ = 1
-			}
-			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+differ)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
-			}
-		}
-	}
-	return rows[len(a)][len(b)]
 }
 
 // either writes a choice: "a, b or c".

@@ -9,6 +9,7 @@ import (
 
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/internal/edits"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -52,7 +53,7 @@ func newUnknownName(what, name string, known []string, advice string) *unknownNa
 func nearestWord(word string, words []string) string {
 	best, least := "", min(len(word)/3+2, 4)
 	for _, w := range words {
-		if d := editDistance(strings.ToLower(word), strings.ToLower(w)); d < least && d < len(w) {
+		if d := edits.Distance(strings.ToLower(word), strings.ToLower(w)); d < least && d < len(w) {
 			best, least = w, d
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farcall-dev/farcall/internal/edits"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -141,7 +142,7 @@ func withHint(err error, hint string) error {
 func nearestTool(name string, names []string) string {
 	best, distance := "", 4
 	for _, n := range names {
-		if d := editDistance(strings.ToLower(name), strings.ToLower(n)); d < distance {
+		if d := edits.Distance(strings.ToLower(name), strings.ToLower(n)); d < distance {
 			best, distance = n, d
 		}
 	}
@@ -154,26 +155,6 @@ func nearestTool(name string, names []string) string {
 		return fmt.Sprintf("The server has %d tools; 'farcall mcp tools' lists them.", len(names))
 	}
 	return fmt.Sprintf("Its tools are: %s.", tame(strings.Join(names, ", ")))
-}
-
-// editDistance is how many letters are to be changed, added or taken away.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
-		}
-	}
-	return row[len(b)]
 }
 
 // typedArguments makes an object of name=value words, with the types that a

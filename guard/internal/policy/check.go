@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/farcall-dev/farcall/internal/edits"
 )
 
 // What comparing rules may take: about a second at the very most.
@@ -330,7 +332,7 @@ func (l *problems) pattern(path, pattern string) {
 func nearest(w string, words []string, before string) string {
 	best, at := len(w)/3+2, ""
 	for _, other := range words {
-		if d := distance(w, other); d < best {
+		if d := edits.Distance(strings.ToLower(w), strings.ToLower(other)); d < best {
 			best, at = d, other
 		}
 	}
@@ -338,27 +340,4 @@ func nearest(w string, words []string, before string) string {
 		return ""
 	}
 	return before + fmt.Sprintf("%q", at)
-}
-
-// distance is that of Levenshtein, without regard to capitals, between the beginnings of two words.
-func distance(a, b string) int {
-	const most = 64
-	a, b = strings.ToLower(a[:min(len(a), most)]), strings.ToLower(b[:min(len(b), most)])
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		corner := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := corner
-			if a[i] != b[j] {
-				cost++
-			}
-			corner = row[j+1]
-			row[j+1] = min(cost, corner+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
+
+	"github.com/farcall-dev/farcall/internal/edits"
 )
 
 // vocabulary warns of words in a policy that mean nothing in the model, once each.
@@ -157,7 +159,7 @@ func (v *vocabulary) entity(variable string, e types.EntityUID) {
 		v.warnf(nearest(id, append(known, groupRead, groupCall), "is it "), "no action is named %q: methods have no spaces", show(id))
 	default:
 		for _, k := range known {
-			if distance(id, k) <= 2 {
+			if edits.Distance(strings.ToLower(id), strings.ToLower(k)) <= 2 {
 				v.warnf(fmt.Sprintf("is it %q", k), "Action::%q is no method of MCP, but almost", show(id))
 				return
 			}
