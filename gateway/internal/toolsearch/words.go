@@ -1,6 +1,7 @@
 package toolsearch
 
 import (
+	_ "embed"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -157,81 +158,17 @@ func fold(name string) string {
 	}, name)
 }
 
-// groups are words that are used for each other. One counts as another of its group with the weight
-// of a synonym.
-var groups = [][]string{
-	{"create", "add", "new", "open", "make"},
-	{"delete", "remove"},
-	{"list", "get", "search", "find", "show"},
-	{"get", "read", "fetch", "retrieve"},
-	{"update", "edit", "set", "modify", "change"},
-	{"send", "post"},
-	{"run", "execute", "start", "launch"},
-	{"write", "save", "store", "put"},
-	{"move", "rename"},
-	{"stop", "shut", "halt", "terminate", "kill"},
-	{"start", "boot"},
-	{"cancel", "delete"},
-	{"close", "done", "resolve", "finish", "complete"},
-	{"answer", "reply", "respond"},
-	{"schedule", "plan", "book", "create"},
-	{"replace", "rotate", "exchange"},
-	{"merge", "join", "combine"},
-	{"issue", "bug", "ticket", "defect", "problem"},
-	{"report", "create"},
-	{"mail", "email", "message"},
-	{"event", "meeting", "appointment"},
-	{"pull", "pr"},
-	{"workflow", "ci", "pipeline", "build"},
-	{"instance", "vm", "machine", "server", "host"},
-	{"directory", "folder", "dir"},
-	{"secret", "password", "credential", "key", "token"},
-	{"invoice", "bill", "pay", "cost", "charge"},
-	{"query", "sql", "statement"},
-	{"document", "doc", "page", "file"},
-	{"contact", "customer", "person"},
-	{"user", "person", "people", "member"},
-	{"comment", "note", "remark"},
-	{"repository", "repo"},
-	{"metric", "load", "usage", "figure"},
-	{"picture", "image", "photo"},
-	{"link", "url", "address"},
-	{"multiple", "several", "many", "batch"},
-	{"size", "large", "big"},
-	{"relation", "relationship", "link", "connect"},
-	{"info", "information", "detail", "metadata"},
-	{"history", "log"},
-	{"record", "row", "entry"},
-	{"download", "fetch"},
-	{"allowed", "permitted"},
-	{"add", "insert", "append", "attach", "put"},
-	{"delete", "drop", "erase", "strip", "clear", "discard", "destroy"},
-	{"remove", "drop", "erase", "strip", "clear", "discard"},
-	{"find", "locate", "look", "search"},
-	{"show", "display", "view", "print", "see"},
-	{"read", "load", "view", "open"},
-	{"update", "alter", "adjust", "replace"},
-	{"compare", "diff", "difference", "differ"},
-	{"undo", "revert", "restore", "rollback", "reset"},
-	{"enable", "activate"},
-	{"disable", "deactivate"},
-	{"copy", "duplicate", "clone"},
-	{"move", "relocate", "transfer"},
-	{"switch", "checkout"},
-	{"convert", "translate", "transform"},
-	{"connect", "link", "associate"},
-	{"record", "log"},
-	{"dump", "export", "backup"},
-	{"content", "text", "body"},
-	{"nested", "recursive"},
-	{"store", "persist", "remember", "save"},
-	{"web", "internet", "online", "website", "url", "page"},
-}
+// groups has words that are used for each other, a group a line. One counts as another of its group
+// with the weight of a synonym.
+//
+//go:embed synonyms.txt
+var groups string
 
 // synonyms are those of each word.
 var synonyms = func() map[string][]string {
 	all := map[string][]string{}
-	for _, group := range groups {
+	for line := range strings.Lines(groups) {
+		group := strings.Fields(line)
 		for _, w := range group {
 			for _, other := range group {
 				if other != w {
