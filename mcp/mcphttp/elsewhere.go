@@ -73,7 +73,7 @@ func (h *Handler) elsewhere(w http.ResponseWriter, r *http.Request, id string, f
 func (h *Handler) forward(
 	w http.ResponseWriter, r *http.Request, frame []byte, home, key string,
 ) bool {
-	if r.Header.Get(headerForwarded) != "" {
+	if h.forwarded(r) {
 		return false // an answer, for this replica
 	}
 	for range maxReplicas {

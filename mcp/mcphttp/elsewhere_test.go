@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/farcall-dev/farcall/internal/sse"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -102,6 +103,44 @@ func TestForwardTo(t *testing.T) {
 		}
 		if h.answeredElsewhere(httptest.NewRecorder(), r, []byte(c.frame)) || !asked {
 			t.Error(name)
+		}
+	}
+}
+
+// A client that says that a replica has forwarded its request does not choose who answers it: only
+// what a replica has sealed, for this session, is answered where it arrives.
+func TestForwardedBySealOnly(t *testing.T) {
+	t.Parallel()
+	z := testSealing(t, Options{MaxSessions: 10, SessionAge: time.Hour})
+	sealed := func(session string) string {
+		return z.questions.Seal(nil, markForwarded+session, time.Now().Add(time.Hour))
+	}
+	for name, c := range map[string]struct {
+		value string
+		keys  *sealing
+		here  bool
+	}{
+		"a client's":           {"1", z, false},
+		"of another session":   {sealed(there + "y"), z, false},
+		"a replica's":          {sealed(there + "x"), z, true},
+		"sessions of a memory": {"1", nil, false},
+	} {
+		asked := false
+		h := &Handler{sealed: c.keys, opts: filled(Options{
+			Replica: here, Sessions: sessionsSealed, MessagesPath: "/messages",
+			Route: func(context.Context, string, string) string {
+				asked = true
+				return ""
+			},
+			Forward: func(http.ResponseWriter, *http.Request, string, []byte) (bool, bool, error) {
+				return false, false, nil
+			},
+		})}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", nil)
+		r.Header.Set(headerSession, there+"x")
+		r.Header.Set(headerForwarded, c.value)
+		if h.answeredElsewhere(httptest.NewRecorder(), r, []byte(`{"id":"q","result":{}}`)); asked == c.here {
+			t.Errorf("%s: another replica was looked for: %v", name, asked)
 		}
 	}
 }

@@ -225,9 +225,21 @@ func assumed() *era.Revision {
 const (
 	// forwardTimeout bounds how long another replica may take for an answer that is forwarded to it.
 	forwardTimeout = 10 * time.Second
-	// headerForwarded marks what a replica has forwarded: it is not forwarded again.
+	// headerForwarded marks what a replica has forwarded: it is not forwarded again. Its value is
+	// sealed, so that a client cannot choose which replica answers.
 	headerForwarded = "Farcall-Forwarded"
+	markForwarded   = "forwarded\x00" // begins what the value is bound to
 )
+
+// forwarded reports whether a replica has forwarded a request.
+func (h *Handler) forwarded(r *http.Request) bool {
+	value := r.Header.Get(headerForwarded)
+	if value == "" || h.sealed == nil {
+		return false
+	}
+	_, err := h.sealed.questions.Open(value, markForwarded+r.Header.Get(headerSession), 0)
+	return err == nil
+}
 
 // An elsewhere is an answer of the client to a question that another replica has asked.
 type elsewhere struct {
@@ -256,7 +268,7 @@ func (x *exchange) passOne(one elsewhere) (status int, e *jsonrpc.Error) {
 		}
 	}
 	switch {
-	case x.req.Header.Get(headerForwarded) != "":
+	case x.h.forwarded(x.req):
 		return http.StatusMisdirectedRequest, &jsonrpc.Error{
 			Code: jsonrpc.InvalidRequest, Message: "Misdirected: the replica that has asked this is gone; call again",
 		}
@@ -303,8 +315,10 @@ func (x *exchange) forward(one elsewhere) error {
 	for _, name := range ownHeaders() {
 		r.Header.Del(name)
 	}
-	r.Header.Set(headerForwarded, "1")
-	resp, err := x.h.sealed.forwards.Do(r)
+	z := x.h.sealed
+	r.Header.Set(headerForwarded,
+		z.questions.Seal(nil, markForwarded+r.Header.Get(headerSession), z.until(time.Now())))
+	resp, err := z.forwards.Do(r)
 	if err != nil {
 		return err
 	}
