@@ -203,7 +203,10 @@ func (w *calling) keep() *keptTask {
 func (w *calling) TaskStarted(id, created string) error { return w.keep().start(w, id, created) }
 
 // LeavesTask implements relay.TaskObserver.
-func (w *calling) LeavesTask() bool { return w.kept.leave() }
+func (w *calling) LeavesTask() bool { return w.kept.leave() || takenOver(w) }
+
+// takenOver reports whether another node follows the task that is handled, which goes on.
+func takenOver(ctx context.Context) bool { return errors.Is(context.Cause(ctx), relay.ErrTaskLeft) }
 
 // atHome returns the error of a task that is resumed at another server than its own, or with other
 // credentials: its id may name the task of another caller there.
@@ -266,6 +269,7 @@ func (e *endpoint) ResumeTask(ctx context.Context, rev *era.Revision, state []by
 	}
 	wire, _ := errors.AsType[*jsonrpc.Error](err)
 	switch {
+	case takenOver(ctx):
 	case ctx.Err() != nil:
 		e.cancelTask(w, of)
 	case wire != nil && string(scan.Member(wire.Data, "retryable")) == "true":

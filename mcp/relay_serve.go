@@ -375,6 +375,13 @@ func (t *task) leave(forGood bool) bool {
 		return false
 	}
 	t.dormant, t.left = true, t.left || forGood
+	if t.shared() && !t.remote {
+		t.node = noNode // any server that is asked goes on with it
+		if err := t.persistLocked(); err != nil {
+			t.node = t.srv.shared.node
+			t.srv.shared.logged(err)
+		}
+	}
 	t.cancel(errTaskClosed)
 	return true
 }
@@ -399,6 +406,15 @@ func (s *Server) resume(c *call, t *task) {
 	own, err := s.taskCall(c, t, spec.MethodToolsCall, append(jsonrpc.AppendString(jsonrpc.Raw(`{"name":`), t.tool), '}'))
 	if err != nil {
 		return // it would have failed before
+	}
+	if t.node == noNode {
+		t.node = s.shared.node
+		if err := t.persistLocked(); err != nil || t.remote {
+			if s.shared.logged(err); !t.remote {
+				t.node = noNode
+			}
+			return
+		}
 	}
 	t.dormant = false
 	state, r := t.kept, s.opts.Relay.(relay.Resumer) //nolint:errcheck // a dormant task has one

@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"errors"
+	"hash/crc32"
 	"slices"
 	"time"
 
@@ -80,8 +81,9 @@ func (t *task) delist() {
 // relist changes the list of the task's owner.
 func (t *task) relist(change func(*taskList) error) error {
 	x := t.srv.shared
-	x.listing.Lock()
-	defer x.listing.Unlock()
+	lock := &x.listing[crc32.ChecksumIEEE([]byte(t.owner.Text()))%listLocks]
+	lock.Lock()
+	defer lock.Unlock()
 	ctx, cancel := storing()
 	defer cancel()
 	for range swaps {

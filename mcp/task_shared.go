@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -31,6 +32,9 @@ import (
 //	 │     can resume it: working there                   │
 //	 └────────────────────────────────────────────────────┘
 //
+// A task that goes on at an upstream, which is not reached, is dormant: no server runs it, and the
+// next one that is asked resumes it.
+//
 // The bus carries the ids of tasks that have changed. It only saves time: a server that waits for a
 // change reads the record again at each pulse.
 
@@ -41,6 +45,10 @@ const (
 	taskPulse = taskLease / 4
 	// nodeFor is how long what a server says of itself is kept after the last time.
 	nodeFor = 24 * time.Hour
+	// noNode stands for the server that runs a dormant task, which none follows. No server has it.
+	noNode = "none"
+	// listLocks bounds how many lists of tasks are changed at once.
+	listLocks = 64
 )
 
 // A storedQuestion is what a task asks.
@@ -68,7 +76,7 @@ type sharing struct {
 	version  uint64 // of the record that says that it runs
 	running  sync.WaitGroup
 
-	listing sync.Mutex // held while a list of tasks is changed
+	listing [listLocks]sync.Mutex // held while a list of tasks is changed, by its owner
 
 	mu      sync.Mutex
 	watched map[string]*task // of other servers, for which clients wait here; by id
@@ -392,7 +400,7 @@ func (t *task) apply(r *taskRecord) (answered bool) {
 	ended := spec.TaskEnded(r.Status)
 	if !ended && !t.remote && r.Node != t.node { // it was taken over: this server was silent
 		t.remote, t.dormant, t.left = true, true, true
-		t.cancel(errTaskInterrupted)
+		t.cancel(fmt.Errorf("%w: another server follows it", relay.ErrTaskLeft))
 	}
 	done := t.change(func() bool {
 		switch {
