@@ -113,7 +113,7 @@ var archLadder = map[string]archRow{
 	// Open, Options and Store. Only what names it links go-redis (store/valkeystore.TestImports).
 	"store/valkeystore":      {ours: "store store/internal/process", outside: "github.com/redis/go-redis/v9", names: 3},
 	"store/internal/process": {},
-	"internal/cluster":       {ours: "internal/jsonv2 internal/slow store"},
+	"internal/cluster":       {ours: "internal/forwarded internal/jsonv2 internal/onhttp internal/slow store"},
 	"internal/ledger":        {ours: "internal/backoff internal/jsonv2 internal/owner internal/share store"},
 	// Only what names it links the engines.
 	"internal/cluster/engine": {ours: "internal/cluster internal/filelock store store/natsstore store/valkeystore"},
@@ -177,7 +177,7 @@ var archLadder = map[string]archRow{
 	// files of calls with expected decisions, which the reader of configurations reads, so that errors
 	// have a line and column. Search says how the tools of an address are found. Hook, the programs
 	// that are asked about calls.
-	"gateway":                     {ours: ". internal/onhttp internal/edits internal/size capture guard jsonrpc rpc stream httprpc wsrpc internal/budget internal/callctx internal/certificate internal/cluster internal/environ internal/fetch internal/forwarded internal/glob internal/health internal/jsonc internal/jsonv2 internal/ledger internal/origin internal/owner internal/port internal/replace internal/sandbox internal/scan internal/seal internal/share mcp mcp/apps mcp/era mcp/host mcp/mcpauth mcp/mcphttp mcp/openapi mcp/relay mcp/spec observe observe/levels store gateway/internal/admin gateway/internal/control gateway/internal/hook gateway/internal/pin gateway/internal/raw gateway/internal/refs gateway/internal/route gateway/internal/signin gateway/internal/supervise gateway/internal/toolsearch gateway/internal/upstream internal/target internal/validate", outside: "github.com/goccy/go-yaml github.com/pelletier/go-toml/v2", names: 26},
+	"gateway":                     {ours: ". internal/onhttp internal/edits internal/size capture guard jsonrpc rpc stream httprpc wsrpc internal/budget internal/callctx internal/certificate internal/cluster internal/environ internal/fetch internal/forwarded internal/glob internal/health internal/jsonc internal/jsonv2 internal/ledger internal/origin internal/owner internal/port internal/replace internal/sandbox internal/scan internal/seal internal/share mcp mcp/apps mcp/era mcp/host mcp/mcpauth mcp/mcphttp mcp/openapi mcp/relay mcp/spec observe observe/levels store gateway/internal/admin gateway/internal/control gateway/internal/hook gateway/internal/pin gateway/internal/raw gateway/internal/refs gateway/internal/route gateway/internal/signin gateway/internal/supervise gateway/internal/toolsearch gateway/internal/upstream internal/target internal/validate internal/slow", outside: "github.com/goccy/go-yaml github.com/pelletier/go-toml/v2", names: 26},
 	"gateway/internal/admin":      {ours: "internal/jsonv2 internal/origin"},
 	"gateway/internal/control":    {ours: "internal/jsonv2 internal/origin internal/schema"},
 	"gateway/internal/faulty":     {ours: "jsonrpc internal/scan mcp/era"},

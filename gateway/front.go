@@ -133,11 +133,18 @@ func (g *Gateway) serveMCP(name string, w http.ResponseWriter, r *http.Request) 
 	if name != "" && !g.hasMCP(name, w, r) {
 		return
 	}
-	if wantsWebSocket(r) {
-		g.endpoint(name).ws.ServeHTTP(w, r)
+	e := g.endpoint(name)
+	if !wantsWebSocket(r) {
+		e.http.ServeHTTP(w, r)
 		return
 	}
-	g.endpoint(name).http.ServeHTTP(w, r)
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(g.serving, cancel)() // of what another node answers
+	to := func() string { return g.keeper(r, name) }
+	if !e.keepsPrincipals() || !e.http.Elsewhere(w, r.WithContext(ctx), nil, to) {
+		e.ws.ServeHTTP(w, r)
+	}
 }
 
 // hasMCP reports whether there is a server of MCP of that name, for this caller. Otherwise it
@@ -232,7 +239,7 @@ func (s *server) newFront() {
 	rpc.V1 = true // as over the other transports, where bytes pass
 	rpc.Interceptors = s.guarded(nil, rpc.Interceptors)
 	o := &httprpc.Options{MaxMessage: g.opts.MaxMessage, Gzip: g.opts.Gzip, RPC: rpc, Origins: g.opts.Origins, Hosts: anyHost()}
-	s.post, s.stream = httprpc.NewHandler(h, o), httprpc.NewStreamHandler(h, o)
+	s.post, s.stream = s.placed(httprpc.NewHandler(h, o)), s.placed(httprpc.NewStreamHandler(h, o))
 	s.ws = wsrpc.NewHandler(func(t farcall.Transport, r *http.Request) {
 		o := g.named(webSocketOf(r), r.RemoteAddr)
 		conn := g.joined(t, guard.ConnOf(r, o.Transport))

@@ -23,6 +23,7 @@ import (
 	"github.com/farcall-dev/farcall/gateway/internal/supervise"
 	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/internal/cluster"
+	"github.com/farcall-dev/farcall/internal/onhttp"
 	"github.com/farcall-dev/farcall/internal/origin"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
@@ -130,6 +131,7 @@ type Gateway struct {
 	web       http.Handler     // what is behind it
 	log       *slog.Logger     // of the component gateway
 	schemas   compiled         // of tools that were called by tool search
+	bodies    onhttp.Pool      // of requests of JSON-RPC that may belong to other nodes
 }
 
 // plan is what a configuration makes of the gateway. It is not changed.

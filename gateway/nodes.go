@@ -1,14 +1,20 @@
 package gateway
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
+	"slices"
 	"strconv"
 
+	"github.com/farcall-dev/farcall/internal/budget"
 	"github.com/farcall-dev/farcall/internal/cluster"
 	"github.com/farcall-dev/farcall/internal/forwarded"
 	"github.com/farcall-dev/farcall/internal/owner"
+	"github.com/farcall-dev/farcall/internal/slow"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 )
 
@@ -72,12 +78,58 @@ func (e *endpoint) route(ctx context.Context, home, key string) string {
 // all requests of one go to one node then, so that there is one process.
 func (e *endpoint) keepsPrincipals() bool {
 	_, servers := e.servers()
-	for _, s := range servers {
-		if len(s.cfg.Command) > 0 && (s.cfg.Lifetime == "principal" || s.cfg.Lifetime == "session") {
-			return true
-		}
+	return slices.ContainsFunc(servers, (*server).keepsPrincipals)
+}
+
+// keepsPrincipals reports whether a server is a command with a process for each principal or
+// session. That of a raw one is also for all calls over HTTP, which come one by one.
+func (s *server) keepsPrincipals() bool {
+	kept := s.cfg.Lifetime == "principal" || s.cfg.Lifetime == "session"
+	return len(s.cfg.Command) > 0 && (kept || s.cfg.Profile == profileRaw && s.cfg.Lifetime == "")
+}
+
+// maxBody bounds the body of a request, as in httprpc.
+const maxBody = 50 << 20
+
+// keeper returns the other node at which the principal of a request has its processes of an
+// address. "": it is this one, or there is no principal.
+func (g *Gateway) keeper(r *http.Request, name string) string {
+	of := g.sender()
+	if of == nil || g.replica() == "" || cluster.Forwarded(r.Context()) {
+		return ""
 	}
-	return false
+	who := owner.Named(of(r))
+	if to := g.node.Owner(name + " " + who.Text()); who.Authenticated() && to != g.node.ID() {
+		return to
+	}
+	return ""
+}
+
+// placed has another node answer what belongs there, before h does. A body that cannot be read is
+// h's to refuse.
+func (s *server) placed(h http.Handler) http.Handler {
+	g, name := s.g, s.cfg.Name
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.keepsPrincipals() || g.keeper(r, name) == "" {
+			h.ServeHTTP(w, r)
+			return
+		}
+		b := g.bodies.Get(g.budget())
+		defer g.bodies.Put(b)
+		var err error
+		limit := slow.FrameLimit(g.opts.FrameTimeout)
+		limit.Begin(w, r)
+		b.In, err = b.Loan.ReadAll(b.In, limit.Body(w, r), r.ContentLength,
+			cmp.Or(g.opts.MaxMessage, maxBody), budget.Body(w, r))
+		limit.End(w, r)
+		to := func() string { return g.keeper(r, name) }
+		if err == nil && g.endpoint("").http.Elsewhere(w, r, b.In, to) {
+			return
+		}
+		r = r.WithContext(r.Context())
+		r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(b.In), r.Body))
+		h.ServeHTTP(w, r)
+	})
 }
 
 // nodeLoad is what this node has, for the others to show.

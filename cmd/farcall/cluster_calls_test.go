@@ -53,6 +53,17 @@ func textOf(t *testing.T, c *mcp.Client, tool string, args any) string {
 	return r.Content[0].Text
 }
 
+// present waits until each node knows the others.
+func (n *nodes) present(t *testing.T) {
+	t.Helper()
+	for i := range n.all {
+		until(t, "3 present", func() string {
+			_, body := n.send(t, i, asking(t, "/readyz", ""))
+			return body
+		})
+	}
+}
+
 // linked waits until each node knows where the others take requests.
 func (n *nodes) linked(t *testing.T) {
 	t.Helper()
@@ -116,6 +127,61 @@ func TestClusterCalls(t *testing.T) {
 	}
 }
 
+// A principal has one process at all nodes together also by way of WebSocket and of /rpc.
+func TestClusterPlacesOfOthers(t *testing.T) {
+	t.Parallel()
+	config, log := childConfig(t, "principal", "legacy")
+	config += fmt.Sprintf("  r:\n    command: [%q]\n    env: {FARCALL_TEST_MCP: cluster, FARCALL_TEST_CHILD_LOG: %q, FARCALL_TEST_ERA: %q}\n    profile: raw\n",
+		os.Args[0], log, spec.Revision20260728)
+	guard := "\nguard:\n  allow: [{calls: [\"*\"]}]\n  keys:\n"
+	keys := []string{"fc_local", "fc_other", "fc_third"}
+	for _, key := range keys {
+		guard += fmt.Sprintf("    - {id: %s, hash: %q}\n", key, hashOf([]byte(key)))
+	}
+	n := startNodes(t, guard+config)
+	n.present(t)
+	all := map[string]bool{}
+	var asked []*mcp.Client
+	for _, key := range keys {
+		header := http.Header{"Authorization": {"Bearer " + key}}
+		pids, raw := map[string]bool{}, map[string]bool{}
+		for i, s := range n.all {
+			for _, at := range []string{"http://", "ws://"} {
+				c := dialed(t, at+s.hostport(t)+"/mcp", spec.Revision20251125, mcp.ClientOptions{HTTP: &mcphttp.DialOptions{Header: header}})
+				pid, _, _ := strings.Cut(textOf(t, c, "where", nil), ":")
+				pids[pid] = true
+				if at == "ws://" {
+					asked = append(asked, c)
+				}
+			}
+			for _, path := range []string{"/rpc/r", "/rpc/r/"} {
+				r := asking(t, path, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"where","arguments":{},`+modernMeta+`}}`)
+				r.Header.Set("Authorization", "Bearer "+key)
+				status, body := n.send(t, i, r)
+				_, pid, _ := strings.Cut(body, `"text":"`)
+				if pid, _, _ = strings.Cut(pid, ":"); status != http.StatusOK || pid == "" {
+					t.Errorf("node %d: %d %s", i, status, body)
+				}
+				raw[pid] = true
+			}
+		}
+		if len(pids) != 1 || len(raw) != 1 {
+			t.Errorf("%s: the processes %v, and for calls of JSON-RPC %v", key, pids, raw)
+		}
+		for pid := range raw {
+			all[pid] = true
+		}
+	}
+	if len(all) > len(n.all) {
+		t.Errorf("%d processes for calls of JSON-RPC", len(all))
+	}
+	for _, c := range asked {
+		if got := textOf(t, c, "ask", nil); !strings.HasSuffix(got, " ada") {
+			t.Errorf("over a WebSocket: %s", got)
+		}
+	}
+}
+
 // A call that is suspended while its client is asked goes on where it began, whichever node gets the
 // answers; and the processes of a principal are at one node.
 func TestClusterPlaces(t *testing.T) {
@@ -124,7 +190,7 @@ func TestClusterPlaces(t *testing.T) {
 	guard := fmt.Sprintf("\nguard:\n  keys:\n    - {id: local, hash: %q}\n    - {id: other, hash: %q}\n  allow: [{calls: [\"*\"]}]\n",
 		hashOf([]byte("fc_local")), hashOf([]byte("fc_other")))
 	n := startNodes(t, guard+config)
-	until(t, "3 present", n.ready(t))
+	n.present(t)
 	front, _ := n.balance(t)
 	with := func(key, era string) *mcp.Client {
 		return dialed(t, front+"/mcp", era, mcp.ClientOptions{HTTP: &mcphttp.DialOptions{Header: http.Header{"Authorization": {"Bearer " + key}}}})

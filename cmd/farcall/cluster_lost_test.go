@@ -96,23 +96,22 @@ func TestClusterNodeLost(t *testing.T) {
 func TestClusterForwardedSignature(t *testing.T) {
 	t.Parallel()
 	config, _ := childConfig(t, "session", "legacy")
-	n := startNodes(t, "sessions: {mode: memory}\nguard:\n  signatures:\n    - {id: ci, secret: \"file:ci.key\"}\n"+
+	n := startNodes(t, "sessions: {mode: memory}\ntrusted_proxies: [127.0.0.0/8]\nguard:\n  signatures:\n    - {id: ci, secret: \"file:ci.key\"}\n"+
 		"  resource: {url: \"https://rpc.example\"}\n  allow: [{calls: [\"*\"]}]\n"+config)
-	for i := range n.all {
-		until(t, "3 present", func() string {
-			_, body := n.send(t, i, asking(t, "/readyz", ""))
-			return body
-		})
-	}
+	n.present(t)
 	signed := func(id, body string) *http.Request {
 		r := asking(t, "/mcp", body)
 		if id != "" {
 			r = inSession(t, id, body)
 		}
 		r.Host = "rpc.example"
+		r.URL.Scheme = "https" // it is sent by way of a proxy, which ends TLS
 		if err := guard.SignRequest(r, "ci", []byte(clusterSecret)); err != nil {
 			t.Fatal(err)
 		}
+		r.URL.Scheme = "http"
+		r.Header.Set("X-Forwarded-For", "192.0.2.7")
+		r.Header.Set("X-Forwarded-Proto", "https")
 		return r
 	}
 	id := ""

@@ -19,9 +19,12 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/forwarded"
+	"github.com/farcall-dev/farcall/internal/onhttp"
 	"github.com/farcall-dev/farcall/internal/slow"
 )
 
@@ -32,6 +35,7 @@ const (
 	headTime = 10 * time.Second
 	maxHead  = 256 << 10
 	copySize = 32 << 10
+	secure   = "https"
 )
 
 // The headers between nodes. Only the listener for nodes reads them, and what a client sends of
@@ -41,6 +45,7 @@ const (
 	headerTLS    = "Farcall-Tls"    // yes: the client's connection has TLS
 	headerLeaf   = "Farcall-Leaf"   // the client's certificate
 	headerChain  = "Farcall-Chain"  // from it to an authority, as the other node has verified
+	headerProxy  = "Farcall-Proxy"  // what a listed proxy has named: scheme/host
 	headerMoved  = "Farcall-Moved"  // of an answer: the node ends, and has executed nothing
 )
 
@@ -119,9 +124,13 @@ func received(h http.Handler) http.Handler {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
+		ctx := context.WithValue(r.Context(), forwardedKey{}, true)
+		if scheme, host, ok := strings.Cut(r.Header.Get(headerProxy), "/"); ok {
+			ctx = forwarded.With(ctx, &forwarded.Request{Host: host, Secure: scheme == secure})
+		}
 		r.RemoteAddr, r.TLS = client, state
-		dropHeaders(r.Header)
-		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), forwardedKey{}, true)))
+		keepUpgrade(r, r.Header)
+		h.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
 
@@ -147,6 +156,9 @@ func clientOf(h http.Header) (address string, state *tls.ConnectionState, err er
 // describe adds the headers about the client of a request.
 func describe(h http.Header, r *http.Request) {
 	h.Set(headerClient, cmp.Or(r.RemoteAddr, "unknown"))
+	if of := forwarded.Of(r.Context()); of != nil {
+		h.Set(headerProxy, map[bool]string{true: secure, false: "http"}[of.Secure]+"/"+of.Host)
+	}
 	if r.TLS == nil {
 		return
 	}
@@ -182,13 +194,20 @@ func Moved(w http.ResponseWriter) {
 }
 
 func dropHeaders(h http.Header) {
+	onhttp.DropOwn(h)
 	for _, name := range []string{
-		headerClient, headerTLS, headerLeaf, headerChain, headerMoved,
-		// Those of one connection (RFC 9110, section 7.6.1), and those that the transport writes.
-		"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
-		"Content-Length", "Accept-Encoding", "Expect",
+		headerClient, headerTLS, headerLeaf, headerChain, headerProxy, headerMoved,
 	} {
 		h.Del(name)
+	}
+}
+
+// keepUpgrade drops the headers h of r, but for those with which a WebSocket begins.
+func keepUpgrade(r *http.Request, h http.Header) {
+	begins := r.Method == http.MethodGet && strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
+	dropHeaders(h)
+	if begins {
+		h["Connection"], h["Upgrade"] = []string{"Upgrade"}, []string{"websocket"}
 	}
 }
 
@@ -209,9 +228,9 @@ func (b lent) Read(p []byte) (int, error) {
 }
 
 // Forward has a node answer a request with a body that was read already, and writes its answer to
-// w as it comes. It ends when the client leaves, which ends the request there, and when the node is
-// absent. begun says whether something was written, and sent whether that node may have executed
-// something.
+// w as it comes; a WebSocket is carried until it ends. It ends when the client leaves, which ends
+// the request there, and when the node is absent. begun says whether something was written, and
+// sent whether that node may have executed something.
 func (n *Node) Forward(
 	w http.ResponseWriter, r *http.Request, id string, body []byte,
 ) (begun, sent bool, err error) {
@@ -247,7 +266,7 @@ func (n *Node) Forward(
 		out.Body, _ = out.GetBody()
 	}
 	out.Host, out.Header = r.Host, r.Header.Clone()
-	dropHeaders(out.Header)
+	keepUpgrade(r, out.Header)
 	describe(out.Header, r)
 	resp, err := n.links.client.RoundTrip(out)
 	if err != nil {
@@ -265,7 +284,32 @@ func (n *Node) Forward(
 		n.mark(id, func(m *Member) { m.Drains = true })
 		return false, false, errNotReached
 	}
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return true, true, carried(ctx, w, resp)
+	}
 	return true, true, relayed(w, resp)
+}
+
+// carried carries the bytes of a WebSocket that the other node has accepted, until one end closes
+// it.
+func carried(ctx context.Context, w http.ResponseWriter, resp *http.Response) error {
+	conn, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return err
+	}
+	there, _ := resp.Body.(io.ReadWriteCloser) // as net/http says of this status
+	end := func() { conn.Close(); there.Close() }
+	defer context.AfterFunc(ctx, end)()
+	resp.Body = nil
+	err = errors.Join(resp.Write(buffered), buffered.Flush())
+	var up sync.WaitGroup
+	up.Go(func() { _, _ = io.Copy(there, buffered); end() })
+	if err == nil {
+		_, _ = io.Copy(conn, there)
+	}
+	end()
+	up.Wait()
+	return nil
 }
 
 // answers reports whether the listener at an address does: whether with an error is the same.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bufio"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -9,12 +10,14 @@ import (
 	"errors"
 	"io"
 	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/forwarded"
 	"github.com/farcall-dev/farcall/store"
 )
 
@@ -107,6 +110,99 @@ func TestForward(t *testing.T) {
 	if s := got.TLS; s == nil || len(s.PeerCertificates) != 1 || !s.PeerCertificates[0].Equal(leaf) ||
 		len(s.VerifiedChains) != 1 || len(s.VerifiedChains[0]) != 2 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// What a listed proxy says of the client's address is so at the other node, too: a signature of an
+// https address is good there. What a client says of a proxy is not forwarded.
+func TestForwardBehindAProxy(t *testing.T) {
+	t.Parallel()
+	var got *http.Request
+	a, b := linkedTo(t, func(_ http.ResponseWriter, r *http.Request) { got = r })
+	for _, said := range []*forwarded.Request{
+		nil, {Secure: true}, {Host: "rpc.example:8443", Secure: true}, {Host: "rpc.example"},
+	} {
+		r := request(t, "")
+		r.Header.Set(headerProxy, "https/evil.example")
+		if said != nil {
+			r = r.WithContext(forwarded.With(r.Context(), said))
+		}
+		if _, _, err := a.Forward(httptest.NewRecorder(), r, b.ID(), nil); err != nil {
+			t.Fatal(err)
+		}
+		is := forwarded.Of(got.Context())
+		if (is == nil) != (said == nil) || is != nil && *is != *said || got.TLS != nil {
+			t.Errorf("%+v in place of %+v", is, said)
+		}
+	}
+}
+
+// A WebSocket is carried in both directions until one end closes it, or the node that accepts it is
+// lost; nothing else may change the protocol of a connection between nodes.
+func TestForwardWebSocket(t *testing.T) {
+	t.Parallel()
+	accepted := make(chan net.Conn, 1)
+	a, b := linkedTo(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") != "websocket" || r.Header.Get("Connection") != "Upgrade" {
+			w.WriteHeader(http.StatusTeapot)
+			return
+		}
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err == nil {
+			_, err = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\n"+
+				"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\nhello")
+		}
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		accepted <- conn
+	})
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if begun, _, err := a.Forward(w, r, b.ID(), nil); !begun || err != nil {
+			t.Error(begun, err)
+		}
+	}))
+	defer front.Close()
+	open := func(upgrade string) (net.Conn, *bufio.Reader, *http.Response) {
+		conn, err := net.Dial("tcp", front.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		_, _ = io.WriteString(conn,
+			"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: "+upgrade+"\r\n\r\n")
+		in := bufio.NewReader(conn)
+		resp, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conn, in, resp
+	}
+	if _, _, resp := open("h2c"); resp.StatusCode != http.StatusTeapot {
+		t.Error(resp.Status)
+	}
+	for _, ends := range []string{"the client", "the node"} {
+		conn, in, resp := open("websocket")
+		text := make([]byte, 5)
+		if _, err := io.ReadFull(in, text); err != nil || string(text) != "hello" ||
+			resp.StatusCode != http.StatusSwitchingProtocols {
+			t.Fatal(err, string(text), resp.Status)
+		}
+		there := <-accepted
+		_, _ = io.WriteString(conn, "world")
+		if _, err := io.ReadFull(there, text); err != nil || string(text) != "world" {
+			t.Fatal(err, string(text))
+		}
+		first, other := conn, io.Reader(there)
+		if ends == "the node" {
+			first, other = there, in
+		}
+		first.Close()
+		if n, err := other.Read(text); n != 0 || err == nil {
+			t.Errorf("%s closes it: %d, %v", ends, n, err)
+		}
+		there.Close()
 	}
 }
 

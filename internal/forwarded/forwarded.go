@@ -120,6 +120,11 @@ func Of(ctx context.Context) *Request {
 	return r
 }
 
+// With returns the context of a request for which a listed proxy of another node has said something.
+func With(ctx context.Context, said *Request) context.Context {
+	return context.WithValue(ctx, requestKey{}, said)
+}
+
 // Secure reports whether the client of a request speaks TLS, with this server or with a listed
 // proxy.
 func Secure(r *http.Request) bool {
@@ -151,7 +156,7 @@ func (p *Proxies) Handler(h http.Handler) http.Handler {
 			_, _ = io.WriteString(w, "Forwarded is not valid, or names another client than X-Forwarded-For; let the proxy remove the one that it does not write\n")
 			return
 		}
-		r = r.WithContext(context.WithValue(r.Context(), requestKey{}, &said.Request))
+		r = r.WithContext(With(r.Context(), &said.Request))
 		if said.client.IsValid() {
 			r.RemoteAddr = said.client.String()
 		}

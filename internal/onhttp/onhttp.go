@@ -92,6 +92,17 @@ func Refuse(w http.ResponseWriter, status int, e *jsonrpc.Error) {
 	_, _ = w.Write(append(jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), e), '\n'))
 }
 
+// DropOwn removes the headers that belong to one connection (RFC 9110, section 7.6.1), and those
+// that a client of HTTP writes itself.
+func DropOwn(h http.Header) {
+	for _, name := range []string{
+		"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+		"Content-Length", "Accept-Encoding", "Expect",
+	} {
+		h.Del(name)
+	}
+}
+
 // Probe answers a probe.
 func Probe(w http.ResponseWriter, status int, text string) {
 	h := w.Header()

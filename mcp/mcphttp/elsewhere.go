@@ -41,11 +41,16 @@ func (h *Handler) answeredElsewhere(w http.ResponseWriter, r *http.Request, fram
 			return h.forward(w, r, frame, string(state[1:n+1]), "")
 		}
 	}
-	key := ""
-	if p := h.principal(r); p.Authenticated() {
-		key = p.Text()
-	}
-	return h.forward(w, r, frame, "", key)
+	return h.forward(w, r, frame, "", h.principal(r).Text())
+}
+
+// Elsewhere has another replica answer a request that has no session, with a body that has been
+// read, or carry a WebSocket. to names that replica, and the next one when it is not reached; "":
+// this one is to answer, and Elsewhere reports false. Options.Forward is needed.
+func (h *Handler) Elsewhere(
+	w http.ResponseWriter, r *http.Request, body []byte, to func() string,
+) bool {
+	return h.sendOn(w, r, body, to, false)
 }
 
 // maxPeeked bounds the frames that are looked into, in bytes.
@@ -76,8 +81,16 @@ func (h *Handler) forward(
 	if h.forwarded(r) {
 		return false // an answer, for this replica
 	}
+	to := func() string { return h.opts.Route(r.Context(), home, key) }
+	return h.sendOn(w, r, frame, to, true)
+}
+
+// sendOn is forward; with reads a request that only reads may be executed twice.
+func (h *Handler) sendOn(
+	w http.ResponseWriter, r *http.Request, frame []byte, next func() string, reads bool,
+) bool {
 	for range maxReplicas {
-		to := h.opts.Route(r.Context(), home, key)
+		to := next()
 		if to == "" || to == h.opts.Replica {
 			return false
 		}
@@ -90,7 +103,7 @@ func (h *Handler) forward(
 		case begun:
 			h.broken(w, frame, err)
 			return true
-		case sent && !h.repeatable(r, frame):
+		case sent && !(reads && h.repeatable(r, frame)):
 			h.debug("a forwarded request has no answer", "error", err)
 			refuse(w, http.StatusBadGateway, h.requestID(frame), errSilent("unknown"))
 			return true

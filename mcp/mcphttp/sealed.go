@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/onhttp"
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/internal/seal"
@@ -287,15 +288,6 @@ func (x *exchange) passOne(one elsewhere) (status int, e *jsonrpc.Error) {
 	return http.StatusAccepted, nil
 }
 
-// ownHeaders are those that belong to one connection (RFC 9110, section 7.6.1), and those that the
-// sending client writes itself.
-func ownHeaders() []string {
-	return []string{
-		"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
-		"Content-Length", "Content-Encoding", "Accept-Encoding", "Expect",
-	}
-}
-
 // forward sends an answer to another replica as its client has sent it here: with all headers,
 // because the other one authenticates the client again, and with the name of the host. The address
 // comes from a sealed id: a replica has written it.
@@ -312,9 +304,8 @@ func (x *exchange) forward(one elsewhere) error {
 		return err
 	}
 	r.Host, r.Header = x.req.Host, x.req.Header.Clone()
-	for _, name := range ownHeaders() {
-		r.Header.Del(name)
-	}
+	onhttp.DropOwn(r.Header)
+	r.Header.Del("Content-Encoding") // the frame is as it was read
 	z := x.h.sealed
 	r.Header.Set(headerForwarded,
 		z.questions.Seal(nil, markForwarded+r.Header.Get(headerSession), z.until(time.Now())))
