@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -41,15 +42,10 @@ func unavailable(err error) bool {
 	case codeNoLeader, codeNoPeers, codeReplicasRefused:
 		return true
 	}
-	for _, gone := range []error{
+	return slices.ContainsFunc([]error{
 		nats.ErrNoResponders, jetstream.ErrNoStreamResponse, nats.ErrReconnectBufExceeded,
 		nats.ErrDisconnected, nats.ErrConnectionClosed,
-	} {
-		if errors.Is(err, gone) {
-			return true
-		}
-	}
-	return false
+	}, func(gone error) bool { return errors.Is(err, gone) })
 }
 
 // conflict reports whether another revision is stored.

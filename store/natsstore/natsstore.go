@@ -37,7 +37,8 @@ const (
 	attempt      = 2 * time.Second
 	retryWait    = 100 * time.Millisecond
 	conflictWait = 2 * time.Millisecond
-	retries      = 20 // while a stream has no leader
+	retries      = 20               // while a stream has no leader
+	leaderless   = 20 * time.Second // after which a stream will have none: two elections
 )
 
 // Options adjust a store. The zero value, and nil, mean the defaults.
@@ -196,7 +197,7 @@ func (s *Store) stream(ctx context.Context, kind int) (jetstream.Stream, error) 
 		c.MaxMsgsPerSubject, c.AllowMsgTTL = 1, true
 	}
 	var reason error
-	for {
+	for began := time.Now(); ; {
 		// Without a leader the engines do not answer: ask again.
 		try, end := context.WithTimeout(ctx, attempt)
 		stream, err := s.js.CreateOrUpdateStream(try, c)
@@ -207,16 +208,42 @@ func (s *Store) stream(ctx context.Context, kind int) (jetstream.Stream, error) 
 		if reason == nil || !errors.Is(err, context.DeadlineExceeded) {
 			reason = err
 		}
-		if _, refused := apiError(err); refused && !unavailable(err) {
+		code, refused := apiError(err)
+		if refused && !unavailable(err) {
 			return nil, fmt.Errorf("natsstore: stream %s: %w", c.Name, err)
+		}
+		// Where each engine is a replica, those that are there are a quorum without the missing one.
+		whole := s.opts.Server != nil && s.opts.Server.size <= s.opts.Replicas
+		switch age := time.Since(began); {
+		case kind != claims || !whole:
+		case code == codeNoPeers && age > leaderless/4:
+			c.Replicas = s.opts.Server.size/2 + 1 // those that come later raise it again
+		case age > leaderless:
+			began = time.Now()
+			s.rebuild(ctx, c.Name)
 		}
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("natsstore: the engine has no quorum for %d replicas: "+
-				"start more nodes, or look at their addresses: %w", c.Replicas, reason)
+				"start more nodes (all, for the first time), or look at their addresses: %w",
+				c.Replicas, reason)
 		case <-time.After(retryWait):
 		}
 	}
+}
+
+// rebuild removes the stream of claims, which has no leader: engines that have started have no
+// claims, and elect none among themselves while one is missing that may have some. That one claims
+// nothing alone. The store begins later then.
+func (s *Store) rebuild(ctx context.Context, name string) {
+	ctx, end := context.WithTimeout(ctx, attempt)
+	defer end()
+	if _, err := s.js.AccountInfo(ctx); err != nil {
+		return // the engines have no leader at all
+	}
+	err := s.js.DeleteStream(ctx, name)
+	s.process.Logger.Warn("store: most engines have lost their claims, and one is missing: "+
+		"the store begins again, and refuses what was signed before", slog.Any("error", err))
 }
 
 // subject returns a subject of a stream.
@@ -231,9 +258,6 @@ func (s *Store) Close() error {
 	}
 	return nil
 }
-
-// Connected reports whether the engine can be reached now.
-func (s *Store) Connected() bool { return s.nc.IsConnected() }
 
 // publish writes a message. expect is the revision that it replaces; nil: none is asked for.
 func (s *Store) publish(

@@ -91,7 +91,7 @@ func addresses(t *testing.T, n int) []string {
 	return all
 }
 
-// cluster is three engines, which can be stopped and started again.
+// cluster is engines, which can be stopped and started again.
 type cluster struct {
 	dirs, addresses []string
 
@@ -99,12 +99,17 @@ type cluster struct {
 	servers []*Server
 }
 
-func newCluster(t *testing.T) *cluster {
+func newCluster(t *testing.T) *cluster { t.Helper(); return clusterOf(t, 3, 3) }
+
+// clusterOf is so many engines; the first few are started.
+func clusterOf(t *testing.T, size, started int) *cluster {
 	t.Helper()
-	c := &cluster{addresses: addresses(t, 3), servers: make([]*Server, 3)}
+	c := &cluster{addresses: addresses(t, size), servers: make([]*Server, size)}
 	for i := range c.servers {
 		c.dirs = append(c.dirs, t.TempDir())
-		c.start(t, i)
+		if i < started {
+			c.start(t, i)
+		}
 	}
 	t.Cleanup(func() {
 		for i := range c.servers {
@@ -181,6 +186,52 @@ func TestEngineEnds(t *testing.T) {
 			}
 		},
 	})
+}
+
+// The first time, three engines decide together only, and say so. Later two of them do, also when
+// all have been stopped: then the store begins later.
+func TestEngineIsMissing(t *testing.T) {
+	t.Parallel()
+	c := clusterOf(t, 3, 2)
+	ctx, cancel := context.WithTimeout(t.Context(), attempt)
+	defer cancel()
+	_, err := Open(ctx, "", &Options{Server: c.servers[0], Replicas: 3, Logger: quiet})
+	if err == nil || !strings.Contains(err.Error(), "all, for the first time") {
+		t.Error(err)
+	}
+	c.start(t, 2)
+	before, err := c.open(t, 3, 3)[0].Since(t.Context())
+	if err != nil {
+		t.Error(err)
+	}
+	for i := range c.servers {
+		c.stop(i)
+	}
+	for i := range 2 {
+		c.start(t, i)
+	}
+	for i := range 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		o := &Options{Server: c.servers[i], Replicas: 3, Skew: time.Nanosecond, Logger: quiet}
+		s, err := Open(ctx, "", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		first, err := s.Claim(t.Context(), fmt.Sprint("k", i), time.Now().Add(time.Hour))
+		if err != nil || !first {
+			t.Errorf("engine %d: %v, %v", i, first, err)
+		}
+		if since, err := s.Since(t.Context()); err != nil || !since.After(before) {
+			t.Errorf("the store is of %v, and began again after %v, %v", since, before, err)
+		}
+	}
+	c.start(t, 2)
+	s, is := c.open(t, 3, 3)[2].(*Store)
+	if !is || s.streams[claims].CachedInfo().Config.Replicas != 3 {
+		t.Error("the third engine keeps no claims")
+	}
 }
 
 // A store that has lost its claims refuses what was claimed, and says that it began later.

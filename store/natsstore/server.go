@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -35,7 +36,8 @@ type ServerOptions struct {
 	// where there is Listen.
 	Name string
 	// Listen is the address at which the other engines of the cluster connect, and Peers are
-	// theirs, HOST:PORT. "": the engine is alone, and listens nowhere.
+	// theirs, HOST:PORT. "": the engine is alone, and listens nowhere. The first time, all engines of
+	// a cluster have to be there: without data they elect no leader. Later most of them are enough.
 	Listen string
 	Peers  []string
 	// TLS authenticates both ends of connections between engines. Required, unless Listen is an
@@ -50,6 +52,7 @@ type ServerOptions struct {
 type Server struct {
 	ns    *server.Server
 	token string // of clients; "": the engine listens nowhere
+	size  int    // engines of the cluster
 	close sync.Once
 }
 
@@ -76,7 +79,8 @@ func StartServer(dir string, o *ServerOptions) (*Server, error) {
 			return nil, err
 		}
 	}
-	s := &Server{token: opts.Authorization}
+	all := slices.Sorted(slices.Values(append([]string{o.Listen}, o.Peers...)))
+	s := &Server{token: opts.Authorization, size: len(slices.Compact(all))}
 	ns, err := server.NewServer(opts)
 	if err != nil {
 		return nil, fmt.Errorf("natsstore: start the engine in %s: %w", dir, err)

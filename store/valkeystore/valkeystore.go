@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -211,15 +212,8 @@ func (s *Store) failed(err error) error {
 // refused reports whether the server answered with one of these errors, and did nothing.
 func refused(err error, prefixes ...string) bool {
 	answer, is := errors.AsType[redis.Error](err)
-	if !is {
-		return false
-	}
-	for _, p := range prefixes {
-		if strings.HasPrefix(answer.Error(), p) {
-			return true
-		}
-	}
-	return false
+	begins := func(p string) bool { return strings.HasPrefix(answer.Error(), p) }
+	return is && slices.ContainsFunc(prefixes, begins)
 }
 
 // milliseconds reads the time of a birth: RUN:RANDOM:MILLISECONDS.
