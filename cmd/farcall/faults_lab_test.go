@@ -92,6 +92,7 @@ type faultLab struct {
 	disks       []string // tmpfs, with room that a file can take; "": it may not be mounted
 	ways        map[[2]int]*proxyTo
 	log         string
+	old         []bool // nodes of the other version
 	all         []*served
 	faults      map[string]int
 }
@@ -111,6 +112,9 @@ upstreams:
   c:
     command: [%q]
     env: {FARCALL_TEST_MCP: cluster, FARCALL_TEST_CHILD_LOG: %q}
+  t:
+    command: [%q, serve, --stdio, --log, "off"]
+    env: {%s: "1"}
 `
 
 func newFaultLab(t *testing.T, size int) *faultLab {
@@ -129,7 +133,7 @@ func newFaultLab(t *testing.T, size int) *faultLab {
 		p.wait.Go(p.run)
 	}
 	l := &faultLab{
-		t: t, size: size, addrs: addresses[:size], webs: addresses[size:], all: make([]*served, size),
+		t: t, size: size, addrs: addresses[:size], webs: addresses[size:], all: make([]*served, size), old: make([]bool, size),
 		ways: ways, log: filepath.Join(t.TempDir(), "log"), faults: map[string]int{},
 	}
 	key, err := program(t, "cluster", "key").Output()
@@ -144,7 +148,7 @@ func newFaultLab(t *testing.T, size int) *faultLab {
 				peers = append(peers, l.ways[[2]int{i, to}].Addr().String())
 			}
 		}
-		config := fmt.Sprintf(faultConfig, l.addrs[i], strings.Join(peers, ", "), hashOf([]byte("fc_local")), os.Args[0], l.log)
+		config := fmt.Sprintf(faultConfig, l.addrs[i], strings.Join(peers, ", "), hashOf([]byte("fc_local")), os.Args[0], l.log, os.Args[0], execVar)
 		for name, text := range map[string]string{"cluster.key": string(key), "ci.key": clusterSecret, "farcall.yaml": config} {
 			if err := os.WriteFile(filepath.Join(l.dirs[i], name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
@@ -163,7 +167,11 @@ func newFaultLab(t *testing.T, size int) *faultLab {
 
 // start starts a node, and waits until it is ready.
 func (l *faultLab) start(i int) {
-	l.all[i] = serveProgram(l.t, program(l.t, "serve"), "--config", filepath.Join(l.dirs[i], "farcall.yaml"), "--listen", l.webs[i])
+	cmd := program(l.t, "serve")
+	if l.old[i] {
+		cmd.Path = os.Getenv(oldVar)
+	}
+	l.all[i] = serveProgram(l.t, cmd, "--config", filepath.Join(l.dirs[i], "farcall.yaml"), "--listen", l.webs[i])
 }
 
 // healed waits until all nodes know all others, and their stores decide.
@@ -218,6 +226,7 @@ func (l *faultLab) fault(seed uint64, rng *rand.Rand, longest time.Duration) (wh
 	case "restart": // as an upgrade does: one node after another
 		for n := range l.size {
 			l.end(n, syscall.SIGTERM)
+			l.old[n] = !l.old[n] && os.Getenv(oldVar) != ""
 			l.start(n)
 			l.healed()
 		}

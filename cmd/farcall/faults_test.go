@@ -24,8 +24,9 @@ import (
 
 const (
 	// faultsVar says how many seeds TestFaults has, for three nodes and for five together, and
-	// faultsFromVar which is the first one.
-	faultsVar, faultsFromVar = "FARCALL_FAULTS", "FARCALL_FAULTS_FROM"
+	// faultsFromVar which is the first one. oldVar names a farcall of another version: the nodes change
+	// between the two versions, one after another.
+	faultsVar, faultsFromVar, oldVar = "FARCALL_FAULTS", "FARCALL_FAULTS_FROM", "FARCALL_FAULTS_OLD"
 
 	faultClients = 4
 	mix          = 0x9e3779b97f4a7c15 // makes seeds differ in all bits
@@ -55,6 +56,8 @@ type history struct {
 	mu      sync.Mutex
 	calls   map[string]*faultCall // by the text that their tool writes
 	longest time.Duration
+	tasks   []string          // their ids, which clients have
+	ends    map[string]string // how those that have ended did
 }
 
 // send makes one call at a node, and notes its outcome.
@@ -207,17 +210,19 @@ func (h *history) check(what string) (calls, unknown int) {
 // run makes the history of a seed.
 func (l *faultLab) run(seed uint64, longest time.Duration) (calls, unknown int, took time.Duration) {
 	rng := rand.New(rand.NewPCG(seed*mix, 1<<32))
-	h := &history{l: l, seed: seed, calls: map[string]*faultCall{}}
+	h := &history{l: l, seed: seed, calls: map[string]*faultCall{}, ends: map[string]string{}}
 	h.begin(rng)
 	ctx, end := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	for c := range faultClients {
 		wg.Go(func() { h.client(ctx, c) })
 	}
+	wg.Go(func() { h.taskClient(ctx) })
 	what := l.fault(seed, rng, longest)
 	l.healed()
 	end()
 	wg.Wait()
+	h.checkTasks()
 	l.faults[what]++
 	calls, unknown = h.check(what)
 	l.t.Logf("seed %d, %s: %d calls, %d without a known outcome, the longest took %v", seed, what, calls, unknown, h.longest)
@@ -237,8 +242,8 @@ func (l *faultLab) children() (pids []string) {
 }
 
 // Nodes that are killed, stopped, cut off, restarted one after another, or have no room on their
-// disk: no signature is accepted twice, no call is executed twice, each ends within 30 s, and no
-// process is left.
+// disk: no signature is accepted twice, no call is executed twice, each ends within 30 s, no task is
+// lost, and no process is left.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	seeds, longest, sizes := 3, 3*time.Second, []int{3}
