@@ -23,6 +23,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/budget"
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/share"
+	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
 // plainTimeout bounds the requests of callers that take one message, and cannot cancel them.
@@ -37,6 +38,9 @@ type Options struct {
 	Queue string
 	// TLS is how the certificate of the engine is checked. Default: by the roots of the system.
 	TLS *tls.Config
+	// Methods are announced, with the schemas of their params and results, as endpoints of the service
+	// at SUBJECT.METHOD, with dots for slashes: a message there is the params alone.
+	Methods []farcall.Method
 	// MaxInFlight bounds the requests that are handled at once; others are answered with 503. One
 	// caller alone has seven eighths of it. Default 4096.
 	MaxInFlight int
@@ -111,14 +115,42 @@ func (s *Server) begin(subject string) error {
 	service, err := micro.AddService(s.nc, micro.Config{
 		Name: s.o.Name, Version: "0.0.0", QueueGroup: cmp.Or(s.o.Queue, micro.DefaultQueueGroup),
 		Description: "JSON-RPC 2.0 over NATS: publish a message of it",
-		Endpoint:    &micro.EndpointConfig{Subject: subject, Handler: micro.HandlerFunc(s.request)},
+		Endpoint:    &micro.EndpointConfig{Subject: subject, Handler: s.taking("")},
 		Metadata:    map[string]string{"protocol": "jsonrpc-2.0"},
 	})
 	if err != nil {
 		return err
 	}
 	s.service = service
-	return errors.Join(s.nc.Flush(), s.nc.LastError()) // such as of a user that may not subscribe
+	for _, m := range s.o.Methods {
+		at := subject + "." + strings.ReplaceAll(m.Name, "/", ".")
+		if m.Subscription || checkSubject(at) != "" {
+			continue
+		}
+		err = errors.Join(err, service.AddEndpoint(serviceName(m.Name), s.taking(m.Name),
+			micro.WithEndpointSubject(at), micro.WithEndpointMetadata(map[string]string{
+				"summary": m.Summary, "params": string(m.Params), "result": string(m.Result),
+			})))
+	}
+	// An error may be that of a user that may not subscribe.
+	return errors.Join(err, s.nc.Flush(), s.nc.LastError())
+}
+
+// taking returns what takes requests for a method, which are its params. "": they are messages of
+// JSON-RPC.
+func (s *Server) taking(method string) micro.HandlerFunc {
+	return func(req micro.Request) {
+		frame := req.Data()
+		call := jsonrpc.AppendString([]byte(`{"jsonrpc":"2.0","id":1,"method":`), method)
+		switch {
+		case method == "":
+		case len(frame) == 0:
+			frame = append(call, '}')
+		case jsonrpc.Valid(frame) == nil: // else the answer says that it is no JSON
+			frame = append(append(append(call, `,"params":`...), frame...), '}')
+		}
+		s.request(req, frame)
+	}
 }
 
 // serviceName makes a name of a service from a subject.
@@ -163,9 +195,9 @@ func (s *Server) Close(ctx context.Context) error {
 }
 
 // request begins a call. It does not block: the next message waits for it.
-func (s *Server) request(req micro.Request) {
+func (s *Server) request(req micro.Request, frame []byte) {
 	c := &call{
-		s: s, to: req.Reply(), frame: req.Data(), header: http.Header{},
+		s: s, to: req.Reply(), frame: frame, header: http.Header{},
 		more: make(chan struct{}, 1), room: window,
 	}
 	if strings.HasPrefix(c.to, "$") { // a service of the engine would get it with our rights

@@ -81,6 +81,7 @@ type serveFlags struct {
 
 	server  *rpc.Server       // serves them
 	queues  []*natsrpc.Server // give it what comes over NATS
+	methods []farcall.Method  // that it shows to all
 	tells   *slog.Logger      // what queues report
 	metrics *metrics.Metrics
 	tracer  *traces.Tracer // nil: the environment asks for no traces
@@ -360,7 +361,7 @@ func (f *serveFlags) subscribe(ctx context.Context, stderr io.Writer) error {
 			continue
 		}
 		s, err := natsrpc.Listen(ctx, address, f.server, &natsrpc.Options{
-			Budget: f.limits.budget, Logger: f.tells,
+			Budget: f.limits.budget, Logger: f.tells, Methods: f.methods,
 		})
 		if err != nil {
 			return &exitError{

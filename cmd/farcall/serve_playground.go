@@ -70,7 +70,7 @@ func (f *serveFlags) playground(c *gateway.Config, log *slog.Logger, stderr io.W
 	o := f.serveOptions(c, log, stderr)
 	o.Page = html
 	if g == nil { // the page is for everybody
-		o.Page = &measuredPage{html, f.measured()}
+		o.Page, f.methods = &measuredPage{html, f.measured()}, mux.Methods()
 	}
 	o.MCP = p.service.MCP(mux, options, func(o *mcp.ServerOptions) {
 		if tasks != nil {
