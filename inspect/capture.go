@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 
 	"github.com/farcall-dev/farcall/capture"
 	"github.com/farcall-dev/farcall/inspect/internal/traffic"
+	"github.com/farcall-dev/farcall/internal/filelock"
+	"github.com/farcall-dev/farcall/internal/watch"
 )
 
 // protocolCapture is what a slot speaks that shows a file.
@@ -17,9 +20,9 @@ const protocolCapture = "capture"
 
 // open opens the capture of a slot and reads it.
 func (x *slot) open(ctx context.Context, path string) {
-	r, err := capture.Open(path)
+	r, end, err := x.openFile(ctx, path)
 	if err == nil {
-		defer r.Close() //nolint:errcheck // it was only read
+		defer end()
 		err = x.load(ctx, r)
 	}
 	x.mu.Lock()
@@ -29,6 +32,37 @@ func (x *slot) open(ctx context.Context, path string) {
 	case err != nil && x.protocol == "": // nothing was read
 		x.setLocked(stateFailed, strings.TrimPrefix(err.Error(), path+": "))
 	}
+}
+
+// openFile opens a capture, which is followed while another process records it.
+func (x *slot) openFile(ctx context.Context, path string) (
+	r *capture.Reader, end func(), err error,
+) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if free, err := filelock.Try(f, false); err != nil || free {
+		_ = f.Close() // with it the lock; it was only read
+		if r, err = capture.Open(path); err != nil {
+			return nil, nil, err
+		}
+		return r, func() { _ = r.Close() }, nil
+	}
+	r, err = capture.NewReader(watch.Follow(ctx, f, func() error {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if x.state == stateConnecting && ctx.Err() == nil {
+			x.protocol = protocolCapture
+			x.setLocked(stateReady, "A capture that is being recorded: the traffic shows it live.")
+		}
+		return nil
+	}))
+	if err != nil {
+		_ = f.Close() // it was only read
+		return nil, nil, err
+	}
+	return r, func() { _, _ = r.Close(), f.Close() }, nil // as above
 }
 
 // load reads a capture into the traffic. It fails when it is no capture; what comes before a line
@@ -70,8 +104,10 @@ func (x *slot) load(ctx context.Context, r *capture.Reader) error {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.protocol = protocolCapture
-	x.setLocked(stateReady, note)
+	if ctx.Err() == nil {
+		x.protocol = protocolCapture
+		x.setLocked(stateReady, note)
+	}
 	return nil
 }
 

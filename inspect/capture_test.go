@@ -143,3 +143,35 @@ func TestSaveAndOpen(t *testing.T) {
 	}
 	p.fails("save", saveParams{Filter: `method=~"("`}, "")
 }
+
+// A capture that is being recorded is shown live.
+func TestLiveCapture(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "live.jsonl")
+	rec, err := capture.New(&capture.Options{File: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := rec.Connect(&capture.Record{Transport: "stdio"})
+	rec.Frame(conn, true, []byte(`{"jsonrpc":"2.0","id":1,"method":"first"}`))
+	if err := rec.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	i, p, _ := inspector(t, &Options{Servers: []Server{{Capture: path}}, Connect: true})
+	if v := p.state(1, stateReady); !strings.Contains(v.Reason, "live") {
+		t.Errorf("%+v", v)
+	}
+	_, before := i.store.First()
+	rec.Frame(conn, false, []byte(`{"jsonrpc":"2.0","id":1,"result":"second"}`))
+	if err := rec.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	<-i.store.Changed(before)
+	row, raw, ok := i.store.Frame(before)
+	if !ok || row.Method != "first" || !strings.Contains(string(raw), "second") {
+		t.Errorf("%+v %s", row, raw)
+	}
+	if err := rec.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -16,11 +16,9 @@ import (
 	"github.com/farcall-dev/farcall/capture"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/visible"
+	"github.com/farcall-dev/farcall/internal/watch"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
-
-// followEach is how often a file that grows is looked at.
-const followEach = 100 * time.Millisecond
 
 // viewing is one run of the command.
 type viewing struct {
@@ -99,38 +97,19 @@ func (v *viewing) open(ctx context.Context, path string) (r *capture.Reader, end
 	if err != nil {
 		return nil, nil, unreadable("the capture", path, err)
 	}
-	if r, err = capture.NewReader(&following{ctx, f, v}); err != nil {
+	if r, err = capture.NewReader(watch.Follow(ctx, f, v.flush)); err != nil {
 		_ = f.Close() // it was only read
 		return nil, nil, unreadable("the capture", path, err)
 	}
 	return r, func() { _, _ = r.Close(), f.Close() }, nil // as above
 }
 
-// following reads a file that grows.
-type following struct {
-	ctx context.Context //nolint:containedctx // io.Reader has none
-	f   *os.File
-	v   *viewing
-}
-
-// Read implements io.Reader. It waits at the end.
-func (f *following) Read(p []byte) (int, error) {
-	for {
-		n, err := f.f.Read(p)
-		if n > 0 || !errors.Is(err, io.EOF) {
-			return n, err
-		}
-		if f.v.out != nil {
-			if err := f.v.out.Flush(); err != nil {
-				return 0, err
-			}
-		}
-		select {
-		case <-f.ctx.Done():
-			return 0, io.EOF
-		case <-time.After(followEach):
-		}
+// flush writes what was printed so far.
+func (v *viewing) flush() error {
+	if v.out == nil {
+		return nil
 	}
+	return v.out.Flush()
 }
 
 // show prints what is selected.
