@@ -39,6 +39,8 @@ func (i *Inspector) routes() {
 	farcall.Handle(m, "open", i.openFile, "Prepare to open a capture.")
 	farcall.Handle(m, "mock", i.mock, "Offer a server that answers as another has answered.")
 	farcall.Handle(m, "replay", i.replay, "Send the request of a frame again.")
+	farcall.Handle(m, "break", i.setBreak, "Hold, drop or delay the frames that a filter chooses.")
+	farcall.Handle(m, "unbreak", i.unbreak, "Remove a breakpoint.")
 }
 
 // slot returns a server by its number.
@@ -58,6 +60,7 @@ type none struct{}
 type helloResult struct {
 	Servers   []serverView   `json:"servers"`
 	Questions []questionView `json:"questions"`
+	May       []string       `json:"may"` // the actions that this page has a permission for
 	AnyServer bool           `json:"anyServer"`
 	Eras      []string       `json:"eras"`
 	Version   string         `json:"version"`
@@ -66,8 +69,9 @@ type helloResult struct {
 	Events uint64 `json:"events"`
 }
 
-func (i *Inspector) hello(context.Context, none) (*helloResult, error) {
+func (i *Inspector) hello(ctx context.Context, _ none) (*helloResult, error) {
 	r := &helloResult{
+		May:       pageOf(ctx).may,
 		AnyServer: i.opts.AnyServer,
 		Eras:      []string{"auto", "modern", "legacy"},
 		Version:   i.opts.Version,
@@ -412,12 +416,12 @@ type answerParams struct {
 	Error  string      `json:"error,omitzero"`
 }
 
-func (i *Inspector) answerQuestion(_ context.Context, p answerParams) (none, error) {
+func (i *Inspector) answerQuestion(ctx context.Context, p answerParams) (none, error) {
 	r := reply{result: append(jsonrpc.Raw(nil), p.Result...)}
 	if p.Error != "" || p.Result == nil {
 		r = reply{err: jsonrpc.Errorf(-1, "%s", shorten(p.Error, 2000))}
 	}
-	return none{}, i.answer(p.ID, r)
+	return none{}, i.answer(pageOf(ctx), p.ID, r)
 }
 
 type filterParams struct {

@@ -154,7 +154,7 @@ func (x *slot) clientOptions(s *Server) *mcp.ClientOptions {
 // asked answers what a server asks.
 func (x *slot) asked(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, error) {
 	if method != spec.MethodRootsList {
-		return x.i.ask(ctx, x.id, method, params)
+		return x.i.ask(ctx, questionView{Conn: x.id, Method: method, Params: params})
 	}
 	x.mu.Lock()
 	roots := x.roots
@@ -207,7 +207,7 @@ func (x *slot) serveRPC(ctx context.Context, r *farcall.Request) (any, error) {
 	if r.IsNotification() {
 		return nil, nil //nolint:nilnil // there is no answer
 	}
-	return x.i.ask(ctx, x.id, r.Method, r.Params)
+	return x.i.ask(ctx, questionView{Conn: x.id, Method: r.Method, Params: r.Params})
 }
 
 // transport returns what connects with a server that is not reached over HTTP.

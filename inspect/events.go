@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -130,6 +131,7 @@ type questionView struct {
 	Method string      `json:"method"`
 	Params jsonrpc.Raw `json:"params,omitzero"`
 	Time   int64       `json:"t"`
+	Held   bool        `json:"held,omitzero"` // a breakpoint holds a frame: a heldView
 }
 
 type reply struct {
@@ -144,21 +146,13 @@ const (
 
 var errTooMany = errors.New("too many questions are waiting for an answer")
 
-// ask waits until a page has answered a question of a server.
-func (i *Inspector) ask(ctx context.Context, conn int, method string,
-	params jsonrpc.Raw,
-) (jsonrpc.Raw, error) {
-	if len(params) > maxQuestionBytes {
+// ask waits until a page has answered a question of a server, or about a held frame.
+func (i *Inspector) ask(ctx context.Context, v questionView) (jsonrpc.Raw, error) {
+	if len(v.Params) > maxQuestionBytes {
 		return nil, fmt.Errorf("the question has more than %d bytes", maxQuestionBytes)
 	}
-	q := &question{done: make(chan reply, 1)}
-	q.view = questionView{
-		Conn:   conn,
-		Call:   callOf(ctx),
-		Method: method,
-		Params: append(jsonrpc.Raw(nil), params...),
-		Time:   time.Now().UnixMilli(),
-	}
+	v.Call, v.Time, v.Params = callOf(ctx), time.Now().UnixMilli(), slices.Clone(v.Params)
+	q := &question{done: make(chan reply, 1), view: v}
 	i.questions.mu.Lock()
 	if len(i.questions.open) >= maxQuestions {
 		i.questions.mu.Unlock()
@@ -171,12 +165,12 @@ func (i *Inspector) ask(ctx context.Context, conn int, method string,
 	q.view.ID = i.questions.last
 	i.questions.open[q.view.ID] = q
 	i.questions.mu.Unlock()
-	i.events.add(eventQuestion, conn, q.view.Call, q.view)
+	i.events.add(eventQuestion, v.Conn, v.Call, q.view)
 	defer func() {
 		i.questions.mu.Lock()
 		delete(i.questions.open, q.view.ID)
 		i.questions.mu.Unlock()
-		i.events.add(eventAnswered, conn, q.view.Call, map[string]int{"id": q.view.ID})
+		i.events.add(eventAnswered, v.Conn, v.Call, map[string]int{"id": q.view.ID})
 	}()
 	select {
 	case r := <-q.done:
@@ -188,13 +182,18 @@ func (i *Inspector) ask(ctx context.Context, conn int, method string,
 	}
 }
 
-// answer answers a question, once.
-func (i *Inspector) answer(id int, r reply) error {
+// answer answers a question, once. p is the page that does.
+func (i *Inspector) answer(p *page, id int, r reply) error {
 	i.questions.mu.Lock()
 	defer i.questions.mu.Unlock()
 	q := i.questions.open[id]
 	if q == nil {
 		return jsonrpc.Errorf(jsonrpc.InvalidParams, "question %d is not open any more", id)
+	}
+	if q.view.Held {
+		if err := p.needs(ActionBreak); err != nil {
+			return err
+		}
 	}
 	delete(i.questions.open, id)
 	q.done <- r

@@ -38,6 +38,7 @@ import (
 	"github.com/farcall-dev/farcall/inspect/internal/traffic"
 	"github.com/farcall-dev/farcall/internal/origin"
 	"github.com/farcall-dev/farcall/internal/wirelog"
+	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/wsrpc"
@@ -92,6 +93,9 @@ type Options struct {
 	// Open says that the page needs no token: something in front of the handler, such as a
 	// guard.Guard, decides who may use it.
 	Open bool
+	// May reports whether the page that opens with a request may do an action that needs a
+	// separate permission. Default: every page that has shown the token may; with Open none may.
+	May func(r *http.Request, action string) bool
 	// Hosts are the DNS names of this server, which a request may have in its Host header. IP
 	// addresses and localhost are always allowed. Default none.
 	Hosts []string
@@ -123,6 +127,7 @@ type Inspector struct {
 	tickets   tickets
 	events    events
 	questions questions
+	breaks    breakpoints
 
 	mu     sync.Mutex
 	slots  []*slot
@@ -296,18 +301,71 @@ func (i *Inspector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// The actions that need a permission, see Options.May.
+const (
+	// ActionReplay sends the request of a frame again.
+	ActionReplay = "replay"
+	// ActionBreak holds, changes, drops and answers frames.
+	ActionBreak = "break"
+)
+
+// actions are those of the methods that need a permission.
+var actions = map[string]string{
+	"replay": ActionReplay,
+	"break":  ActionBreak, "unbreak": ActionBreak,
+}
+
+// A page is the connection of one.
+type page struct {
+	may []string        // the actions
+	ctx context.Context //nolint:containedctx // its life
+	end context.CancelFunc
+}
+
+// needs returns why a page may not do an action; nil: it may.
+func (p *page) needs(action string) error {
+	if action == "" || slices.Contains(p.may, action) {
+		return nil
+	}
+	return jsonrpc.Errorf(jsonrpc.InvalidRequest, "this page has no permission to %s", action)
+}
+
+type pageKey struct{}
+
+// pageOf returns the page that calls; nil: none does.
+func pageOf(ctx context.Context) *page {
+	p, _ := ctx.Value(pageKey{}).(*page)
+	return p
+}
+
 // page serves the connection of a page.
-func (i *Inspector) page(t farcall.Transport, _ *http.Request) {
+func (i *Inspector) page(t farcall.Transport, r *http.Request) {
+	pg := &page{may: []string{}}
+	pg.ctx, pg.end = context.WithCancel(i.ctx)
+	for _, action := range []string{ActionReplay, ActionBreak} {
+		if i.opts.May == nil && !i.opts.Open || i.opts.May != nil && i.opts.May(r, action) {
+			pg.may = append(pg.may, action)
+		}
+	}
+	serve := func(ctx context.Context, req *farcall.Request) (any, error) {
+		if err := pg.needs(actions[req.Method]); err != nil {
+			return nil, err
+		}
+		return i.mux.ServeRPC(context.WithValue(ctx, pageKey{}, pg), req)
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.closed || len(i.pages) >= maxPages {
+		pg.end()
 		_ = t.Close() // the page says that the connection is closed
 		return
 	}
 	var p *farcall.Peer
-	p = farcall.NewPeer(t, i.mux, &farcall.Options{
+	p = farcall.NewPeer(t, farcall.HandlerFunc(serve), &farcall.Options{
 		NoInline: true, Logger: i.opts.Logger, Transport: "ws", MaxInFlight: 256,
 		OnClose: func(error) {
+			pg.end()
+			i.breaks.remove(func(b *breakpoint) bool { return b.page == pg })
 			i.mu.Lock()
 			defer i.mu.Unlock()
 			delete(i.pages, p)

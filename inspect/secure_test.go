@@ -304,7 +304,7 @@ func TestTooManyQuestions(t *testing.T) {
 	ended := make(chan error, maxQuestions+1)
 	for range maxQuestions + 1 {
 		go func() {
-			_, err := i.ask(ctx, 1, "x", nil)
+			_, err := i.ask(ctx, questionView{Conn: 1, Method: "x"})
 			ended <- err
 		}()
 	}
@@ -317,7 +317,8 @@ func TestTooManyQuestions(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := i.ask(t.Context(), 1, "x", make(jsonrpc.Raw, maxQuestionBytes+1)); err == nil {
+	large := questionView{Conn: 1, Method: "x", Params: make(jsonrpc.Raw, maxQuestionBytes+1)}
+	if _, err := i.ask(t.Context(), large); err == nil {
 		t.Error("a question of any size is taken")
 	}
 	if n := len(i.questions.views()); n > 0 {

@@ -5,7 +5,8 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// describe fills in what a message says, and finds what it belongs to. The lock is held.
+// describe fills in what a message says, and finds what it belongs to. Only a row with a number is
+// registered for what comes later. The lock is held.
 func (s *Store) describe(row *Row, in scope, m *jsonrpc.Message) {
 	switch m.Kind {
 	case jsonrpc.Request:
@@ -42,6 +43,9 @@ func (s *Store) named(row *Row, m *jsonrpc.Message) {
 func (s *Store) request(row *Row, in scope, m *jsonrpc.Message) {
 	if row.Dir == '<' && row.Parent == 0 {
 		row.Parent = s.caller(row, in)
+	}
+	if row.Seq == 0 {
+		return
 	}
 	if len(s.open) >= maxOpen { // a server that never answers
 		clear(s.open)
@@ -121,7 +125,9 @@ func (s *Store) response(row *Row, in scope, m *jsonrpc.Message) {
 	}
 	key := callKey{in, dir, 0, string(m.ID.Raw())}
 	if call, ok := s.open[key]; ok {
-		delete(s.open, key)
+		if row.Seq > 0 {
+			delete(s.open, key)
+		}
 		if row.Ref == 0 {
 			row.Ref, row.Took = call.seq, row.Time-call.time
 		}
@@ -134,7 +140,7 @@ func (s *Store) response(row *Row, in scope, m *jsonrpc.Message) {
 		row.Code = int(failure.Code)
 	case len(m.Result) > 0 && m.Result[0] == '{':
 		row.Failed = string(scan.Member(m.Result, "isError")) == "true"
-		if state := scan.Member(m.Result, "requestState"); len(state) > 0 && row.Ref > 0 {
+		if state := scan.Member(m.Result, "requestState"); len(state) > 0 && row.Ref > 0 && row.Seq > 0 {
 			if len(s.rounds) >= maxOpen {
 				clear(s.rounds)
 			}

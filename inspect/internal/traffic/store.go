@@ -147,6 +147,19 @@ func (s *Store) Put(row Row, part uint64, frame []byte) (seq uint64) {
 	return row.Seq
 }
 
+// Peek returns what a row would say of a frame that has not been added.
+func (s *Store) Peek(conn int, dir byte, frame []byte) Row {
+	row := Row{Time: s.now().UnixMicro(), Conn: conn, Dir: dir, Size: len(frame)}
+	s.decode(&row, frame, func(m *jsonrpc.Message) {
+		if m != nil {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.describe(&row, scope{conn: conn}, m)
+		}
+	})
+	return row
+}
+
 // add adds a copy of a frame.
 func (s *Store) add(row *Row, part uint64, frame []byte) {
 	if dir := row.Dir; dir != '>' && dir != '<' {
@@ -154,6 +167,11 @@ func (s *Store) add(row *Row, part uint64, frame []byte) {
 		s.keep(row, part, frame, nil)
 		return
 	}
+	s.decode(row, frame, func(m *jsonrpc.Message) { s.keep(row, part, frame, m) })
+}
+
+// decode calls then with the one message that a frame is, or nil.
+func (s *Store) decode(row *Row, frame []byte, then func(m *jsonrpc.Message)) {
 	b, ok := s.batches.Get().(*jsonrpc.Batch)
 	if !ok {
 		b = new(jsonrpc.Batch)
@@ -161,17 +179,15 @@ func (s *Store) add(row *Row, part uint64, frame []byte) {
 	defer s.batches.Put(b)
 	d := jsonrpc.Decoder{AcceptV1: true}
 	switch err := d.Decode(frame, b); {
-	case err != nil:
-		row.Kind = Invalid
-	case b.Array:
+	case err == nil && b.Array:
 		row.Kind = Batch
-	case len(b.Messages) == 1:
-		s.keep(row, part, frame, &b.Messages[0])
+	case err == nil && len(b.Messages) == 1:
+		then(&b.Messages[0])
 		return
 	default:
 		row.Kind = Invalid
 	}
-	s.keep(row, part, frame, nil)
+	then(nil)
 }
 
 // keep describes a row and appends it.
