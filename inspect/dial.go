@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os/exec"
 	"strings"
 	"sync"
@@ -76,15 +75,13 @@ func (x *slot) dialMCP(ctx context.Context, s *Server) (*mcp.Client, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case t != nil && t.Kind != target.Command:
+	case t != nil && t.Kind == target.HTTP:
 		t.DefaultPath("/mcp")
-		address := t.String()
-		if t.URL != nil {
-			address = t.URL.String()
-		}
-		return x.capture(mcp.Dial(ctx, address, o))
+		o.HTTP.HTTP = x.client(s)
+		c, err := mcp.Dial(ctx, t.URL.String(), o)
+		return x.capture(c, err)
 	}
-	dial := x.transport(s)
+	dial := x.transport(s, "/mcp", "mcp")
 	tr, err := dial(ctx)
 	if err != nil {
 		return nil, err
@@ -175,19 +172,15 @@ func (x *slot) dialRPC(ctx context.Context, s *Server) (farcall.Caller, func() e
 		return nil, nil, err
 	case t != nil && t.Kind == target.HTTP:
 		t.DefaultPath("")
-		client := http.Client{}
-		if s.HTTP != nil {
-			client = *s.HTTP
-		}
-		client.Transport = x.log.RoundTripper(client.Transport)
-		o.HTTP = &client
+		o.HTTP = x.client(s)
+		o.HTTP.Transport = x.log.RoundTripper(o.HTTP.Transport)
 		c, err := rpc.Dial(ctx, t.URL.String(), o)
 		if err != nil {
 			return nil, nil, err
 		}
 		return c, c.Close, nil
 	}
-	dial := x.transport(s)
+	dial := x.transport(s, "")
 	c, err := rpc.NewClient(ctx, func(ctx context.Context) (farcall.Transport, error) {
 		tr, err := dial(ctx)
 		if err != nil {
@@ -210,30 +203,39 @@ func (x *slot) serveRPC(ctx context.Context, r *farcall.Request) (any, error) {
 	return x.i.ask(ctx, questionView{Conn: x.id, Method: r.Method, Params: r.Params})
 }
 
-// transport returns what connects with a server that is not reached over HTTP.
-func (x *slot) transport(s *Server) func(context.Context) (farcall.Transport, error) {
-	switch {
-	case s.Dial != nil:
-		return s.Dial
-	case s.InProcess != nil:
-		return func(context.Context) (farcall.Transport, error) {
-			near, far := farcall.Pipe()
-			x.i.tasks.Go(
-				func() { _ = s.InProcess.Serve(x.i.ctx, far) },
-			) // it ends with the connection
-			return near, nil
-		}
-	case len(s.Command) > 0:
-		return func(context.Context) (farcall.Transport, error) { return x.start(s) }
-	}
+// transport returns what connects with a server that is not reached over HTTP. path is that of a
+// WebSocket without one, and subprotocols what it offers.
+func (x *slot) transport(s *Server, path string, subprotocols ...string) func(
+	context.Context) (farcall.Transport, error) {
 	return func(ctx context.Context) (farcall.Transport, error) {
-		t, err := s.target()
+		tr, err := x.reach(ctx, s, path, subprotocols)
 		if err != nil {
 			return nil, err
 		}
-		t.DefaultPath("")
-		return t.Dial(ctx, &target.Options{Header: s.Header, Client: s.HTTP})
+		return x.held(tr), nil
 	}
+}
+
+func (x *slot) reach(ctx context.Context, s *Server, path string, subprotocols []string) (
+	farcall.Transport, error) {
+	switch {
+	case s.Dial != nil:
+		return s.Dial(ctx)
+	case s.InProcess != nil:
+		near, far := farcall.Pipe()
+		x.i.tasks.Go(func() { _ = s.InProcess.Serve(x.i.ctx, far) }) // ends with the connection
+		return near, nil
+	case len(s.Command) > 0:
+		return x.start(s)
+	}
+	t, err := s.target()
+	if err != nil {
+		return nil, err
+	}
+	t.DefaultPath(path)
+	return t.Dial(ctx, &target.Options{
+		Header: s.Header, Client: s.HTTP, Subprotocols: subprotocols,
+	})
 }
 
 // start starts a child process.

@@ -50,6 +50,7 @@ type slot struct {
 	mcp      *mcp.Client
 	rpc      farcall.Caller
 	closer   func() error
+	idle     func() // closes connections of HTTP that have no request
 	roots    []mcp.Root
 	sent     bool // it is a capture that a page has sent
 	cancel   context.CancelFunc
@@ -258,6 +259,9 @@ func (x *slot) disconnect() {
 		_ = closer()
 	}
 	if x.done == done {
+		if x.idle != nil {
+			x.idle()
+		}
 		x.mcp, x.rpc, x.done, x.cancel, x.protocol = nil, nil, nil, nil, ""
 		x.setLocked(stateIdle, "")
 	}
