@@ -77,6 +77,9 @@ func (x *slot) dialMCP(ctx context.Context, s *Server) (*mcp.Client, error) {
 		return nil, err
 	case t != nil && t.Kind == target.HTTP:
 		t.DefaultPath("/mcp")
+		if o.HTTP.Authorize, err = x.authorizer(s, t.URL.String()); err != nil {
+			return nil, err
+		}
 		o.HTTP.HTTP = x.client(s)
 		c, err := mcp.Dial(ctx, t.URL.String(), o)
 		return x.capture(c, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/internal/wirelog"
 	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
 )
 
 // The states of a slot:
@@ -50,7 +51,9 @@ type slot struct {
 	mcp      *mcp.Client
 	rpc      farcall.Caller
 	closer   func() error
-	idle     func() // closes connections of HTTP that have no request
+	auth     mcphttp.Authorizer // that signs in with a page; nil: not yet
+	late     *time.Timer        // ends an attempt to connect
+	idle     func()             // closes connections of HTTP that have no request
 	roots    []mcp.Root
 	sent     bool // it is a capture that a page has sent
 	cancel   context.CancelFunc
@@ -206,13 +209,18 @@ func (x *slot) run(ctx context.Context) {
 	if len(server.Command) > 0 {
 		limit = startTime
 	}
-	dialing, stop := context.WithTimeout(ctx, limit)
+	dialing, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	x.mu.Lock()
+	x.late = time.AfterFunc(limit, func() { stop(errSlow) })
+	x.mu.Unlock()
 	l, err := x.dial(dialing, &server)
-	if errors.Is(dialing.Err(), context.DeadlineExceeded) {
+	if errors.Is(context.Cause(dialing), errSlow) {
 		err = errors.Join(errSlow, err)
 	}
-	stop()
 	x.mu.Lock()
+	x.late.Stop()
+	x.late = nil
 	if err != nil || ctx.Err() != nil {
 		if l.closer != nil {
 			x.mu.Unlock()
