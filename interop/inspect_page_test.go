@@ -33,6 +33,7 @@ func TestInspectPage(t *testing.T) {
 	var got struct {
 		Ready, Token   bool
 		Fits           bool // the verdict on the arguments of a call
+		Held, Answered bool // a breakpoint holds a call, and the page answers it
 		Paint          float64
 		Answer, Checks string
 		Hostile        struct {
@@ -60,6 +61,9 @@ func TestInspectPage(t *testing.T) {
 	}
 	if got.Hostile.Pwned || got.Hostile.Images > 0 || got.Hostile.Spelled < 2 {
 		t.Errorf("a hostile text: %+v", got.Hostile)
+	}
+	if !got.Held || !got.Answered {
+		t.Errorf("a breakpoint: held %v, answered %v", got.Held, got.Answered)
 	}
 	if !got.Fits {
 		t.Error("the traffic does not say that the arguments of a call fit the schema")

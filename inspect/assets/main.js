@@ -9,6 +9,7 @@ import * as calls from './call.js';
 import * as questions from './questions.js';
 import { captureActions, openLog, openServers, states } from './servers.js';
 import { openChecks } from './checks.js';
+import * as breaks from './breaks.js';
 import { takeDrops } from './files.js';
 
 const kinds = { tools: 'Tools', prompts: 'Prompts', resources: 'Resources', templates: 'Templates', methods: 'Methods' };
@@ -30,11 +31,12 @@ state.link = new Link({
     byID('offline').hidden = true;
     state.servers = new Map((hello.servers ?? []).map((s) => [s.id, s]));
     state.questions = new Map(hello.questions.map((q) => [q.id, q]));
-    Object.assign(state, { anyServer: hello.anyServer, eras: hello.eras, version: hello.version });
+    Object.assign(state, { anyServer: hello.anyServer, may: hello.may, eras: hello.eras, version: hello.version });
     known = hello.events;
     if (!state.servers.has(state.current)) state.current = [...state.servers.keys()][0] ?? 0;
     emit('servers');
     emit('questions');
+    breaks.restore();
     route();
     poll(mine);
   },

@@ -1,5 +1,6 @@
 // What servers ask while they work: forms, pages to open, the answer of a model.
 
+import { held } from './breaks.js';
 import { byID, copy, fill, h, safe, show } from './dom.js';
 import { Form } from './form.js';
 import { blocks, json } from './content.js';
@@ -37,7 +38,9 @@ function card(q) {
   };
   const answer = (result) => reply(`"result":${result}`);
   const refuse = (why) => reply(`"error":${JSON.stringify(why)}`);
-  const who = h('p', { class: 'muted' }, safe(s?.name ?? `server ${q.conn}`).slice(0, 80), ' asks · ', h('code', {}, show(q.method)));
+  const name = safe(s?.name ?? `server ${q.conn}`).slice(0, 80);
+  if (q.held) return h('section', { class: 'card question', 'aria-label': 'A held frame' }, h('p', { class: 'muted' }, q.params.dir === 'up' ? 'To ' : 'From ', name, ' · a breakpoint holds'), held(q.params, reply, problem), problem);
+  const who = h('p', { class: 'muted' }, name, ' asks · ', h('code', {}, show(q.method)));
   const make = { 'elicitation/create': elicitation, 'sampling/createMessage': sampling }[q.method] ?? other;
   let body;
   try { body = make(q.params ?? {}, answer, refuse, problem); } catch (err) { body = [h('p', { class: 'notice' }, show(err.message)), ...other(q.params, answer, refuse, problem)]; }

@@ -14,6 +14,7 @@ export const state = {
   servers: new Map(), // by id
   current: 0, // the id of the one that is shown
   questions: new Map(), // by id
+  may: [], // the actions that this page has a permission for
   calls: new Map(), // running calls of this page by name: { progress(v), value(text) }
   logs: new Map(), // by server: the newest lines
   anyServer: false,

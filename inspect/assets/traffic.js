@@ -4,6 +4,7 @@ import { byID, clock, copy, fill, h, later, long, menu, micros, safe, segments, 
 import { tree } from './content.js';
 import { sideBySide } from './hop.js';
 import { pretty } from './json.js';
+import { panel } from './breaks.js';
 import { openCapture, saveCapture } from './files.js';
 import { Rows, cancelled, chosen, failed, hop } from './rows.js';
 import { mock } from './servers.js';
@@ -224,7 +225,7 @@ export function openTraffic(into, seq) {
     const pause = h('button', { type: 'button', class: 'quiet', 'aria-pressed': String(paused), onclick: () => { paused = !paused; pause.setAttribute('aria-pressed', String(paused)); pause.textContent = paused ? 'Resume' : 'Pause'; if (!paused) extend(); } }, paused ? 'Resume' : 'Pause');
     fill(into,
       h('h1', { class: 'hidden' }, 'Traffic'),
-      h('div', { class: 'bar tbar' }, box, servers, segments('tmode', 'Lines', [['calls', 'Calls'], ['frames', 'Frames']], mode, (v) => { mode = v; rebuild(); }), h('label', { class: 'check' }, following, 'Follow'), pause, files(), help()),
+      h('div', { class: 'bar tbar' }, box, servers, segments('tmode', 'Lines', [['calls', 'Calls'], ['frames', 'Frames']], mode, (v) => { mode = v; rebuild(); }), h('label', { class: 'check' }, following, 'Follow'), pause, panel(() => filter, () => only), files(), help()),
       h('p', { id: 'fproblem', class: 'problem', role: 'alert' }),
       h('div', { class: 'split' }, h('div', { class: 'tlist' },
         h('div', { class: 'trow thead', 'aria-hidden': 'true' }, ['time', 'dir', 'what', 'status', 'took', 'size', 'fall'].map((c) => h('span', { class: c }, { time: 'Time', dir: '', what: 'Method', status: 'Status', took: 'Took', size: 'Size', fall: 'Waterfall' }[c]))), list.element),
@@ -243,7 +244,7 @@ function files() {
     ['Save the lines', () => saveCapture(all(), problem())],
     ['Save the lines, secrets too', () => saveCapture({ ...all(), raw: true }, problem())],
     ['Open a file …', () => openCapture(problem())],
-    ['Replay the calls of these lines', () => replayAll(problem())],
+    ...(state.may.includes('replay') ? [['Replay the calls of these lines', () => replayAll(problem())]] : []),
     ['Call a mock of what was seen', () => {
       const conn = only || state.current;
       if (conn) mock(conn, problem(), filter); else problem().textContent = 'Choose a server.';
@@ -314,7 +315,7 @@ async function detail(seq, focus = false) {
   if (rows.answer[k]) around.push(link(rows.answer[k], 'Answer'));
   const able = [...state.servers.values()].filter((x) => x.speaks !== 'capture' && (x.state === 'ready' || x.state === 'lost'));
   const target = h('select', { 'aria-label': 'Server to replay to' }, able.map((x) => h('option', { value: String(x.id), selected: x.id === rows.conn[k] }, safe(x.name).slice(0, 40))));
-  const replay = rows.dir[k] === UP && (kind === Q || kind === N) && able.length
+  const replay = state.may.includes('replay') && rows.dir[k] === UP && (kind === Q || kind === N) && able.length
     ? h('button', { type: 'button', class: 'quiet', title: 'Send the same method and params again', onclick: async () => {
       replay.disabled = true;
       try {

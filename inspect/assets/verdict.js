@@ -6,12 +6,29 @@ import { state } from './state.js';
 
 const text = (raw) => { try { const v = JSON.parse(raw); return typeof v === 'string' ? v : ''; } catch { return ''; } };
 
+const key = 'farcall.inspect.traces';
+
+// traced is the id of a trace, with a link to where the user keeps traces.
+function traced(id) {
+  const line = h('p', { class: 'muted facts' });
+  const draw = () => {
+    const at = localStorage.getItem(key) ?? '';
+    const link = /^https?:\/\/[^{}]*\{id\}/.test(at) ? h('a', { href: at.replace('{id}', id), target: '_blank', rel: 'noopener noreferrer' }, 'Open the trace') : null;
+    line.replaceChildren('Trace ', h('code', {}, id), ' ', link ?? '', ' ', h('button', { type: 'button', class: 'quiet', onclick: () => {
+      const next = prompt('The address of a trace, with {id} where its id goes:', at || 'http://localhost:16686/trace/{id}');
+      if (next !== null) { localStorage.setItem(key, next.trim()); draw(); }
+    } }, link ? 'Change the address' : 'Link to traces …'));
+  };
+  draw();
+  return line;
+}
+
 // verdict returns lines about a request and its answer, which may be null. conn is the server.
 export async function verdict(conn, request, answer) {
   const lines = [];
   const params = member(request, 'params') ?? '{}';
   const trace = /^00-([0-9a-f]{32})-/.exec(text(member(member(params, '_meta') ?? '{}', 'traceparent') ?? 'null'));
-  if (trace) lines.push(h('p', { class: 'muted facts' }, 'Trace ', h('code', {}, trace[1])));
+  if (trace) lines.push(traced(trace[1]));
   const s = state.servers.get(conn);
   if (text(member(request, 'method') ?? 'null') !== 'tools/call' || !['ready', 'lost'].includes(s?.state) || s.speaks !== 'mcp') return lines;
   try {

@@ -71,6 +71,36 @@ seen.answer = await call('ask', `(() => {
 await call('hostile');
 seen.hostile = await evaluate(`({ pwned: Boolean(window.pwned), images: document.querySelectorAll('main img').length, spelled: document.querySelectorAll('main .ctl').length })`);
 
+// A breakpoint holds a call, and the page answers it.
+await evaluate(`location.hash = '#/traffic'`);
+await until(`document.querySelector('.breaks summary')`);
+await evaluate(`(() => {
+  const box = document.querySelector('.breaks');
+  box.open = true;
+  box.querySelector('input[type=text]').value = 'method:tools/call kind:request';
+  box.querySelector('form').requestSubmit();
+})()`);
+if (!await until(`document.querySelectorAll('.points li').length === 1`)) throw new Error(await text('.breaks'));
+for (const width of [1920, 1280, 390]) await look('breakpoints', width);
+await size(1280);
+await evaluate(`location.hash = '#/tools/hostile'`);
+await until(`document.querySelector('.panel h1')?.textContent === 'hostile'`);
+await evaluate(`document.querySelector('.panel form').requestSubmit()`);
+seen.held = await until(`/tools.call/.test(document.querySelector('.question textarea')?.value ?? '')`);
+await evaluate(`document.querySelector('.question details').open = true`);
+for (const width of [1920, 1280, 390]) await look('held', width);
+await size(1280);
+await evaluate(`(() => {
+  const box = document.querySelector('.question details');
+  box.querySelector('textarea').value = '{"content": [{"type": "text", "text": "from the page"}]}';
+  box.querySelector('button').click();
+})()`);
+seen.answered = await until(`document.getElementById('questions').hidden && /from the page/.test(document.querySelector('.panel .outcome')?.innerText)`);
+await evaluate(`location.hash = '#/traffic'`);
+await until(`document.querySelector('.points li')`);
+await evaluate(`document.querySelector('.points li button').click()`);
+await until(`!document.querySelector('.points li')`);
+
 // Nothing is wider than a phone, and axe finds nothing anywhere.
 seen.wide = {};
 for (const [name, hash] of Object.entries(views)) {
@@ -81,6 +111,7 @@ for (const [name, hash] of Object.entries(views)) {
     await evaluate(`[...document.querySelectorAll('main [role=option]')].find((o) => /tools\\/call *ask/.test(o.innerText))?.click()`);
     seen.fits = await until(`/The arguments fit the schema/.test(document.getElementById('judged')?.innerText)`);
   }
+  await look(name, 1920, 1080);
   await look(name, 1280);
   await look(name, 390, 844);
   seen.wide[hash] = await evaluate(`Math.max(0, document.documentElement.scrollWidth - innerWidth)`);
