@@ -193,7 +193,7 @@ var archLadder = map[string]archRow{
 	"gateway/internal/upstream":   {ours: "gateway/internal/wording . jsonrpc internal/backoff internal/jsonv2 internal/owner internal/scan internal/share internal/visible mcp mcp/apps mcp/era mcp/mcphttp mcp/relay mcp/spec stream"},
 	"inspect/internal/traffic":    {ours: "internal/glob internal/scan jsonrpc capture"},
 	// New, its Options and the Servers that an Inspector offers. Only who imports it links the page.
-	"inspect":                         {ours: ". capture capture/mock inspect/internal/traffic internal/jsonv2 internal/origin internal/scan internal/target internal/validate internal/visible internal/wirelog jsonrpc mcp mcp/apps mcp/era mcp/mcphttp mcp/spec rpc stream wsrpc internal/lint", names: 6},
+	"inspect":                         {ours: ". capture capture/mock inspect/internal/traffic internal/filelock internal/jsonv2 internal/onhttp internal/origin internal/scan internal/sse internal/target internal/validate internal/visible internal/watch internal/wirelog jsonrpc mcp mcp/apps mcp/era mcp/mcpauth mcp/mcphttp mcp/spec rpc stream wsrpc internal/lint", names: 6},
 	"cmd/farcall/internal/playground": {ours: ". jsonrpc mcp mcp/spec"},
 	"cmd/farcall/internal/prompt":     {outside: "golang.org/x/term"},
 	"cmd/farcall/internal/load":       {ours: "jsonrpc", outside: "github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys"},
