@@ -199,7 +199,7 @@ var archLadder = map[string]archRow{
 	"cmd/farcall/internal/load":       {ours: "jsonrpc", outside: "github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys"},
 	"cmd/farcall/internal/scaffold":   {},
 	"cmd/farcall/internal/conform":    {ours: ". jsonrpc mcp/era mcp/spec stream httprpc wsrpc", outside: "github.com/coder/websocket"},
-	"cmd/farcall/internal/page":       {},
+	"cmd/farcall/internal/page":       {ours: "internal/onhttp"},
 	"cmd/farcall/internal/clients":    {ours: "internal/jsonc internal/jsonv2 internal/replace internal/scan", outside: "github.com/pelletier/go-toml/v2"},
 	"examples/lsp":                    {ours: ". stream"},
 	"examples/mcp/everything":         {ours: "mcp mcp/spec"},

@@ -1,14 +1,8 @@
 package inspect
 
 import (
-	"bytes"
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
-	"io/fs"
 	"net/http"
-	"path"
-	"time"
 )
 
 //go:embed assets
@@ -29,49 +23,10 @@ const framePolicy = "sandbox allow-scripts; default-src 'none'; script-src " +
 	"img-src data: blob:; media-src data: blob:; font-src data:; base-uri 'none'; " +
 	"form-action 'none'; frame-ancestors 'self'"
 
-const frameFile = "frame.html"
-
-type file struct {
-	body        []byte
-	contentType string
-	etag        string
-}
-
-// readAssets reads the embedded files, by their names; the page itself is "".
-func readAssets() (map[string]file, error) {
-	files := map[string]file{}
-	entries, err := fs.ReadDir(assets, "assets")
-	if err != nil {
-		return nil, err
-	}
-	for _, entry := range entries {
-		body, err := assets.ReadFile("assets/" + entry.Name())
-		if err != nil {
-			return nil, err
-		}
-		name := entry.Name()
-		if name == "index.html" {
-			name = ""
-		}
-		sum := sha256.Sum256(body)
-		files[name] = file{body, contentType(entry.Name()), `"` + hex.EncodeToString(sum[:8]) + `"`}
-	}
-	return files, nil
-}
-
-// contentType does not depend on the machine's own table, as package mime does.
-func contentType(name string) string {
-	switch path.Ext(name) {
-	case ".html":
-		return "text/html; charset=utf-8"
-	case ".css":
-		return "text/css; charset=utf-8"
-	case ".js":
-		return "text/javascript; charset=utf-8"
-	default:
-		return "image/svg+xml"
-	}
-}
+const (
+	pageFile  = "index.html"
+	frameFile = "frame.html"
+)
 
 // secure sets the headers of every answer.
 func secure(h http.Header) {
@@ -84,6 +39,9 @@ func secure(h http.Header) {
 }
 
 func (i *Inspector) serveFile(w http.ResponseWriter, r *http.Request, name string) {
+	if name == "" {
+		name = pageFile
+	}
 	f, ok := i.files[name]
 	if !ok {
 		http.NotFound(w, r)
@@ -98,7 +56,5 @@ func (i *Inspector) serveFile(w http.ResponseWriter, r *http.Request, name strin
 	if name == frameFile {
 		h.Set("Content-Security-Policy", framePolicy)
 	}
-	h.Set("Content-Type", f.contentType)
-	h.Set("ETag", f.etag)
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.body))
+	f.Serve(w, r, name)
 }

@@ -36,6 +36,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/inspect/internal/traffic"
+	"github.com/farcall-dev/farcall/internal/onhttp"
 	"github.com/farcall-dev/farcall/internal/origin"
 	"github.com/farcall-dev/farcall/internal/wirelog"
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -114,7 +115,7 @@ type Inspector struct {
 	opts   Options
 	token  string
 	check  origin.Policy
-	files  map[string]file
+	files  map[string]onhttp.Asset
 	socket http.Handler
 	mux    *farcall.Mux
 
@@ -150,7 +151,7 @@ func New(ctx context.Context, o *Options) (*Inspector, error) {
 	i.opts.Logger = cmp.Or(i.opts.Logger, slog.Default())
 	i.opts.Version = cmp.Or(i.opts.Version, "0")
 	var err error
-	if i.files, err = readAssets(); err != nil {
+	if i.files, err = onhttp.ReadAssets(assets, "assets"); err != nil {
 		return nil, err
 	}
 	i.check.Hosts = slices.Clone(i.opts.Hosts)
