@@ -178,7 +178,7 @@ var archLadder = map[string]archRow{
 	// have a line and column. Search says how the tools of an address are found. Hook, the programs
 	// that are asked about calls.
 	"gateway":                     {ours: ". internal/onhttp internal/edits internal/size capture guard jsonrpc rpc stream httprpc wsrpc internal/budget internal/callctx internal/certificate internal/cluster internal/environ internal/fetch internal/forwarded internal/glob internal/health internal/jsonc internal/jsonv2 internal/ledger internal/origin internal/owner internal/port internal/replace internal/sandbox internal/scan internal/seal internal/share mcp mcp/apps mcp/era mcp/host mcp/mcpauth mcp/mcphttp mcp/openapi mcp/relay mcp/spec observe observe/levels store gateway/internal/admin gateway/internal/control gateway/internal/hook gateway/internal/pin gateway/internal/raw gateway/internal/refs gateway/internal/route gateway/internal/signin gateway/internal/supervise gateway/internal/toolsearch gateway/internal/upstream internal/target internal/validate internal/slow", outside: "github.com/goccy/go-yaml github.com/pelletier/go-toml/v2", names: 26},
-	"gateway/internal/admin":      {ours: "internal/jsonv2 internal/origin"},
+	"gateway/internal/admin":      {ours: "internal/jsonv2 internal/origin internal/onhttp"},
 	"gateway/internal/control":    {ours: "internal/jsonv2 internal/origin internal/schema"},
 	"gateway/internal/faulty":     {ours: "jsonrpc internal/scan mcp/era"},
 	"gateway/internal/hook":       {ours: "internal/owner internal/scan internal/share jsonrpc stream"},

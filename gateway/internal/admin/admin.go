@@ -9,16 +9,14 @@ package admin
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
 	"html/template"
 	"net/http"
-	"path"
 	"strings"
 	"time"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/onhttp"
 	"github.com/farcall-dev/farcall/internal/origin"
 )
 
@@ -51,6 +49,7 @@ type Handler struct {
 	status func() Status
 	now    func() time.Time
 	pages  *template.Template
+	assets map[string]onhttp.Asset
 }
 
 // New returns a Handler that shows what status returns. status is called for
@@ -58,6 +57,7 @@ type Handler struct {
 func New(status func() Status) *Handler {
 	h := &Handler{status: status, now: time.Now}
 	h.pages = template.Must(template.New("").Funcs(functions()).ParseFS(templates, "templates/*.html"))
+	h.assets, _ = onhttp.ReadAssets(assets, "assets") // it is embedded
 	return h
 }
 
@@ -67,7 +67,7 @@ func (h *Handler) Has(path string) bool {
 	case pagePath, statusPath, livePath:
 		return true
 	}
-	_, _, ok := asset(path)
+	_, _, ok := h.asset(path)
 	return ok
 }
 
@@ -101,7 +101,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case statusPath:
 		h.json(w)
 	default:
-		serveAsset(w, r)
+		file, name, _ := h.asset(r.URL.Path)
+		file.Serve(w, r, name)
 	}
 }
 
@@ -139,42 +140,12 @@ func (h *Handler) json(w http.ResponseWriter) {
 	_, _ = w.Write(append(body, '\n'))
 }
 
-// asset returns the file and the media type of a path below /page/.
-func asset(url string) (file, contentType string, ok bool) {
-	name, ok := strings.CutPrefix(url, "/page/")
-	if !ok {
-		return "", "", false
+// asset returns the file of a path below /page/.
+func (h *Handler) asset(url string) (file onhttp.Asset, name string, ok bool) {
+	if name, ok = strings.CutPrefix(url, "/page/"); ok {
+		file, ok = h.assets[name]
 	}
-	switch path.Ext(name) { // not by the machine's own table
-	case ".css":
-		contentType = "text/css; charset=utf-8"
-	case ".js":
-		contentType = "text/javascript; charset=utf-8"
-	case ".svg":
-		contentType = "image/svg+xml"
-	default:
-		return "", "", false
-	}
-	file = "assets/" + name
-	f, err := assets.Open(file)
-	if err != nil {
-		return "", "", false
-	}
-	return file, contentType, f.Close() == nil
-}
-
-func serveAsset(w http.ResponseWriter, r *http.Request) {
-	file, contentType, _ := asset(r.URL.Path)
-	body, err := assets.ReadFile(file)
-	if err != nil {
-		http.NotFound(w, r)
-		return
-	}
-	sum := sha256.Sum256(body)
-	w.Header().Set("Content-Type", contentType)
-	w.Header().Set("ETag", `"`+hex.EncodeToString(sum[:8])+`"`)
-	w.Header().Set("Cache-Control", "no-cache")
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
+	return file, name, ok
 }
 
 // A Status is what a gateway does at one moment. As JSON it is the answer of
