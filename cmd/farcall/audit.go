@@ -26,11 +26,8 @@ type verifying struct {
 
 func newAuditVerifyCmd(e *env) *cobra.Command {
 	v := &verifying{env: e}
-	cmd := &cobra.Command{
-		Use:   "verify [FILE…]",
-		Short: "Find lines of an audit that are missing or were changed",
-		RunE:  func(_ *cobra.Command, args []string) error { return v.run(args) },
-	}
+	cmd := command("verify [FILE…]", "Find lines of an audit that are missing or were changed",
+		func(_ *cobra.Command, args []string) error { return v.run(args) })
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVarP(&v.config, "config", "c", "", "the `file` with the guard")

@@ -40,11 +40,8 @@ type bencher struct {
 func newBenchCmd(e *env) *cobra.Command {
 	b := &bencher{mcpRemote: newMCPRemote(e)}
 	b.log = ""
-	cmd := &cobra.Command{
-		Use:   "bench TARGET METHOD|TOOL [PARAMS]",
-		Short: "Measure how fast a server answers, or compare two",
-		RunE:  func(cmd *cobra.Command, args []string) error { return b.bench(cmd, args) },
-	}
+	cmd := command("bench TARGET METHOD|TOOL [PARAMS]",
+		"Measure how fast a server answers, or compare two", b.bench)
 	b.remote.flags(cmd, defaultTimeout)
 	f := cmd.Flags()
 	f.BoolVar(&b.tool, "mcp", false, "call a tool of an MCP server")

@@ -46,11 +46,9 @@ func newBridgeCmd(e *env) *cobra.Command {
 }
 
 func (f *bridgeFlags) command(e *env) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "bridge FROM TO",
-		Short: "Put one server behind another transport, in every revision of MCP",
-		RunE:  func(cmd *cobra.Command, args []string) error { return f.run(cmd, e, args) },
-	}
+	cmd := command("bridge FROM TO",
+		"Put one server behind another transport, in every revision of MCP",
+		func(cmd *cobra.Command, args []string) error { return f.run(cmd, e, args) })
 	cmd.Flags().SortFlags = false
 	f.register(cmd)
 	return cmd

@@ -262,11 +262,8 @@ type diffFlags struct {
 
 func newDiffCmd(e *env) *cobra.Command {
 	f := &diffFlags{env: e}
-	cmd := &cobra.Command{
-		Use:   "diff A B",
-		Short: "Compare captures, lists of tools or OpenRPC documents",
-		RunE:  func(_ *cobra.Command, args []string) error { return f.run(args) },
-	}
+	cmd := command("diff A B", "Compare captures, lists of tools or OpenRPC documents",
+		func(_ *cobra.Command, args []string) error { return f.run(args) })
 	f.register(cmd, "text, json, junit or sarif")
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.ignore, "ignore", nil, ignoreUsage)

@@ -21,12 +21,9 @@ import (
 
 func newCheckCmd(e *env) *cobra.Command {
 	var f checkFlags
-	cmd := &cobra.Command{
-		Use:   "check FILE",
-		Short: "Check a gateway's configuration and explain it",
-		Args:  oneFile("farcall check farcall.yaml"),
-		RunE:  func(cmd *cobra.Command, args []string) error { return e.check(cmd.Context(), args[0], f) },
-	}
+	cmd := command("check FILE", "Check a gateway's configuration and explain it",
+		func(cmd *cobra.Command, args []string) error { return e.check(cmd.Context(), args[0], f) })
+	cmd.Args = oneFile("farcall check farcall.yaml")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&f.start, "start", false, "start the servers of MCP, list what they have, and end them")
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "fail when there is a notice")

@@ -50,17 +50,14 @@ type clientFlags struct {
 
 func newClientAddCmd(e *env) *cobra.Command {
 	var f clientFlags
-	cmd := &cobra.Command{
-		Use:   "add CLIENT URL|FILE|-- COMMAND",
-		Short: "Write a server into the file of a client",
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := command("add CLIENT URL|FILE|-- COMMAND", "Write a server into the file of a client",
+		func(cmd *cobra.Command, args []string) error {
 			c, entry, err := clientArgs(cmd, args)
 			if err != nil {
 				return err
 			}
 			return e.addToClient(c, entry, f)
-		},
-	}
+		})
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.name, "name", "farcall", "`name` of the server there")

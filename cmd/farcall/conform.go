@@ -18,16 +18,14 @@ import (
 func newConformCmd(e *env) *cobra.Command {
 	r := &remote{env: e}
 	var o conformOptions
-	cmd := &cobra.Command{
-		Use:   "conform TARGET",
-		Short: "Probe a JSON-RPC server, byte by byte, and report what it does wrong",
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := command("conform TARGET",
+		"Probe a JSON-RPC server, byte by byte, and report what it does wrong",
+		func(cmd *cobra.Command, args []string) error {
 			if o.list {
 				return e.listCases()
 			}
 			return r.conform(cmd, args, o)
-		},
-	}
+		})
 	r.flags(cmd, 5*time.Second)
 	f := cmd.Flags()
 	f.BoolVar(&o.json, "json", false, "print the report as JSON")
@@ -164,10 +162,8 @@ func newMCPConformCmd(e *env) *cobra.Command {
 	r := &remote{env: e}
 	var o conformOptions
 	revision := "auto"
-	cmd := &cobra.Command{
-		Use:   "conform TARGET",
-		Short: "Check a server against each revision of the specification",
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := command("conform TARGET", "Check a server against each revision of the specification",
+		func(cmd *cobra.Command, args []string) error {
 			modern, legacy, err := era.Select(revision)
 			if err != nil {
 				return usagef(eraHint(), "there is no era %q", revision)
@@ -178,8 +174,7 @@ func newMCPConformCmd(e *env) *cobra.Command {
 				return e.listMCPCases(revisions)
 			}
 			return r.mcpConform(cmd, args, o, revisions)
-		},
-	}
+		})
 	r.flags(cmd, 10*time.Second)
 	_ = cmd.Flags().MarkHidden("framing") // MCP has one message a line
 	f := cmd.Flags()

@@ -42,16 +42,13 @@ const devEnds = ".c,.cc,.cs,.css,.env,.ex,.exs,.go,.h,.html,.java,.js,.json,.jsx
 
 func newDevCmd(e *env) *cobra.Command {
 	f := devFlags{bridgeFlags: bridgeFlags{remote: remote{env: e}}}
-	cmd := &cobra.Command{
-		Use:   "dev -- COMMAND",
-		Short: "Run a server while you write it, and restart it on save",
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := command("dev -- COMMAND", "Run a server while you write it, and restart it on save",
+		func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 0 || len(args) == 0 {
 				return usagef("For example: farcall dev -- go run .", "no command behind --")
 			}
 			return f.run(cmd, e, args)
-		},
-	}
+		})
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.address, "listen", "127.0.0.1:7331", "`address` for clients, as FROM of 'farcall bridge'")

@@ -28,11 +28,9 @@ type explaining struct {
 
 func newExplainCmd(e *env) *cobra.Command {
 	x := &explaining{env: e}
-	cmd := &cobra.Command{
-		Use:   "explain --config FILE [--as PRINCIPAL] CALL [PARAMS] | --replay AUDIT",
-		Short: "Say whether a guard allows a call, and why",
-		RunE:  func(_ *cobra.Command, args []string) error { return x.run(args) },
-	}
+	cmd := command("explain --config FILE [--as PRINCIPAL] CALL [PARAMS] | --replay AUDIT",
+		"Say whether a guard allows a call, and why",
+		func(_ *cobra.Command, args []string) error { return x.run(args) })
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVarP(&x.config, "config", "c", "", "the `file` with the guard")

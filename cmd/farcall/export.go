@@ -20,12 +20,9 @@ type exportFlags struct {
 
 func newExportCmd(e *env) *cobra.Command {
 	f := &exportFlags{env: e}
-	cmd := &cobra.Command{
-		Use:   "export FILE",
-		Short: "Write a capture as HAR, OTLP, curl or pcapng",
-		Args:  oneFile("farcall export a.jsonl --format har"),
-		RunE:  func(_ *cobra.Command, args []string) error { return f.run(args) },
-	}
+	cmd := command("export FILE", "Write a capture as HAR, OTLP, curl or pcapng",
+		func(_ *cobra.Command, args []string) error { return f.run(args) })
+	cmd.Args = oneFile("farcall export a.jsonl --format har")
 	flags := cmd.Flags()
 	flags.StringVar(&f.format, "format", "har", "write this `FORMAT`: "+strings.Join(export.Formats(), ", "))
 	flags.StringVar(&f.out, "out", "", "write to this `file`, with mode 0600 (default: standard output)")

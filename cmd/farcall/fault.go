@@ -43,11 +43,8 @@ type faulting struct {
 
 func newFaultCmd(e *env) *cobra.Command {
 	x := &faulting{remote: &remote{env: e}}
-	cmd := &cobra.Command{
-		Use:   "fault [FROM] TO",
-		Short: "Put a proxy with faults between a client and a server",
-		RunE:  func(cmd *cobra.Command, args []string) error { return x.run(cmd, args) },
-	}
+	cmd := command("fault [FROM] TO", "Put a proxy with faults between a client and a server",
+		x.run)
 	f := cmd.Flags()
 	f.StringArrayVar(&x.rules, "fault", nil, "apply this `FAULT[:KEY=VALUE,...]`; can be repeated")
 	f.Uint64Var(&x.seed, "seed", 0, "make the same choices as another run with this `number`")

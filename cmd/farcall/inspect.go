@@ -46,11 +46,8 @@ type inspectFlags struct {
 
 func newInspectCmd(e *env) *cobra.Command {
 	f := inspectFlags{mcpRemote: mcpRemote{remote: &remote{env: e}, screen: newConsole(e.stderr)}}
-	cmd := &cobra.Command{
-		Use:   "inspect [TARGET | FILE | CLIENT | CAPTURE]",
-		Short: "Open a page that calls a server and shows its traffic",
-		RunE:  func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
-	}
+	cmd := command("inspect [TARGET | FILE | CLIENT | CAPTURE]",
+		"Open a page that calls a server and shows its traffic", f.run)
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.listen, "listen", inspectAddress,

@@ -86,11 +86,8 @@ func newKeyNewCmd(e *env) *cobra.Command {
 	var id, expires string
 	var roles []string
 	var to keyTarget
-	cmd := &cobra.Command{
-		Use:   "new",
-		Short: "Make an API key, and the line with its hash for guard.keys",
-		Args:  noKeyArgs,
-		RunE: func(*cobra.Command, []string) error {
+	cmd := command("new", "Make an API key, and the line with its hash for guard.keys",
+		func(*cobra.Command, []string) error {
 			if err := checkKeyID(id); err != nil {
 				return err
 			}
@@ -107,8 +104,8 @@ func newKeyNewCmd(e *env) *cobra.Command {
 			}
 			m.Config += "}"
 			return to.put(e, &m, m.Key, "keys", "This is the only time that the key is shown.")
-		},
-	}
+		})
+	cmd.Args = noKeyArgs
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&id, "id", "key", "the `name` of who will have it: the principal")

@@ -30,11 +30,8 @@ func lockFlags(cmd *cobra.Command, l *lock.Lock) {
 func newLockAddCmd(e *env) *cobra.Command {
 	var l lock.Lock
 	var lasts time.Duration
-	cmd := &cobra.Command{
-		Use:   "add FILE",
-		Short: "Add a lock to a file, which is made if there is none",
-		Args:  oneFile("farcall lock add locks.jsonl --principal ci"),
-		RunE: func(_ *cobra.Command, args []string) error {
+	cmd := command("add FILE", "Add a lock to a file, which is made if there is none",
+		func(_ *cobra.Command, args []string) error {
 			if lasts < 0 {
 				return usagef("Leave --for out for a lock without an end.", "--for is negative")
 			}
@@ -50,8 +47,8 @@ func newLockAddCmd(e *env) *cobra.Command {
 			}
 			_, err := fmt.Fprintln(e.stdout, describeLock(&l))
 			return err
-		},
-	}
+		})
+	cmd.Args = oneFile("farcall lock add locks.jsonl --principal ci")
 	lockFlags(cmd, &l)
 	cmd.Flags().StringVar(&l.Reason, "reason", "", "a `text` for the audit")
 	cmd.Flags().DurationVar(&lasts, "for", 0, "how long the lock lasts (default without an end)")

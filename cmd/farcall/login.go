@@ -202,10 +202,8 @@ type loginFlags struct {
 
 func newLoginCmd(e *env) *cobra.Command {
 	f := loginFlags{remote: remote{env: e}}
-	cmd := &cobra.Command{
-		Use:   "login TARGET",
-		Short: "Sign in to an MCP server that wants OAuth, in the browser",
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := command("login TARGET", "Sign in to an MCP server that wants OAuth, in the browser",
+		func(cmd *cobra.Command, args []string) error {
 			switch {
 			case f.signIns.config != "" && (!f.list || len(args) > 0):
 				return usagef("For example: farcall login --list --config farcall.yaml", "principals sign in to upstreams of a gateway with their browsers; --config only lists them, with --list")
@@ -215,8 +213,7 @@ func newLoginCmd(e *env) *cobra.Command {
 				return f.printLogins(cmd.Context(), args)
 			}
 			return f.run(cmd, args)
-		},
-	}
+		})
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.BoolVar(&f.noBrowser, "no-browser", false, "only print the address; open it in a browser on this machine")
@@ -234,10 +231,8 @@ func newLoginCmd(e *env) *cobra.Command {
 
 func newLogoutCmd(e *env) *cobra.Command {
 	f := loginFlags{remote: remote{env: e}}
-	cmd := &cobra.Command{
-		Use:   "logout [TARGET]",
-		Short: "Revoke and forget the tokens for an MCP server",
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := command("logout [TARGET]", "Revoke and forget the tokens for an MCP server",
+		func(cmd *cobra.Command, args []string) error {
 			if f.signIns.config == "" && !f.signIns.chooses() {
 				return f.logout(cmd, args)
 			}
@@ -245,8 +240,7 @@ func newLogoutCmd(e *env) *cobra.Command {
 				return usagef("For example: farcall logout --config farcall.yaml --principal ada", "--principal, --upstream and --all go with --config, and there is no TARGET then")
 			}
 			return f.endSignIns(cmd.Context(), &f.signIns)
-		},
-	}
+		})
 	f.common(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.signIns.config, "config", "", "the configuration `file` of a gateway with principals that have signed in to upstreams")

@@ -13,14 +13,11 @@ import (
 )
 
 func newMCPCmd(e *env) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "mcp",
-		Short: "Use a Model Context Protocol server: its tools, resources and prompts",
-		Args:  cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := command("mcp", "Use a Model Context Protocol server: its tools, resources and prompts",
+		func(cmd *cobra.Command, args []string) error {
 			return unknownCommand(cmd, args, "unknown command %q for farcall mcp")
-		},
-	}
+		})
+	cmd.Args = cobra.ArbitraryArgs
 	cmd.SuggestionsMinimumDistance = 2
 	cmd.AddCommand(
 		newMCPDiscoverCmd(e),
@@ -99,19 +96,16 @@ func (m *mcpRemote) outputFlag(cmd *cobra.Command) {
 func (m *mcpRemote) onTarget(
 	use, short string, most int, run func(ctx context.Context, t *target.Target, rest []string) error,
 ) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: use, Short: short,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			t, rest, err := m.target(cmd, args)
-			if err == nil {
-				err = none(cmd, rest[min(most, len(rest)):])
-			}
-			if err != nil {
-				return err
-			}
-			return run(cmd.Context(), t, rest)
-		},
-	}
+	cmd := command(use, short, func(cmd *cobra.Command, args []string) error {
+		t, rest, err := m.target(cmd, args)
+		if err == nil {
+			err = none(cmd, rest[min(most, len(rest)):])
+		}
+		if err != nil {
+			return err
+		}
+		return run(cmd.Context(), t, rest)
+	})
 	m.flags(cmd)
 	return cmd
 }

@@ -141,10 +141,9 @@ func textArgument(word string) (name, value string, err error) {
 
 func newMCPCompleteCmd(e *env) *cobra.Command {
 	m := newMCPRemote(e)
-	cmd := &cobra.Command{
-		Use:   "complete TARGET prompt|resource NAME [KNOWN=VALUE ...] ARGUMENT=VALUE",
-		Short: "List what an argument of a prompt or a resource template may become",
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := command("complete TARGET prompt|resource NAME [KNOWN=VALUE ...] ARGUMENT=VALUE",
+		"List what an argument of a prompt or a resource template may become",
+		func(cmd *cobra.Command, args []string) error {
 			t, rest, err := m.target(cmd, args)
 			if err != nil {
 				return err
@@ -154,8 +153,7 @@ func newMCPCompleteCmd(e *env) *cobra.Command {
 				return err
 			}
 			return m.complete(cmd.Context(), t, p)
-		},
-	}
+		})
 	m.flags(cmd)
 	return cmd
 }

@@ -25,17 +25,14 @@ var taskVerbs = helpText("parts/taskVerbs.txt")
 func newMCPTasksCmd(e *env) *cobra.Command {
 	m := newMCPRemote(e)
 	var o taskOptions
-	cmd := &cobra.Command{
-		Use:   "tasks TARGET start|list|get|wait|result|cancel [...]",
-		Short: "Call tools as tasks, and follow tasks",
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := command("tasks TARGET start|list|get|wait|result|cancel [...]",
+		"Call tools as tasks, and follow tasks", func(cmd *cobra.Command, args []string) error {
 			t, rest, err := m.target(cmd, args)
 			if err != nil {
 				return err
 			}
 			return m.tasks(cmd.Context(), t, rest, o)
-		},
-	}
+		})
 	m.flags(cmd)
 	m.askFlags(cmd)
 	m.outputFlag(cmd)

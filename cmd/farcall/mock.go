@@ -33,11 +33,7 @@ const (
 
 func newMockCmd(e *env) *cobra.Command {
 	f := &mockFlags{env: e}
-	cmd := &cobra.Command{
-		Use:   "mock FILE [ADDRESS]",
-		Short: "Answer as the server of a capture did",
-		RunE:  func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
-	}
+	cmd := command("mock FILE [ADDRESS]", "Answer as the server of a capture did", f.run)
 	cmd.Flags().BoolVar(&f.redacted, "redacted", false, redactedUsage)
 	cmd.Flags().StringVar(&f.upstream, "upstream", "", upstreamUsage)
 	cmd.Flags().BoolVar(&f.pace, "pace", false, "answer as slowly as the server did")

@@ -15,17 +15,15 @@ import (
 )
 
 func newNewCmd(e *env) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "new",
-		Short: "Write a small project to begin with: a server, client, service or gateway",
-		Args:  cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := command("new",
+		"Write a small project to begin with: a server, client, service or gateway",
+		func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cmd.Help()
 			}
 			return usagef("There are server, client, service and gateway: 'farcall new server DIR'.", "there is no new %q", args[0])
-		},
-	}
+		})
+	cmd.Args = cobra.ArbitraryArgs
 	cmd.AddCommand(
 		newProjectCmd(e, scaffold.Server, "Write an MCP server with one tool, over HTTP and standard input and output"),
 		newProjectCmd(e, scaffold.Client, "Write an MCP client that lists the tools of a server and calls one"),

@@ -23,10 +23,8 @@ func newPinCmd(e *env) *cobra.Command {
 	var accept bool
 	var lock string
 	var timeout time.Duration
-	cmd := &cobra.Command{
-		Use:   "pin FILE|TARGET",
-		Short: "Pin what servers say: what changes later is blocked",
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := command("pin FILE|TARGET", "Pin what servers say: what changes later is blocked",
+		func(cmd *cobra.Command, args []string) error {
 			c, err := pinConfig(cmd, args)
 			if err != nil {
 				return err
@@ -44,8 +42,7 @@ func newPinCmd(e *env) *cobra.Command {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			return pinAll(ctx, e, c, path, accept)
-		},
-	}
+		})
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.BoolVar(&accept, "accept", false, "write what the servers have now")

@@ -22,12 +22,9 @@ func newPolicyCmd(e *env) *cobra.Command {
 
 func newPolicyTestCmd(e *env) *cobra.Command {
 	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "test FILE",
-		Short: "Compare the decisions of a guard with what is expected",
-		Args:  oneFile("farcall policy test policies.yaml"),
-		RunE:  func(_ *cobra.Command, args []string) error { return e.testPolicies(args[0], asJSON) },
-	}
+	cmd := command("test FILE", "Compare the decisions of a guard with what is expected",
+		func(_ *cobra.Command, args []string) error { return e.testPolicies(args[0], asJSON) })
+	cmd.Args = oneFile("farcall policy test policies.yaml")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

@@ -28,11 +28,8 @@ type replayFlags struct {
 
 func newReplayCmd(e *env) *cobra.Command {
 	f := &replayFlags{remote: &remote{env: e}}
-	cmd := &cobra.Command{
-		Use:   "replay FILE TARGET",
-		Short: "Send a capture to a server and compare the answers",
-		RunE:  func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
-	}
+	cmd := command("replay FILE TARGET", "Send a capture to a server and compare the answers",
+		f.run)
 	f.register(cmd)
 	return cmd
 }
@@ -259,11 +256,8 @@ type verifyFlags struct {
 
 func newVerifyCmd(e *env) *cobra.Command {
 	f := &verifyFlags{replayFlags: replayFlags{remote: &remote{env: e}}}
-	cmd := &cobra.Command{
-		Use:   "verify FILE TARGET",
-		Short: "Verify that a server keeps the contract of a capture",
-		RunE:  func(cmd *cobra.Command, args []string) error { return f.verify(cmd, args) },
-	}
+	cmd := command("verify FILE TARGET", "Verify that a server keeps the contract of a capture",
+		f.verify)
 	f.replayFlags.register(cmd)
 	f.changeFlags.register(cmd, "text, json, junit or sarif")
 	return cmd

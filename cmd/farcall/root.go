@@ -143,6 +143,11 @@ func newRootCmd(e *env) *cobra.Command {
 	return root
 }
 
+// command returns a command with its use, its line in the list of commands, and what it runs.
+func command(use, short string, run func(*cobra.Command, []string) error) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, RunE: run}
+}
+
 // newGroup returns a command that only has others. hint names them.
 func newGroup(use, short, hint string, below ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{

@@ -24,10 +24,9 @@ type sandboxFlags struct {
 func newSandboxCmd(e *env) *cobra.Command { return new(sandboxFlags).command(e) }
 
 func (f *sandboxFlags) command(e *env) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "sandbox [flags] -- COMMAND [ARGUMENT]...",
-		Short: "Run a command that may touch only what is named",
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := command("sandbox [flags] -- COMMAND [ARGUMENT]...",
+		"Run a command that may touch only what is named",
+		func(cmd *cobra.Command, args []string) error {
 			if err := f.read(); err != nil {
 				return err
 			}
@@ -38,8 +37,7 @@ func (f *sandboxFlags) command(e *env) *cobra.Command {
 				return usagef("For example: farcall sandbox --read . -- node server.js", "a COMMAND is needed")
 			}
 			return f.run(e, args)
-		},
-	}
+		})
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.SetInterspersed(false) // what follows the command is its own

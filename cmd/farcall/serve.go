@@ -90,12 +90,9 @@ type serveFlags struct {
 
 func newServeCmd(e *env) *cobra.Command {
 	var f serveFlags
-	cmd := &cobra.Command{
-		Use:   "serve",
-		Short: "Serve the playground, or a gateway: every transport on one port",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), e) },
-	}
+	cmd := command("serve", "Serve the playground, or a gateway: every transport on one port",
+		func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), e) })
+	cmd.Args = cobra.NoArgs
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringArrayVar(&f.listen, "listen", nil, "`address` to listen on: host:port, :port (every interface), 0.0.0.0:port (every one of IPv4), unix:PATH, npipe:NAME (Windows), nats://HOST/SUBJECT; can be repeated (default "+defaultAddress+", unless --stdio)")

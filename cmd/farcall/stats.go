@@ -61,12 +61,8 @@ type statsOptions struct {
 
 func newStatsCmd(e *env) *cobra.Command {
 	o := &statsOptions{remote: &remote{env: e}}
-	cmd := &cobra.Command{
-		Use:   "stats TARGET",
-		Short: "Show what a gateway and its servers are doing",
-		Args:  cobra.ExactArgs(1),
-		RunE:  func(cmd *cobra.Command, args []string) error { return o.once(cmd, args) },
-	}
+	cmd := command("stats TARGET", "Show what a gateway and its servers are doing", o.once)
+	cmd.Args = cobra.ExactArgs(1)
 	o.flags(cmd, defaultTimeout)
 	cmd.Flags().BoolVar(&o.raw, "json", false, "print the answer as it came")
 	return cmd
@@ -74,12 +70,8 @@ func newStatsCmd(e *env) *cobra.Command {
 
 func newTopCmd(e *env) *cobra.Command {
 	o := &statsOptions{remote: &remote{env: e}}
-	cmd := &cobra.Command{
-		Use:   "top TARGET",
-		Short: "Watch what a gateway and its servers are doing",
-		Args:  cobra.ExactArgs(1),
-		RunE:  func(cmd *cobra.Command, args []string) error { return o.watch(cmd, args) },
-	}
+	cmd := command("top TARGET", "Watch what a gateway and its servers are doing", o.watch)
+	cmd.Args = cobra.ExactArgs(1)
 	o.flags(cmd, defaultTimeout)
 	f := cmd.Flags()
 	f.DurationVar(&o.interval, "interval", 2*time.Second, "how long to wait between two looks")

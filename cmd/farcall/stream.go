@@ -203,17 +203,14 @@ func (w *watcher) item(raw jsonrpc.Raw) error {
 func newListenCmd(e *env) *cobra.Command {
 	r := &remote{env: e}
 	var o listenOptions
-	cmd := &cobra.Command{
-		Use:   "listen TARGET [METHOD ...]",
-		Short: "Stay connected and print what the server sends",
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := command("listen TARGET [METHOD ...]", "Stay connected and print what the server sends",
+		func(cmd *cobra.Command, args []string) error {
 			t, methods, err := r.split(cmd, args)
 			if err != nil {
 				return err
 			}
 			return r.listen(cmd.Context(), t, methods, o)
-		},
-	}
+		})
 	r.callFlags(cmd, 0)
 	cmd.Flags().Lookup("timeout").Usage = "how long to listen; 0 for ever"
 	f := cmd.Flags()

@@ -100,11 +100,8 @@ func newCapture() (string, error) {
 
 func newTapCmd(e *env) *cobra.Command {
 	f := &tapFlags{remote: remote{env: e}}
-	cmd := &cobra.Command{
-		Use:   "tap [FROM TO] [-- COMMAND [ARG...]]",
-		Short: "Record the frames between a client and a server",
-		RunE:  func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
-	}
+	cmd := command("tap [FROM TO] [-- COMMAND [ARG...]]",
+		"Record the frames between a client and a server", f.run)
 	f.register(cmd)
 	cmd.Flags().BoolVar(&f.insecure, "insecure", false, "listen where other machines can connect")
 	return cmd

@@ -34,11 +34,8 @@ type viewing struct {
 
 func newViewCmd(e *env) *cobra.Command {
 	v := &viewing{env: e}
-	cmd := &cobra.Command{
-		Use:   "view FILE [FILTER]",
-		Short: "Show the frames of a capture",
-		RunE:  func(cmd *cobra.Command, args []string) error { return v.run(cmd.Context(), args) },
-	}
+	cmd := command("view FILE [FILTER]", "Show the frames of a capture",
+		func(cmd *cobra.Command, args []string) error { return v.run(cmd.Context(), args) })
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.BoolVarP(&v.data, "data", "d", false, "print the messages, too")
