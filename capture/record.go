@@ -378,8 +378,9 @@ func (d *drain) named(method string, params []byte) string {
 	return d.word(clip(scan.Unquote(value)))
 }
 
-// key stands for a request in flight. Over HTTP the answer comes in the same exchange.
-func (d *drain) key(rec *Record, up bool) uint64 {
+// key stands for a request in flight. Over HTTP the answer comes in the same exchange, unless the
+// client has come back for it: then the exchange is 0.
+func (d *drain) key(rec *Record, exchange uint64, up bool) uint64 {
 	var h maphash.Hash
 	h.SetSeed(d.seed)
 	n := [17]byte{}
@@ -390,7 +391,7 @@ func (d *drain) key(rec *Record, up bool) uint64 {
 	}
 	for i := range 8 {
 		n[i] = byte(rec.Conn >> (8 * i))
-		n[8+i] = byte(rec.Exchange >> (8 * i))
+		n[8+i] = byte(exchange >> (8 * i))
 	}
 	if up {
 		n[16] = 1
@@ -410,17 +411,22 @@ func (d *drain) await(rec *Record) {
 	if len(d.asked) >= maxOpen {
 		clear(d.asked) // they are answered never, or without a ref
 	}
-	d.asked[d.key(rec, rec.Dir == dirUp)] = request{rec.Seq, rec.Mono, rec.Method, rec.Name}
+	for _, exchange := range []uint64{rec.Exchange, 0} {
+		d.asked[d.key(rec, exchange, rec.Dir == dirUp)] = request{rec.Seq, rec.Mono, rec.Method, rec.Name}
+	}
 }
 
 // answer sets what a response has of its request.
 func (d *drain) answer(rec *Record) {
-	key := d.key(rec, rec.Dir == dirDown)
+	key, resumed := d.key(rec, rec.Exchange, rec.Dir == dirDown), d.key(rec, 0, rec.Dir == dirDown)
 	req, ok := d.asked[key]
 	if !ok {
-		return
+		if req, ok = d.asked[resumed]; !ok {
+			return
+		}
 	}
 	delete(d.asked, key)
+	delete(d.asked, resumed)
 	rec.Ref, rec.Duration = req.seq, max(1, rec.Mono-req.mono)
 	rec.Method, rec.Name = req.method, req.name
 }

@@ -301,3 +301,43 @@ func TestCompare(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
+
+// TestResumed: the client of the capture has come back for a question and the answer, in another
+// exchange of HTTP.
+func TestResumed(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	r, err := capture.New(&capture.Options{Out: &out, Raw: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := `{"id":3,"method":"tools/call","params":{"name":"t"}}`
+	ask, answer := `{"id":"q","method":"elicitation/create"}`, `{"id":"q","result":{}}`
+	result := `{"id":3,"result":{"content":[]}}`
+	for _, f := range []struct {
+		exchange uint64
+		text     string
+	}{{1, call}, {2, ask}, {3, answer}, {2, result}} {
+		r.FrameOf(1, f.exchange, f.text == call || f.text == answer, []byte(f.text), len(f.text))
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	in, err := capture.NewReader(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := mock.Load(in, nil)
+	if err != nil || script.Skipped > 0 {
+		t.Fatalf("%+v %v", script, err)
+	}
+	c := play(t, script)
+	for _, step := range [][2]string{{call, ask}, {answer, result}} {
+		if err := c.Write([]byte(step[0])); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := c.Read(); err != nil || string(got) != step[1] {
+			t.Fatalf("%s %v, want %s", got, err, step[1])
+		}
+	}
+}

@@ -200,7 +200,7 @@ func (l *loader) message(c *connection, rec *capture.Record, data []byte) {
 		x.steps = append(x.steps, step{data, m.method == methodProgress, m.id != nil})
 	case m.id != nil:
 		i := slices.IndexFunc(c.open, func(o *open) bool {
-			return o.id == string(m.id) && o.number == group(rec)
+			return o.id == string(m.id) && (o.number == group(rec) || o.call.seq == rec.Ref)
 		})
 		if i < 0 {
 			return
@@ -230,8 +230,8 @@ func (c *connection) current(rec *capture.Record, m *message) *exchange {
 			return o.call
 		}
 	}
-	if n := len(c.open); n > 0 && rec.Exchange == 0 {
-		return c.open[n-1].call // its parent is on the other side of a gateway
+	if n := len(c.open); n > 0 && (rec.Exchange == 0 || m.id != nil) {
+		return c.open[n-1].call // its parent is on the other side of a gateway, or the client came back
 	}
 	if m.id != nil {
 		return nil

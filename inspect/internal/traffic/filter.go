@@ -19,34 +19,27 @@ func Parse(text string) (*Filter, error) {
 	return (*Filter)(f), nil
 }
 
+// What rows and records call the same.
+var (
+	recordKinds = map[byte]string{
+		Request: "request", Notification: "notification", Response: "response",
+		Batch: "batch", Invalid: "bad",
+	}
+	recordDirs = map[byte]string{'>': "up", '<': "down"}
+)
+
 // Match reports whether a row is chosen.
 func (f *Filter) Match(r *Row, raw []byte) bool {
 	if f == nil {
 		return true
 	}
 	rec := capture.Record{
-		Type: "frame", Seq: r.Seq, Conn: uint64(r.Conn), Method: r.Method, Name: r.Name, Size: r.Size,
-		Ref: r.Ref, Code: r.Code, ToolError: r.Failed, Duration: r.Took * 1000,
+		Type: "frame", Seq: r.Seq, Conn: uint64(r.Conn), Dir: recordDirs[r.Dir],
+		Kind: recordKinds[r.Kind], Method: r.Method, Name: r.Name, Size: r.Size, Ref: r.Ref,
+		Code: r.Code, ToolError: r.Failed, Duration: r.Took * 1000,
 	}
-	switch r.Kind {
-	case Request:
-		rec.Kind = "request"
-	case Notification:
-		rec.Kind = "notification"
-	case Response:
-		rec.Kind = "response"
-	case Batch:
-		rec.Kind = "batch"
-	case Invalid:
-		rec.Kind = "bad"
-	default:
+	if rec.Kind == "" {
 		rec.Type = "event"
-	}
-	switch r.Dir {
-	case '>':
-		rec.Dir = "up"
-	case '<':
-		rec.Dir = "down"
 	}
 	rec.SetData(raw)
 	return (*capture.Filter)(f).Match(&rec)
