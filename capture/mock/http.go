@@ -13,10 +13,8 @@ import (
 )
 
 const (
-	// maxBody bounds the body of a request, maxSessions the sessions of MCP.
-	maxBody     = 50 << 20
-	maxSessions = 1024
-
+	maxBody       = 50 << 20 // bytes of a request
+	maxSessions   = 1024
 	headerSession = "Mcp-Session-Id"
 )
 
@@ -30,9 +28,8 @@ func (s *Script) Speaks(frame []byte) bool {
 // Handler answers requests of HTTP with the frames of the capture. Those of clients that the script
 // does not speak to go to next. It does not look at the host and the origin of a request.
 func (s *Script) Handler(next http.Handler, o *Options) http.Handler {
-	h := &handler{script: s, next: next, o: o, sessions: map[string]*player{}}
-	h.alone = newPlayer(s, o)
-	return h
+	sessions := map[string]*player{}
+	return &handler{script: s, next: next, o: o, alone: newPlayer(s, o), sessions: sessions}
 }
 
 type handler struct {
@@ -86,10 +83,9 @@ func (h *handler) post(w http.ResponseWriter, r *http.Request, p *player) {
 	a := &reply{w: w, events: strings.Contains(r.Header.Get("Accept"), "text/event-stream")}
 	answered := make(chan struct{})
 	done := func() { close(answered) }
-	switch i := scan.Space(frame, 0); {
-	case i < len(frame) && frame[i] == '[':
+	if i := scan.Space(frame, 0); i < len(frame) && frame[i] == '[' {
 		p.batch(r.Context(), frame, a.write, done)
-	default:
+	} else {
 		p.message(r.Context(), frame, a.write, done)
 	}
 	<-answered

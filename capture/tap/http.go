@@ -50,7 +50,7 @@ func NewHandler(
 		target.Scheme = "https"
 	}
 	p := &proxy{recorder: r, to: &target, sessions: map[string]uint64{}}
-	return &httputil.ReverseProxy{
+	forward := &httputil.ReverseProxy{
 		Transport:      transport,
 		FlushInterval:  -1,
 		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelWarn),
@@ -61,6 +61,11 @@ func NewHandler(
 			w.WriteHeader(http.StatusBadGateway)
 		},
 	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Else an answer that comes before the end of the request was read ends both.
+		_ = http.NewResponseController(w).EnableFullDuplex() // only HTTP/1 needs it
+		forward.ServeHTTP(w, r)
+	})
 }
 
 // exchange is one request with its answer. Its connection is known once its body is: initialize

@@ -152,3 +152,52 @@ func TestHTTP(t *testing.T) {
 		`2 up {"id":1,"method":"initialize"}`, `2 down {"id":1,"result":{}}`,
 		`2 up {"id":2,"method":"stream"}`, `2 down {"method":"n"}`, `2 down {"id":2,"result":1}`)
 }
+
+// TestEarlyAnswer: a server may begin its answer before it has read all of the request.
+func TestEarlyAnswer(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		both := http.NewResponseController(w)
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, err := fmt.Fprint(w, "data: 1\n\n")
+		if err = errors.Join(both.EnableFullDuplex(), err, both.Flush()); err != nil {
+			t.Error(err)
+		}
+		body, err := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "data: %s %v\n\n", body, err)
+	}))
+	defer server.Close()
+	to, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, ended := recording(t)
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	front := httptest.NewServer(NewHandler(r, to, transport, slog.New(slog.DiscardHandler)))
+	defer front.Close()
+	read, write := io.Pipe()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, front.URL, read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewReader(resp.Body)
+	first, err := lines.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(write, "{}"); err != nil {
+		t.Fatal(err)
+	}
+	write.Close()
+	rest, err := io.ReadAll(lines)
+	if err != nil || first+string(rest) != "data: 1\n\ndata: {} <nil>\n\n" {
+		t.Errorf("%s%s %v", first, rest, err)
+	}
+	expect(t, ended(), "1 down 1", "1 up {}", "1 down {} <nil>")
+}
