@@ -8,14 +8,17 @@ func TestEndpoints(t *testing.T) {
 	const upstreams = "upstreams: {files: {command: a}, tracker: {command: b}}\nendpoints:\n  "
 	for text, want := range map[string]string{
 		`a: {tools: [files/*, "*/x"], resources: [], overrides: {files/x: {name: y, args: {z: {value: 1}}}}}`: "",
-		`a:`:                                   "3:3: endpoints.a: is empty; name its tools, as in tools: [files/*]",
-		`files: {tools: [files/*]}`:            `3:3: endpoints.files: "files" is the name of an upstream, too, and both are at /mcp/files; use another`,
-		`"a b": {}`:                            `3:3: endpoints.a b: "a b" cannot be a name; use up to 64 letters, digits, - and _, as in team-a`,
-		`a: {tools: [file/*]}`:                 `3:15: endpoints.a.tools[0]: there is no upstream "file"; did you mean files/*?`,
-		`a: {prompts: [files]}`:                `3:17: endpoints.a.prompts[0]: "files" is no pattern of UPSTREAM/NAME; write UPSTREAM/NAME, or UPSTREAM/* for all of it`,
-		`a: {roles: [x]}`:                      "3:14: endpoints.a.roles: without a guard no principal has a role; add guard, or remove roles",
-		`a: {tool: [files/*]}`:                 `3:7: endpoints.a.tool: there is no key "tool" here; did you mean tools?`,
-		`a: {overrides: {files/*: {name: x}}}`: "3:29: endpoints.a.overrides.files/*: a pattern cannot be overridden; name one tool",
+		`a:`:                        "3:3: endpoints.a: is empty; name its tools, as in tools: [files/*]",
+		`files: {tools: [files/*]}`: `3:3: endpoints.files: "files" is the name of an upstream, too, and both are at /mcp/files; use another`,
+		`"a b": {}`:                 `3:3: endpoints.a b: "a b" cannot be a name; use up to 64 letters, digits, - and _, as in team-a`,
+		`a: {tools: [file/*]}`:      `3:15: endpoints.a.tools[0]: there is no upstream "file"; did you mean files/*?`,
+		`a: {prompts: [files]}`:     `3:17: endpoints.a.prompts[0]: "files" is no pattern of UPSTREAM/NAME; write UPSTREAM/NAME, or UPSTREAM/* for all of it`,
+		`a: {roles: [x]}`:           "3:14: endpoints.a.roles: without a guard no principal has a role; add guard, or remove roles",
+		`a: {roles: {x: {tool: [], prompts: [file/*]}}}`: "3:15: endpoints.a.roles: without a guard no principal has a role; add guard, or remove roles\n" +
+			`f.yaml:3:19: endpoints.a.roles.x.tool: there is no key "tool" here; did you mean tools?` + "\n" +
+			`f.yaml:3:39: endpoints.a.roles.x.prompts[0]: there is no upstream "file"; did you mean files/*?`,
+		`a: {tool: [files/*]}`:                                                 `3:7: endpoints.a.tool: there is no key "tool" here; did you mean tools?`,
+		`a: {overrides: {files/*: {name: x}}}`:                                 "3:29: endpoints.a.overrides.files/*: a pattern cannot be overridden; name one tool",
 		`a: {overrides: {files/a: {name: x}, files/b: {name: x}}}`:             "3:55: endpoints.a.overrides.files/b.name: files/a has the same name; use another",
 		`a: {overrides: {files/a: {name: x__y}}}`:                              `3:35: endpoints.a.overrides.files/a.name: "x__y" cannot be a name; use up to 128 letters, digits, _, -, . and /, without __`,
 		`a: {overrides: {files/a: {args: {b: {value: 1, default: 2}}}}}`:       "3:40: endpoints.a.overrides.files/a.args.b: it has both a value and a default; keep one: callers cannot give an argument that has a value",
