@@ -19,8 +19,11 @@ func Calls(o *observe.Observer) *observe.Observer {
 	if o != nil && o.Traces {
 		start := t.Start
 		t.Start = func(ctx context.Context, c *observe.Call) context.Context {
-			r, _ := ctx.Value(roundKey{}).(*Rounds)
-			if r == nil || !c.Outgoing || r.last != (observe.Span{}) { // a call of what answers a question
+			var r *Rounds
+			if c.Outgoing {
+				r, _ = ctx.Value(roundKey{}).(*Rounds)
+			}
+			if r == nil || r.last != (observe.Span{}) { // a call of what answers a question
 				return start(ctx, c)
 			}
 			c.Before = r.before
