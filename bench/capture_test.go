@@ -184,7 +184,8 @@ func TestBenchMarks(t *testing.T) {
 		Calls, Failed int
 		Rate          float64
 		Latency       struct{ P50 float64 }
-	}) {
+	},
+	) {
 		out, err := exec.CommandContext(t.Context(), program, append([]string{"bench", "--json"}, args...)...).Output()
 		var report struct{ Result any }
 		report.Result = &f

@@ -220,7 +220,8 @@ func (x *slot) transport(s *Server, path string, subprotocols ...string) func(
 }
 
 func (x *slot) reach(ctx context.Context, s *Server, path string, subprotocols []string) (
-	farcall.Transport, error) {
+	farcall.Transport, error,
+) {
 	switch {
 	case s.Dial != nil:
 		return s.Dial(ctx)

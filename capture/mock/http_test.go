@@ -24,8 +24,11 @@ var asked = [][2]string{
 	{"down", `{"result":{"content":[]},"id":2}`},
 }
 
+// A reply is closed at the end of its test.
+type reply struct{ *http.Response }
+
 // post sends a frame and returns the answer.
-func post(t *testing.T, url, session, frame string) *http.Response {
+func post(t *testing.T, url, session, frame string) reply {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(frame))
 	if err != nil {
@@ -40,11 +43,11 @@ func post(t *testing.T, url, session, frame string) *http.Response {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { resp.Body.Close() })
-	return resp
+	return reply{resp}
 }
 
 // body checks an answer.
-func body(t *testing.T, resp *http.Response, status int, want string) {
+func body(t *testing.T, resp reply, status int, want string) {
 	t.Helper()
 	got, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != status || string(got) != want {

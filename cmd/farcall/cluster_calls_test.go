@@ -133,12 +133,13 @@ func TestClusterPlacesOfOthers(t *testing.T) {
 	config, log := childConfig(t, "principal", "legacy")
 	config += fmt.Sprintf("  r:\n    command: [%q]\n    env: {FARCALL_TEST_MCP: cluster, FARCALL_TEST_CHILD_LOG: %q, FARCALL_TEST_ERA: %q}\n    profile: raw\n",
 		os.Args[0], log, spec.Revision20260728)
-	guard := "\nguard:\n  allow: [{calls: [\"*\"]}]\n  keys:\n"
+	var guard strings.Builder
+	guard.WriteString("\nguard:\n  allow: [{calls: [\"*\"]}]\n  keys:\n")
 	keys := []string{"fc_local", "fc_other", "fc_third"}
 	for _, key := range keys {
-		guard += fmt.Sprintf("    - {id: %s, hash: %q}\n", key, hashOf([]byte(key)))
+		guard.WriteString(fmt.Sprintf("    - {id: %s, hash: %q}\n", key, hashOf([]byte(key))))
 	}
-	n := startNodes(t, guard+config)
+	n := startNodes(t, guard.String()+config)
 	n.present(t)
 	all := map[string]bool{}
 	var asked []*mcp.Client

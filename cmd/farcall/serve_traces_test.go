@@ -48,14 +48,14 @@ func exported(t *testing.T, environment []string, call func(address string), arg
 	s := serveProgram(t, cmd)
 	call(s.addrs[0])
 	s.stop(t)
-	text := ""
+	var text strings.Builder
 	for len(got) > 0 {
-		text += strings.ToLower(<-got)
+		text.WriteString(strings.ToLower(<-got))
 	}
-	if text == "" {
+	if text.String() == "" {
 		t.Error("the process has ended, and the collector got nothing")
 	}
-	return text
+	return text.String()
 }
 
 // With a collector in the environment each call has its span there, at the latest when the process

@@ -164,7 +164,7 @@ func TestForwardWebSocket(t *testing.T) {
 		}
 	}))
 	defer front.Close()
-	open := func(upgrade string) (net.Conn, *bufio.Reader, *http.Response) {
+	open := func(upgrade string) (net.Conn, *bufio.Reader, int) {
 		conn, err := net.Dial("tcp", front.Listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
@@ -177,17 +177,18 @@ func TestForwardWebSocket(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return conn, in, resp
+		resp.Body.Close()
+		return conn, in, resp.StatusCode
 	}
-	if _, _, resp := open("h2c"); resp.StatusCode != http.StatusTeapot {
-		t.Error(resp.Status)
+	if _, _, status := open("h2c"); status != http.StatusTeapot {
+		t.Error(status)
 	}
 	for _, ends := range []string{"the client", "the node"} {
-		conn, in, resp := open("websocket")
+		conn, in, status := open("websocket")
 		text := make([]byte, 5)
 		if _, err := io.ReadFull(in, text); err != nil || string(text) != "hello" ||
-			resp.StatusCode != http.StatusSwitchingProtocols {
-			t.Fatal(err, string(text), resp.Status)
+			status != http.StatusSwitchingProtocols {
+			t.Fatal(err, string(text), status)
 		}
 		there := <-accepted
 		_, _ = io.WriteString(conn, "world")

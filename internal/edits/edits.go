@@ -21,7 +21,7 @@ func Distance(a, b string) int {
 			}
 			d := min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+differ)
 			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				d = min(d, rows[i-2][j-2]+1)
+				d = min(d, rows[i-2][j-2]+1) //nolint:gosec // both are 2 at least
 			}
 			rows[i][j] = d
 		}

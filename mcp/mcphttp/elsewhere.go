@@ -103,7 +103,7 @@ func (h *Handler) sendOn(
 		case begun:
 			h.broken(w, frame, err)
 			return true
-		case sent && !(reads && h.repeatable(r, frame)):
+		case sent && (!reads || !h.repeatable(r, frame)):
 			h.debug("a forwarded request has no answer", "error", err)
 			refuse(w, http.StatusBadGateway, h.requestID(frame), errSilent("unknown"))
 			return true

@@ -26,7 +26,7 @@ func Cases() []Case {
 	for i, block := range blocks {
 		for n, line := range strings.Split(strings.TrimSuffix(block, "\n"), "\n") {
 			if err := cases[i].add(n, line); err != nil {
-				panic(fmt.Sprintf("cases.txt: %q: %v", line, err))
+				panic(fmt.Sprintf("cases.txt: %q: %v", line, err)) //nolint:forbidigo // the file is part of the program
 			}
 		}
 	}
@@ -128,7 +128,7 @@ func readWant(text string) (w want, err error) {
 }
 
 func readCodes(text string) (codes []int, err error) {
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		code, err := strconv.Atoi(word)
 		if err != nil {
 			return nil, err
