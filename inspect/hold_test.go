@@ -129,7 +129,7 @@ func TestBreakpoints(t *testing.T) {
 				t.Errorf("a changed answer: %+v", o)
 			}
 			notes := 0
-			f, _ := traffic.Parse(`kind:note "at a breakpoint"`)
+			f, _ := traffic.Parse(`type:event "at a breakpoint"`)
 			i.store.Rows(0, -1, func(r *traffic.Row, raw []byte) bool {
 				if f.Match(r, raw) {
 					notes++
@@ -156,7 +156,7 @@ func TestBreakpointsEnd(t *testing.T) {
 	}
 	other := &tab{t: t, peer: farcall.NewPeer(tr, nil, nil)}
 	other.breaks("method:tools/call", actHold)
-	other.fails("break", breakpoint{Filter: "code:x", Act: actHold}, "not a whole number")
+	other.fails("break", breakpoint{Filter: "code:x", Act: actHold}, "is not a number")
 	done := p.later(t.Context(), "add", `{"a":2,"b":3}`)
 	p.held()
 	if err := other.peer.Close(); err != nil {
