@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -67,24 +68,30 @@ func TestCrashInStart(t *testing.T) {
 	}
 }
 
-// A child that crashes in a call: the call says that it may have had its effect,
+// A child that crashes in a call: the call says within a second that it may have had its effect,
 // the next one is served by a new child, and the session goes on.
 func TestCrashInCall(t *testing.T) {
 	t.Parallel()
 	// Two messages are answered: those of the handshake.
-	l := newLab(t, nil, child("c", "crash-tool", "work"))
+	end := filepath.Join(t.TempDir(), "end")
+	crashing := child("c", "crash-tool", "work")
+	crashing.Env[faulty.EndEnv] = end
+	l := newLab(t, nil, crashing)
 	for _, era := range []string{"legacy", "modern"} {
 		c := l.client(t, mcp.ClientOptions{Era: era})
-		lost := 0
 		for range 3 {
 			wants(t, c, "echo", "hello", "hello")
-			began := time.Now()
+			_ = os.Remove(end) // of the child before
 			_, err := say(t.Context(), c, "work", "")
-			a := aboutOf(t, err)
-			if a.Sent != "unknown" || a.Retryable || time.Since(began) > time.Second || !slices.Contains(a.Stderr, "panic: in a call") {
-				t.Errorf("%v %+v", err, a)
+			now := time.Now()
+			ended, unknown := faulty.Ended(end)
+			if unknown != nil {
+				t.Fatal(unknown)
 			}
-			lost++
+			a := aboutOf(t, err)
+			if a.Sent != "unknown" || a.Retryable || now.Sub(ended) > time.Second || !slices.Contains(a.Stderr, "panic: in a call") {
+				t.Errorf("%v after the child's end: %v %+v", now.Sub(ended), err, a)
+			}
 		}
 		wants(t, c, "echo", "again", "again")
 	}
