@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/http/httptest"
@@ -116,7 +117,7 @@ func TestDocument(t *testing.T) {
 	}
 	var ids []string
 	for _, r := range routes {
-		op := doc.Paths[pathOf(r)][strings.ToLower(r.method)]
+		op := doc.Paths[cmp.Or(r.path, "/")][strings.ToLower(r.method)]
 		if op.ID == "" || slices.Contains(ids, op.ID) {
 			t.Errorf("%s %s has no unique operationId", r.method, r.path)
 		}

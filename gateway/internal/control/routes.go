@@ -1,7 +1,9 @@
 package control
 
 import (
+	"cmp"
 	"context"
+	_ "embed"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -27,122 +29,52 @@ type route struct {
 func (t *route) changes() bool    { return t.change != "" }
 func (t *route) ofUpstream() bool { return strings.HasPrefix(t.path, "/upstreams/") }
 
-// routes are all operations.
-var routes = []*route{
-	{
-		method: http.MethodGet, path: document, id: "getDocument", summary: "This document", out: reflect.TypeFor[map[string]any](),
-	},
-	{
-		method: http.MethodGet, path: "", id: "getOverview", summary: "The gateway as a whole", out: reflect.TypeFor[Overview](),
-		run: func(b Backend, r *request) (any, error) { return b.Overview(r.Context()), nil },
-	},
-	{
-		method: http.MethodGet, path: "/cluster", id: "getCluster", summary: "The nodes that share state, and what they share",
-		out: reflect.TypeFor[Cluster](),
-		run: func(b Backend, r *request) (any, error) { return b.Cluster(r.Context()), nil },
-	},
-	{
-		method: http.MethodGet, path: "/upstreams", id: "listUpstreams", summary: "The upstreams and their states", out: reflect.TypeFor[Upstreams](),
-		run: func(b Backend, r *request) (any, error) { return b.Upstreams(r.Context()), nil },
-	},
-	{
-		method: http.MethodGet, path: "/upstreams/{name}", id: "getUpstream", summary: "One upstream and its last lines of standard error",
-		out: reflect.TypeFor[UpstreamDetails](),
-		run: func(b Backend, r *request) (any, error) { return b.Upstream(r.Context(), r.name) },
-	},
-	{
-		method: http.MethodPost, path: "/upstreams/{name}/restart", change: "restart", id: "restartUpstream", summary: "Restart an upstream",
-		about: "Its connections and processes end, and calls under way get an error that says that it is not known whether they had an effect. It starts again at " +
-			"once when it was up, and otherwise with the next call. A circuit breaker is closed again.",
-		in: reflect.TypeFor[Restart](), out: reflect.TypeFor[Upstream](),
-		run: given(func(b Backend, r *request, o *Restart) (any, error) {
-			return b.Restart(r.Context(), r.name, o)
-		}),
-	},
-	{
-		method: http.MethodPost, path: "/upstreams/{name}/drain", change: "drain", id: "drainUpstream", summary: "Let the calls of an upstream end, and disable it",
-		about: "It takes no new calls. Those under way go on until they end; then its connections and processes end, and its state is disabled.",
-		in:    reflect.TypeFor[Nothing](), out: reflect.TypeFor[Upstream](),
-		run: ofName(Backend.Drain),
-	},
-	{
-		method: http.MethodPost, path: "/upstreams/{name}/disable", change: "disable", id: "disableUpstream", summary: "Disable an upstream at once",
-		about: "Its connections and processes end, with the calls under way. Its tools leave the lists, and calls are refused with -32008 until it is enabled. A reload " +
-			"does not enable it; a restart of the gateway does.",
-		in: reflect.TypeFor[Nothing](), out: reflect.TypeFor[Upstream](),
-		run: ofName(Backend.Disable),
-	},
-	{
-		method: http.MethodPost, path: "/upstreams/{name}/enable", change: "enable", id: "enableUpstream", summary: "Enable an upstream that was drained or disabled",
-		in: reflect.TypeFor[Nothing](), out: reflect.TypeFor[Upstream](),
-		run: ofName(Backend.Enable),
-	},
-	{
-		method: http.MethodGet, path: "/sessions", id: "listSessions", summary: "The sessions of MCP",
-		about: "Callers without the permission gateway/admin sessions see their own. Clients of revisions without sessions have none.",
-		out:   reflect.TypeFor[Sessions](),
-		run:   func(b Backend, r *request) (any, error) { return b.Sessions(r.Context()), nil },
-	},
-	{
-		method: http.MethodGet, path: "/calls", id: "listCalls", summary: "The last calls that have failed, were refused or took long",
-		about: "The gateway keeps up to 100 of each outcome, so that many of one kind leave the others. " +
-			"Callers without the permission gateway/admin calls see their own that came over HTTP.",
-		out: reflect.TypeFor[Calls](),
-		run: func(b Backend, r *request) (any, error) { return b.Calls(r.Context()), nil },
-	},
-	{
-		method: http.MethodPost, path: "/sessions/{id}/end", change: "end-session", id: "endSession", summary: "End a session",
-		about: "Its calls are cancelled. A client over HTTP gets 404 and begins a new session; any other connection is closed.",
-		in:    reflect.TypeFor[Nothing](), out: reflect.TypeFor[Session](),
-		run: ofName(Backend.EndSession),
-	},
-	{
-		method: http.MethodGet, path: "/log-level", id: "getLogLevel", summary: "From which level on lines are logged", out: reflect.TypeFor[LogLevel](),
-		run: func(b Backend, r *request) (any, error) { return b.LogLevel(r.Context()) },
-	},
-	{
-		method: http.MethodPut, path: "/log-level", change: "log-level", id: "setLogLevel", summary: "Set from which level on lines are logged",
-		about: "It holds until it is set again or the gateway starts again. What is left out stays as it is.",
-		in:    reflect.TypeFor[LogLevel](), out: reflect.TypeFor[LogLevel](),
-		run: given(func(b Backend, r *request, to *LogLevel) (any, error) {
-			return b.SetLogLevel(r.Context(), to)
-		}),
-	},
-	{
-		method: http.MethodPost, path: "/reload", change: "reload", id: "reload", summary: "Read the configuration again",
-		about: "What is wrong with it is in the findings of the answer, and the gateway goes on with the one before.",
-		in:    reflect.TypeFor[Nothing](), out: reflect.TypeFor[Reloaded](),
-		run: given(func(b Backend, r *request, _ *Nothing) (any, error) { return b.Reload(r.Context()) }),
-	},
-	{
-		method: http.MethodPost, path: "/capture/dump", change: "dump-capture", id: "dumpCapture", summary: "Write what the flight recorder has to a file",
-		about: "The file is a capture on the machine of the gateway: farcall view shows it. It has names, ids, sizes, times and outcomes, unless the key capture says more.",
-		in:    reflect.TypeFor[Nothing](), out: reflect.TypeFor[Dumped](),
-		run: given(func(b Backend, r *request, _ *Nothing) (any, error) { return b.Dump(r.Context()) }),
-	},
-	{
-		method: http.MethodGet, path: "/pins", id: "listPins", summary: "What is pinned of each upstream, and what is known to differ from it",
-		about: "No upstream is asked.",
-		out:   reflect.TypeFor[Pins](),
-		run:   func(b Backend, r *request) (any, error) { return b.Pins(r.Context()) },
-	},
-	{
-		method: http.MethodGet, path: "/upstreams/{name}/pins", id: "getPinChanges", summary: "What an upstream says now compared with what is pinned of it",
-		about: "The upstream is asked for all that it says about itself and for its lists.",
-		out:   reflect.TypeFor[PinChanges](),
-		run:   func(b Backend, r *request) (any, error) { return b.PinChanges(r.Context(), r.name) },
-	},
-	{
-		method: http.MethodPost, path: "/upstreams/{name}/pins/accept", change: "accept-pins", id: "acceptPins", summary: "Pin what an upstream says now",
-		about: "The digest is that of the changes which were looked at: when the upstream has changed again since, nothing is accepted.",
-		in:    reflect.TypeFor[AcceptPins](), out: reflect.TypeFor[PinChanges](),
-		run: given(func(b Backend, r *request, o *AcceptPins) (any, error) {
-			return b.AcceptPins(r.Context(), r.name, o)
-		}),
-	},
-	{
-		method: http.MethodGet, path: "/explain", id: "explainCall", summary: "What the guard makes of a call, and why",
-		about: "Nothing is called or counted. A question about another principal needs the permission gateway/admin explain.",
+//go:embed routes.txt
+var routesText string
+
+// routes are all operations: what routes.txt says of each, and what operations do.
+var routes = readRoutes()
+
+func readRoutes() (all []*route) {
+	for _, block := range strings.Split(routesText, "\n\n")[2:] {
+		head, text, _ := strings.Cut(strings.TrimSpace(block), "\n")
+		words := append(strings.Fields(head), "")
+		t := operations[words[2]]
+		t.method, t.path, t.id, t.change = words[0], strings.TrimSuffix(words[1], "/"), words[2], words[3]
+		t.summary, t.about, _ = strings.Cut(text, "\n")
+		t.about = strings.ReplaceAll(t.about, "\n", " ")
+		if !t.changes() {
+			t.in = nil
+		}
+		all = append(all, t)
+	}
+	return all
+}
+
+// operations are what the operations do, and the types of it, by the operationId.
+var operations = map[string]*route{
+	"getDocument":     {out: reflect.TypeFor[map[string]any]()}, // Handler.serve has it
+	"getOverview":     always(Backend.Overview),
+	"getCluster":      always(Backend.Cluster),
+	"listUpstreams":   always(Backend.Upstreams),
+	"getUpstream":     ofName(Backend.Upstream),
+	"restartUpstream": given(Backend.Restart),
+	"drainUpstream":   ofName(Backend.Drain),
+	"disableUpstream": ofName(Backend.Disable),
+	"enableUpstream":  ofName(Backend.Enable),
+	"listSessions":    always(Backend.Sessions),
+	"listCalls":       always(Backend.Calls),
+	"endSession":      ofName(Backend.EndSession),
+	"getLogLevel":     ofAll(Backend.LogLevel),
+	"setLogLevel": given(func(b Backend, c context.Context, _ string, l *LogLevel) (*LogLevel, error) {
+		return b.SetLogLevel(c, l)
+	}),
+	"reload":        ofAll(Backend.Reload),
+	"dumpCapture":   ofAll(Backend.Dump),
+	"listPins":      ofAll(Backend.Pins),
+	"getPinChanges": ofName(Backend.PinChanges),
+	"acceptPins":    given(Backend.AcceptPins),
+	"explainCall": {
 		query: reflect.TypeFor[Question](), out: reflect.TypeFor[Explanation](),
 		run: func(b Backend, r *request) (any, error) {
 			q, err := r.question()
@@ -154,20 +86,35 @@ var routes = []*route{
 	},
 }
 
-// ofName runs a change of what the path names that has no parameters.
-func ofName[T any](do func(b Backend, ctx context.Context, name string) (*T, error)) func(b Backend, r *request) (any, error) {
-	return given(func(b Backend, r *request, _ *Nothing) (any, error) { return do(b, r.Context(), r.name) })
+// given runs what has parameters in its body.
+func given[P, T any](do func(Backend, context.Context, string, *P) (*T, error)) *route {
+	return &route{
+		in: reflect.TypeFor[P](), out: reflect.TypeFor[T](),
+		run: func(b Backend, r *request) (any, error) {
+			p := new(P)
+			if err := r.decode(p); err != nil {
+				return nil, err
+			}
+			return do(b, r.Context(), r.name, p)
+		},
+	}
 }
 
-// given runs a change with the parameters of its body.
-func given[P any](do func(b Backend, r *request, p *P) (any, error)) func(b Backend, r *request) (any, error) {
-	return func(b Backend, r *request) (any, error) {
-		p := new(P)
-		if err := r.decode(p); err != nil {
-			return nil, err
-		}
-		return do(b, r, p)
-	}
+// ofName runs what is about that which the path names, without parameters.
+func ofName[T any](do func(Backend, context.Context, string) (*T, error)) *route {
+	return given(func(b Backend, c context.Context, name string, _ *Nothing) (*T, error) {
+		return do(b, c, name)
+	})
+}
+
+// ofAll runs what is about the whole gateway.
+func ofAll[T any](do func(Backend, context.Context) (*T, error)) *route {
+	return ofName(func(b Backend, c context.Context, _ string) (*T, error) { return do(b, c) })
+}
+
+// always runs what cannot fail.
+func always[T any](do func(Backend, context.Context) *T) *route {
+	return ofAll(func(b Backend, c context.Context) (*T, error) { return do(b, c), nil })
 }
 
 type object = map[string]any
@@ -178,14 +125,15 @@ func describe() []byte {
 	set := schema.NewSet("#/components/schemas/")
 	paths := object{}
 	for _, t := range routes {
-		at, _ := paths[pathOf(t)].(object)
+		path := cmp.Or(t.path, "/")
+		at, _ := paths[path].(object)
 		if at == nil {
 			at = object{}
-			paths[pathOf(t)] = at
+			paths[path] = at
 		}
 		at[strings.ToLower(t.method)] = t.operation(set)
 	}
-	problem := of(set, reflect.TypeFor[Problem]())
+	problem := must(set.Of(reflect.TypeFor[Problem]()))
 	doc := object{
 		"openapi": "3.1.0",
 		"info": object{
@@ -204,26 +152,14 @@ func describe() []byte {
 			}},
 		},
 	}
-	text, err := jsonv2.Append(nil, doc)
-	if err != nil {
-		panic(fmt.Sprintf("control: the OpenAPI document cannot be written: %v", err)) //nolint:forbidigo // a broken table
-	}
-	return text
+	return must(jsonv2.Append(nil, doc))
 }
 
-func pathOf(t *route) string {
-	if t.path == "" {
-		return "/"
-	}
-	return t.path
-}
-
-func of(set *schema.Set, t reflect.Type) *schema.Schema {
-	s, err := set.Of(t)
+func must[T any](v T, err error) T {
 	if err != nil {
-		panic(fmt.Sprintf("control: %v has no schema: %v", t, err)) //nolint:forbidigo // a broken table
+		panic(fmt.Sprintf("control: the operations: %v", err)) //nolint:forbidigo // a broken table
 	}
-	return s
+	return v
 }
 
 // operation describes a route.
@@ -234,20 +170,19 @@ func (t *route) operation(set *schema.Set) object {
 	}
 	if t.changes() {
 		op["tags"] = []string{"change"}
-		permission := "gateway/admin " + t.change
+		op["x-farcall-permission"] = "gateway/admin " + t.change
 		if t.ofUpstream() {
-			permission = "gateway/admin UPSTREAM/" + t.change
+			op["x-farcall-permission"] = "gateway/admin UPSTREAM/" + t.change
 		}
-		op["x-farcall-permission"] = permission
 	}
 	if params := t.parameters(set); len(params) > 0 {
 		op["parameters"] = params
 	}
 	if t.in != nil {
-		op["requestBody"] = object{"content": object{"application/json": object{"schema": of(set, t.in)}}}
+		op["requestBody"] = object{"content": object{"application/json": object{"schema": must(set.Of(t.in))}}}
 	}
 	op["responses"] = object{
-		strconv.Itoa(http.StatusOK): object{"description": t.summary, "content": object{"application/json": object{"schema": of(set, t.out)}}},
+		strconv.Itoa(http.StatusOK): object{"description": t.summary, "content": object{"application/json": object{"schema": must(set.Of(t.out))}}},
 		"default":                   object{"$ref": "#/components/responses/problem"},
 	}
 	return op
@@ -263,15 +198,8 @@ func (t *route) parameters(set *schema.Set) (all []any) {
 	if t.query == nil {
 		return all
 	}
-	fields, err := schema.Fields(t.query)
-	if err != nil {
-		panic(fmt.Sprintf("control: %v: %v", t.query, err)) //nolint:forbidigo // a broken table
-	}
-	for _, f := range fields {
-		s, err := set.Member(f)
-		if err != nil {
-			panic(fmt.Sprintf("control: %v: %v", t.query, err)) //nolint:forbidigo // a broken table
-		}
+	for _, f := range must(schema.Fields(t.query)) {
+		s := must(set.Member(f))
 		all = append(all, object{"name": f.Name, "in": "query", "required": !f.Optional, "schema": s})
 	}
 	return all
