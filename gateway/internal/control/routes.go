@@ -178,11 +178,14 @@ func (t *route) operation(set *schema.Set) object {
 	if params := t.parameters(set); len(params) > 0 {
 		op["parameters"] = params
 	}
+	content := func(t reflect.Type) object {
+		return object{"application/json": object{"schema": must(set.Of(t))}}
+	}
 	if t.in != nil {
-		op["requestBody"] = object{"content": object{"application/json": object{"schema": must(set.Of(t.in))}}}
+		op["requestBody"] = object{"content": content(t.in)}
 	}
 	op["responses"] = object{
-		strconv.Itoa(http.StatusOK): object{"description": t.summary, "content": object{"application/json": object{"schema": must(set.Of(t.out))}}},
+		strconv.Itoa(http.StatusOK): object{"description": t.summary, "content": content(t.out)},
 		"default":                   object{"$ref": "#/components/responses/problem"},
 	}
 	return op
