@@ -50,18 +50,19 @@ type MCPOptions struct {
 type mcpCase struct {
 	name, title string
 	page        string // of the specification, and its section
-	level       Level  // of what is wrong; "": Must
+	level       Level  // of what is wrong
 	expected    string
-	when        func(*era.Revision) bool // nil: every revision
-	http        bool                     // of HTTP only
-	// run returns what is wrong, "" if nothing, or why the case is skipped.
-	run func(ctx context.Context, p *mcpProbe) (finding, skip string)
+	when        []string // properties of the revisions that it is about
+	run         mcpRun
 }
+
+// An mcpRun returns what is wrong, "" if nothing, or why the case is skipped.
+type mcpRun func(ctx context.Context, p *mcpProbe) (finding, skip string)
 
 // MCPCases lists what is checked of a revision, as results without a verdict.
 func MCPCases(r *era.Revision) (list []Result) {
 	for _, c := range mcpCases() {
-		if c.when == nil || c.when(r) {
+		if c.of(r) {
 			list = append(list, c.result(r))
 		}
 	}
@@ -154,7 +155,7 @@ func (p *mcpProbe) all(ctx context.Context, r *runner, o *MCPOptions) (spoken bo
 	}
 	sent, received := p.sent, p.received
 	if why != "" {
-		if p.hello.answer == nil && p.hello.status == 0 && handshake(p.rev) {
+		if p.hello.answer == nil && p.hello.status == 0 && p.rev.Handshake {
 			why = "initialize: " + why
 		}
 		r.add(Result{
@@ -187,7 +188,7 @@ func (p *mcpProbe) all(ctx context.Context, r *runner, o *MCPOptions) (spoken bo
 
 // chosen reports whether a case is to be run.
 func (c *mcpCase) chosen(p *mcpProbe, o *MCPOptions) bool {
-	return (c.when == nil || c.when(p.rev)) && (p.web || !c.http) &&
+	return c.of(p.rev) && (p.web || !strings.HasPrefix(c.name, "http/")) &&
 		(c.level == Must || !o.MustOnly) &&
 		(o.Only == nil || o.Only.MatchString(c.result(p.rev).Name))
 }
@@ -211,7 +212,7 @@ func (p *mcpProbe) run(ctx context.Context, c *mcpCase) Result {
 
 // begin begins, and returns why the revision is not spoken.
 func (p *mcpProbe) begin(ctx context.Context) string {
-	if stateless(p.rev) {
+	if !p.rev.Handshake {
 		p.hello = p.call(ctx, spec.MethodServerDiscover, "")
 		return p.begun(p.hello, "supportedVersions")
 	}
@@ -273,11 +274,11 @@ func (p *mcpProbe) call(ctx context.Context, method, params string) mcpReply {
 func (p *mcpProbe) callWith(ctx context.Context, method, params, revision string,
 	header http.Header,
 ) mcpReply {
-	if selfDescribed(p.rev) {
+	if p.rev.RequestMeta {
 		params = strings.TrimSuffix(meta(revision)+","+params, ",")
 	}
 	h := http.Header{}
-	if mirrors(p.rev) {
+	if p.rev.MirroredHeaders {
 		h = mirrored(method, params, revision)
 	}
 	maps.Copy(h, header)

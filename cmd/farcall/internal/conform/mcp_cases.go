@@ -3,8 +3,10 @@ package conform
 import (
 	"cmp"
 	"context"
+	_ "embed"
 	"encoding/json" //nolint:depguard // shares nothing with what it checks
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -16,128 +18,110 @@ import (
 
 const codeMCPHeaderMismatch = int(spec.HeaderMismatch)
 
-func handshake(r *era.Revision) bool { return r.Handshake }
-func stateless(r *era.Revision) bool { return !handshake(r) }
-func sessions(r *era.Revision) bool  { return r.SessionHeader }
-func mirrors(r *era.Revision) bool   { return r.MirroredHeaders }
-
-// selfDescribed reports whether each request says in _meta who sends it.
-func selfDescribed(r *era.Revision) bool { return r.RequestMeta }
+// mcpCasesText has the cases; its head explains the form.
+//
+//go:embed mcp_cases.txt
+var mcpCasesText string
 
 // mcpCases lists what is checked, in order.
 func mcpCases() []mcpCase {
-	web := slices.Concat(mcpOverHTTP(), mcpSessions(), mcpHeaders())
-	for i := range web {
-		web[i].http = true
+	runs := mcpRuns()
+	maps.Copy(runs, mcpListRuns())
+	maps.Copy(runs, mcpHTTPRuns())
+	blocks := strings.Split(mcpCasesText, "\n== ")[1:]
+	cases := make([]mcpCase, len(blocks))
+	for i, block := range blocks {
+		c := &cases[i]
+		head, text, _ := strings.Cut(strings.TrimSpace(block), "\n")
+		f := append(strings.Split(head, " | "), "")
+		c.name, c.level, c.page, c.when = f[0], Level(f[1]), f[2], strings.Fields(f[3])
+		c.title, c.expected, _ = strings.Cut(text, "\n")
+		c.run = runs[c.name]
 	}
-	all := slices.Concat(mcpBeginning(), mcpDiscovery(), mcpMessages(), mcpLists(), mcpNames(), web)
-	for i := range all {
-		all[i].level = cmp.Or(all[i].level, Must)
-	}
-	return all
+	return cases
 }
 
-func mcpBeginning() []mcpCase {
-	return []mcpCase{
-		{
-			name:     "initialize/result",
-			title:    "the answer to initialize is complete",
-			page:     "Lifecycle, Initialization",
-			when:     handshake,
-			expected: "protocolVersion, capabilities, serverInfo with name and version",
-			run: func(_ context.Context, p *mcpProbe) (string, string) {
-				m, _ := p.hello.result()
-				return firstOf(missing(m, "capabilities", isObject), implementation(m["serverInfo"])), ""
-			},
+// properties are what a case can ask of a revision.
+func properties(r *era.Revision) map[string]bool {
+	return map[string]bool{
+		"handshake": r.Handshake, "no-handshake": !r.Handshake, "meta": r.RequestMeta,
+		"ping": r.PingAllowed, "no-ping": !r.PingAllowed, "batch": r.Batch, "levels": r.SetLevel,
+		"streamable": r.StreamableHTTP, "sessions": r.SessionHeader,
+		"mirrors": r.MirroredHeaders, "version-header": r.VersionHeader,
+	}
+}
+
+// of reports whether the case is about a revision.
+func (c *mcpCase) of(r *era.Revision) bool {
+	has := properties(r)
+	return !slices.ContainsFunc(c.when, func(property string) bool { return !has[property] })
+}
+
+// A refusal is a request that must be refused.
+type refusal struct {
+	capability     string // without which it is not sent; "": it always is
+	method, params string
+	header         http.Header
+	code, status   int // 0: any
+}
+
+func (f refusal) run(ctx context.Context, p *mcpProbe) (finding, skip string) {
+	if f.capability != "" && p.can[f.capability] == nil {
+		return "", "the server does not declare " + f.capability
+	}
+	r := p.callWith(ctx, f.method, f.params, p.rev.Name, f.header)
+	if f.code != 0 {
+		finding = r.refused(f.code)
+	}
+	if f.status != 0 {
+		finding = cmp.Or(finding, r.statusIs(f.status))
+	}
+	return finding, ""
+}
+
+func mcpRuns() map[string]mcpRun {
+	return map[string]mcpRun{
+		"initialize/result": func(_ context.Context, p *mcpProbe) (string, string) {
+			m, _ := p.hello.result()
+			return cmp.Or(missing(m, "capabilities", isObject), implementation(m["serverInfo"])), ""
 		},
-		{
-			name:     "initialize/unknown-revision",
-			title:    "an unknown revision is answered with one that the server speaks",
-			page:     "Lifecycle, Version Negotiation",
-			when:     handshake,
-			expected: "a result with another protocolVersion",
-			run:      unknownInitialize,
-		},
-		{
-			name:     "ping",
-			title:    "ping is answered with an empty result",
-			page:     "Utilities, Ping",
-			when:     func(r *era.Revision) bool { return r.PingAllowed },
-			expected: "a result that is an empty object",
-			run: func(ctx context.Context, p *mcpProbe) (string, string) {
-				r := p.call(ctx, spec.MethodPing, "")
-				m, wrong := r.result()
-				if wrong == "" && len(m) > 0 {
-					wrong = "the result has members"
-				}
-				return wrong, ""
-			},
-		},
-		{
-			name: "ping", title: "there is no ping", page: "Changelog", level: Must,
-			when: func(r *era.Revision) bool { return !r.PingAllowed }, expected: "error -32601",
-			run: func(ctx context.Context, p *mcpProbe) (string, string) {
-				r := p.call(ctx, spec.MethodPing, "")
+		"initialize/unknown-revision": unknownInitialize,
+		"ping": func(ctx context.Context, p *mcpProbe) (string, string) {
+			r := p.call(ctx, spec.MethodPing, "")
+			if !p.rev.PingAllowed {
 				return r.refused(codeMethodNotFound), ""
-			},
+			}
+			m, wrong := r.result()
+			if wrong == "" && len(m) > 0 {
+				wrong = "the result has members"
+			}
+			return wrong, ""
 		},
-	}
-}
-
-// mcpDiscovery are the cases about the beginning without a handshake.
-func mcpDiscovery() []mcpCase {
-	return []mcpCase{
-		{
-			name:     "discover/result",
-			title:    "the answer to server/discover is complete",
-			page:     "Discovery",
-			when:     stateless,
-			expected: "supportedVersions and capabilities",
-			run: func(_ context.Context, p *mcpProbe) (string, string) {
-				m, _ := p.hello.result()
-				return firstOf(missing(m, "supportedVersions", isArray),
-					missing(m, "capabilities", isObject), p.common(m)), ""
-			},
+		"discover/result": func(_ context.Context, p *mcpProbe) (string, string) {
+			m, _ := p.hello.result()
+			return cmp.Or(missing(m, "supportedVersions", isArray),
+				missing(m, "capabilities", isObject), p.common(m)), ""
 		},
-		{
-			name:     "discover/server",
-			title:    "results say which server it is",
-			page:     "Overview, _meta",
-			level:    Should,
-			when:     stateless,
-			expected: spec.MetaServerInfo + " with name and version",
-			run: func(_ context.Context, p *mcpProbe) (string, string) {
-				m, _ := p.hello.result()
-				return implementation(object(string(m["_meta"]))[spec.MetaServerInfo]), ""
-			},
+		"discover/server": func(_ context.Context, p *mcpProbe) (string, string) {
+			m, _ := p.hello.result()
+			return implementation(object(string(m["_meta"]))[spec.MetaServerInfo]), ""
 		},
-		{
-			name:     "meta/missing",
-			title:    "a request without _meta is refused",
-			page:     "Overview, _meta",
-			when:     selfDescribed,
-			expected: "error -32602; over HTTP status 400",
-			run: func(ctx context.Context, p *mcpProbe) (string, string) {
-				r := p.raw(ctx, spec.MethodServerDiscover, "{}",
-					mirrored(spec.MethodServerDiscover, "", p.rev.Name))
-				if !p.web {
-					return r.refused(codeInvalidParams), ""
-				}
-				// The header has the revision and the body has none: that is a mismatch, too.
-				return firstOf(
-					r.refused(codeInvalidParams, codeMCPHeaderMismatch),
-					r.statusIs(http.StatusBadRequest),
-				), ""
-			},
+		"meta/missing": func(ctx context.Context, p *mcpProbe) (string, string) {
+			r := p.raw(ctx, spec.MethodServerDiscover, "{}",
+				mirrored(spec.MethodServerDiscover, "", p.rev.Name))
+			if !p.web {
+				return r.refused(codeInvalidParams), ""
+			}
+			// The header has the revision and the body has none: that is a mismatch, too.
+			wrong := r.refused(codeInvalidParams, codeMCPHeaderMismatch)
+			return cmp.Or(wrong, r.statusIs(http.StatusBadRequest)), ""
 		},
-		{
-			name:     "versioning/unknown-revision",
-			title:    "an unknown revision is refused with those that are spoken",
-			page:     "Versioning, Protocol Version Negotiation",
-			when:     selfDescribed,
-			expected: "error -32022 with supported; over HTTP status 400",
-			run:      unknownMeta,
-		},
+		"versioning/unknown-revision": unknownMeta,
+		"messages/unknown-method":     refusal{method: noMethod, code: codeMethodNotFound}.run,
+		"messages/notification":       notification,
+		"messages/batch":              batchOfPings,
+		"logging/level":               setLevel,
+		"subscriptions/acknowledged":  acknowledged,
 	}
 }
 
@@ -180,66 +164,21 @@ func unknownMeta(ctx context.Context, p *mcpProbe) (string, string) {
 	return "", ""
 }
 
-func mcpMessages() []mcpCase {
-	return []mcpCase{
-		{
-			name:     "messages/unknown-method",
-			title:    "an unknown method is -32601",
-			page:     "Overview, Error Codes",
-			expected: "error -32601",
-			run: func(ctx context.Context, p *mcpProbe) (string, string) {
-				r := p.call(ctx, noMethod, "")
-				return r.refused(codeMethodNotFound), ""
-			},
-		},
-		{
-			name:     "messages/notification",
-			title:    "a notification is not answered, not even an unknown one",
-			page:     "Overview, Notifications",
-			expected: "nothing; then the answer to the request that follows",
-			run: func(ctx context.Context, p *mcpProbe) (string, string) {
-				n := p.notify(ctx, "notifications/"+noMethod)
-				if n.answer != nil {
-					return "it is answered", ""
-				}
-				r := p.call(ctx, noMethod, "")
-				if wrong := r.refused(codeMethodNotFound); wrong != "" {
-					return "after it: " + wrong, ""
-				}
-				for _, f := range append(n.frames, r.frames[:len(r.frames)-1]...) {
-					if count(f) > 0 && !p.web {
-						return "it is answered with " + clip(f), ""
-					}
-				}
-				return "", ""
-			},
-		},
-		{
-			name:     "messages/batch",
-			title:    "a batch is answered",
-			page:     "Overview, Batching",
-			when:     func(r *era.Revision) bool { return r.Batch },
-			expected: "an array of two results",
-			run:      batchOfPings,
-		},
-		{
-			name:     "logging/level",
-			title:    "the level of the log can be set, and an unknown one is refused",
-			page:     "Logging, Error Handling",
-			level:    Should,
-			when:     func(r *era.Revision) bool { return r.SetLevel },
-			expected: "a result; error -32602",
-			run:      setLevel,
-		},
-		{
-			name:     "subscriptions/acknowledged",
-			title:    "a subscription begins with an acknowledgement",
-			page:     "Subscriptions",
-			when:     stateless,
-			expected: spec.NotificationSubscriptionsAcknowledged + " with its subscriptionId",
-			run:      acknowledged,
-		},
+func notification(ctx context.Context, p *mcpProbe) (string, string) {
+	n := p.notify(ctx, "notifications/"+noMethod)
+	if n.answer != nil {
+		return "it is answered", ""
 	}
+	r := p.call(ctx, noMethod, "")
+	if wrong := r.refused(codeMethodNotFound); wrong != "" {
+		return "after it: " + wrong, ""
+	}
+	for _, f := range append(n.frames, r.frames[:len(r.frames)-1]...) {
+		if count(f) > 0 && !p.web {
+			return "it is answered with " + clip(f), ""
+		}
+	}
+	return "", ""
 }
 
 func batchOfPings(ctx context.Context, p *mcpProbe) (string, string) {
@@ -350,15 +289,6 @@ func (r *mcpReply) statusIs(status int) string {
 	return ""
 }
 
-func firstOf(findings ...string) string {
-	for _, f := range findings {
-		if f != "" {
-			return f
-		}
-	}
-	return ""
-}
-
 func isObject(raw json.RawMessage) bool { return object(string(raw)) != nil }
 func isArray(raw json.RawMessage) bool  { return strings.HasPrefix(string(raw), "[") }
 func isText(raw json.RawMessage) bool   { _, err := text(raw); return err == nil }
@@ -380,5 +310,5 @@ func implementation(raw json.RawMessage) string {
 	if m == nil {
 		return "there is no serverInfo"
 	}
-	return firstOf(missing(m, "name", isText), missing(m, "version", isText))
+	return cmp.Or(missing(m, "name", isText), missing(m, "version", isText))
 }

@@ -4,81 +4,66 @@ import (
 	"context"
 	"encoding/json" //nolint:depguard // shares nothing with what it checks
 	"fmt"
-	"strings"
 
-	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
 // mcpList is one of the lists of a server.
 type mcpList struct {
-	method, member, capability, page string
-	has                              []string // strings that each item has
+	method, member, capability string
+	has                        []string // strings that each item has
 }
 
-func mcpListsOf() []mcpList {
-	return []mcpList{
-		{spec.MethodToolsList, "tools", "tools", "Tools", []string{"name"}},
-		{spec.MethodResourcesList, "resources", "resources", "Resources", []string{"uri", "name"}},
-		{
-			spec.MethodResourcesTemplatesList,
-			"resourceTemplates",
-			"resources",
-			"Resources",
-			[]string{"uriTemplate", "name"},
+var (
+	listOfTools     = mcpList{spec.MethodToolsList, "tools", "tools", []string{"name"}}
+	listOfResources = mcpList{
+		spec.MethodResourcesList, "resources", "resources", []string{"uri", "name"},
+	}
+	listOfTemplates = mcpList{
+		spec.MethodResourcesTemplatesList, "resourceTemplates", "resources",
+		[]string{"uriTemplate", "name"},
+	}
+	listOfPrompts = mcpList{spec.MethodPromptsList, "prompts", "prompts", []string{"name"}}
+)
+
+// mcpListRuns are the cases about lists and what is in them.
+func mcpListRuns() map[string]mcpRun {
+	named := fmt.Sprintf(`"name":%q`, unknownName)
+	complete := fmt.Sprintf(
+		`"ref":{"type":"ref/prompt","name":%q},"argument":{"name":"a","value":""}`,
+		unknownName,
+	)
+	unknown := func(capability, method, params string) mcpRun {
+		return refusal{capability, method, params, nil, codeInvalidParams, 0}.run
+	}
+	runs := map[string]mcpRun{
+		"tools/schemas":   toolSchemas,
+		"tools/unique":    toolNames,
+		"resources/read":  readFirst,
+		"tools/unknown":   unknown("tools", spec.MethodToolsCall, named+`,"arguments":{}`),
+		"prompts/unknown": unknown("prompts", spec.MethodPromptsGet, named),
+		"resources/unknown": func(ctx context.Context, p *mcpProbe) (string, string) {
+			return refusal{
+				capability: "resources", method: spec.MethodResourcesRead,
+				params: fmt.Sprintf(`"uri":%q`, unknownURI), code: int(p.rev.ResourceNotFound),
+			}.run(ctx, p)
 		},
-		{spec.MethodPromptsList, "prompts", "prompts", "Prompts", []string{"name"}},
+		"completion/unknown": unknown("completions", spec.MethodCompletionComplete, complete),
 	}
-}
-
-// mcpLists are the cases about lists.
-func mcpLists() (all []mcpCase) {
-	for _, l := range mcpListsOf() {
-		all = append(all, mcpCase{
-			name:  l.method,
-			title: "the list is complete and each item has what it needs",
-			page:  l.page + ", Capabilities",
-			expected: fmt.Sprintf("pages of %s, each with %s; no result without the capability",
-				l.member, strings.Join(l.has, " and ")),
-			run: func(ctx context.Context, p *mcpProbe) (string, string) { return p.list(ctx, l) },
-		}, mcpCase{
-			name:     l.method + "/cursor",
-			title:    "an invalid cursor is refused",
-			page:     "Pagination, Error Handling",
-			level:    Should,
-			expected: "error -32602",
-			run: func(ctx context.Context, p *mcpProbe) (string, string) {
-				if p.can[l.capability] == nil {
-					return "", "the server does not declare " + l.capability
-				}
-				r := p.call(ctx, l.method, `"cursor":"`+unknownName+`"`)
-				if r.answer != nil && r.answer.code == codeMethodNotFound {
-					return "", "the server does not have the method"
-				}
-				return r.refused(codeInvalidParams), ""
-			},
-		})
+	for _, l := range []mcpList{listOfTools, listOfResources, listOfTemplates, listOfPrompts} {
+		runs[l.method] = func(ctx context.Context, p *mcpProbe) (string, string) { return p.list(ctx, l) }
+		runs[l.method+"/cursor"] = func(ctx context.Context, p *mcpProbe) (string, string) {
+			if p.can[l.capability] == nil {
+				return "", "the server does not declare " + l.capability
+			}
+			r := p.call(ctx, l.method, `"cursor":"`+unknownName+`"`)
+			if r.answer != nil && r.answer.code == codeMethodNotFound {
+				return "", "the server does not have the method"
+			}
+			return r.refused(codeInvalidParams), ""
+		}
 	}
-	return append(all, mcpCase{
-		name:     "tools/schemas",
-		title:    "each tool has schemas that the revision allows",
-		page:     "Tools, Data Types",
-		expected: `inputSchema, an object with the type "object"; outputSchema an object`,
-		run:      toolSchemas,
-	}, mcpCase{
-		name:     "tools/unique",
-		title:    "no two tools have the same name",
-		page:     "Tools, Tool Names",
-		level:    Should,
-		expected: "different names",
-		run:      toolNames,
-	}, mcpCase{
-		name:     "resources/read",
-		title:    "a listed resource can be read",
-		page:     "Resources, Reading Resources",
-		expected: "contents, each with a uri and text or blob",
-		run:      readFirst,
-	})
+	return runs
 }
 
 // list checks all pages of a list.
@@ -153,7 +138,7 @@ func (p *mcpProbe) tools(
 	if p.can["tools"] == nil {
 		return nil, "", "the server does not declare tools"
 	}
-	items, finding = p.pages(ctx, mcpListsOf()[0])
+	items, finding = p.pages(ctx, listOfTools)
 	return items, finding, ""
 }
 
@@ -163,24 +148,18 @@ func toolSchemas(ctx context.Context, p *mcpProbe) (string, string) {
 		return finding, skip
 	}
 	for _, t := range items {
-		in, out := object(string(t["inputSchema"])), t["outputSchema"]
+		name, in, out := clip(string(t["name"])), object(string(t["inputSchema"])), t["outputSchema"]
 		kind, _ := text(in["type"])
 		switch {
 		case in == nil:
-			return fmt.Sprintf("the tool %s has no inputSchema", clip(string(t["name"]))), ""
+			return fmt.Sprintf("the tool %s has no inputSchema", name), ""
 		case kind != "object":
-			return fmt.Sprintf(
-				"the inputSchema of %s has not the type \"object\"",
-				clip(string(t["name"])),
-			), ""
+			return fmt.Sprintf("the inputSchema of %s has not the type \"object\"", name), ""
 		case out == nil || !p.rev.OutputSchema:
 		case object(string(out)) == nil:
-			return fmt.Sprintf("the outputSchema of %s is not an object", clip(string(t["name"]))), ""
+			return fmt.Sprintf("the outputSchema of %s is not an object", name), ""
 		case !p.rev.AnyStructured && string(object(string(out))["type"]) != `"object"`:
-			return fmt.Sprintf(
-				"the outputSchema of %s has not the type \"object\"",
-				clip(string(t["name"])),
-			), ""
+			return fmt.Sprintf("the outputSchema of %s has not the type \"object\"", name), ""
 		}
 	}
 	return "", ""
@@ -202,7 +181,7 @@ func readFirst(ctx context.Context, p *mcpProbe) (string, string) {
 	if p.can["resources"] == nil {
 		return "", "the server does not declare resources"
 	}
-	items, finding := p.pages(ctx, mcpListsOf()[1])
+	items, finding := p.pages(ctx, listOfResources)
 	switch {
 	case finding != "":
 		return finding, ""
@@ -227,47 +206,4 @@ func readFirst(ctx context.Context, p *mcpProbe) (string, string) {
 		}
 	}
 	return p.common(m), ""
-}
-
-// mcpNames are the cases about what does not exist.
-func mcpNames() []mcpCase {
-	refused := func(name, capability, method, params, page, expected string, codes func(*era.Revision) []int) mcpCase {
-		return mcpCase{
-			name:     name,
-			title:    "what does not exist is refused",
-			page:     page + ", Error Handling",
-			level:    Should,
-			expected: expected,
-			run: func(ctx context.Context, p *mcpProbe) (string, string) {
-				if p.can[capability] == nil {
-					return "", "the server does not declare " + capability
-				}
-				r := p.call(ctx, method, params)
-				return r.refused(codes(p.rev)...), ""
-			},
-		}
-	}
-	invalid := func(*era.Revision) []int { return []int{codeInvalidParams} }
-	named := fmt.Sprintf(`"name":%q`, unknownName)
-	complete := fmt.Sprintf(
-		`"ref":{"type":"ref/prompt","name":%q},"argument":{"name":"a","value":""}`,
-		unknownName,
-	)
-	return []mcpCase{
-		refused("tools/unknown", "tools", spec.MethodToolsCall, named+`,"arguments":{}`, "Tools",
-			"error -32602", invalid),
-		refused("prompts/unknown", "prompts", spec.MethodPromptsGet, named, "Prompts",
-			"error -32602", invalid),
-		refused(
-			"resources/unknown",
-			"resources",
-			spec.MethodResourcesRead,
-			fmt.Sprintf(`"uri":%q`, unknownURI),
-			"Resources",
-			"the revision's code for a resource that is not there",
-			func(r *era.Revision) []int { return []int{int(r.ResourceNotFound)} },
-		),
-		refused("completion/unknown", "completions", spec.MethodCompletionComplete, complete,
-			"Completion", "error -32602", invalid),
-	}
 }

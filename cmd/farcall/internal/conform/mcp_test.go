@@ -234,3 +234,19 @@ func serveDamaged(w http.ResponseWriter, r *http.Request, inner http.Handler, d 
 	w.WriteHeader(rec.Code)
 	_, _ = w.Write(rec.Body.Bytes()) // the client sees it
 }
+
+// Each case of the text has code, and asks for properties that there are.
+func TestMCPCasesAreComplete(t *testing.T) {
+	t.Parallel()
+	has := properties(era.Revisions()[0])
+	for _, c := range mcpCases() {
+		if c.run == nil || c.title == "" || c.expected == "" {
+			t.Errorf("%s has no code, title or expectation", c.name)
+		}
+		for _, property := range c.when {
+			if _, ok := has[property]; !ok {
+				t.Errorf("%s: there is no property %s of revisions", c.name, property)
+			}
+		}
+	}
+}
