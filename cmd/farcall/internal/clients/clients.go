@@ -4,6 +4,7 @@ package clients
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -28,12 +29,10 @@ type Client struct {
 	Name, Title string
 	// key is under which the servers are in its file.
 	key string
-	// file returns the path of its file for a user with a home and a directory of configurations.
-	file func(home, config string) string
+	// file is the path of its file, in which $NAME is a directory that File knows.
+	file string
 	// url makes an entry for a server at a URL. Nil: it starts commands only.
 	url func(url string) Entry
-	// command makes an entry for a command; nil: commandEntry.
-	command func(words []string) Entry
 }
 
 // An Entry is what is written of a server: strings, lists of them, and booleans.
@@ -53,57 +52,27 @@ func urlEntry(key string) func(string) Entry {
 // typedEntry makes entries with the type http.
 func typedEntry(url string) Entry { return Entry{{"type", "http"}, {"url", url}} }
 
+// opencode takes entries that say of which type they are and that they are enabled.
+const opencode = "opencode"
+
+func opencodeEntry(url string) Entry {
+	return Entry{{"type", "remote"}, {"url", url}, {"enabled", true}}
+}
+
 // all are the clients, in the order of their names.
 var all = []*Client{
+	{"claude", "Claude Desktop", "mcpServers", "$CONFIG/Claude/claude_desktop_config.json", nil},
+	{"claude-code", "Claude Code in this directory", "mcpServers", ".mcp.json", typedEntry},
+	{"codex", "Codex", "mcp_servers", "$CODEX_HOME/config.toml", urlEntry("url")},
+	{"cursor", "Cursor", "mcpServers", "$HOME/.cursor/mcp.json", urlEntry("url")},
+	{"gemini", "Gemini CLI", "mcpServers", "$HOME/.gemini/settings.json", urlEntry("httpUrl")},
+	{opencode, "opencode", "mcp", "$HOME/.config/opencode/opencode.json", opencodeEntry},
+	{"vscode", "VS Code", "servers", "$CONFIG/Code/User/mcp.json", typedEntry},
 	{
-		Name: "claude", Title: "Claude Desktop", key: "mcpServers",
-		file: func(_, config string) string { return filepath.Join(config, "Claude", "claude_desktop_config.json") },
-	}, {
-		Name: "claude-code", Title: "Claude Code in this directory", key: "mcpServers",
-		file: func(string, string) string { return ".mcp.json" },
-		url:  typedEntry,
-	}, {
-		Name: "codex", Title: "Codex", key: "mcp_servers",
-		file: func(home, _ string) string {
-			if dir := os.Getenv("CODEX_HOME"); dir != "" {
-				return filepath.Join(dir, "config.toml")
-			}
-			return filepath.Join(home, ".codex", "config.toml")
-		},
-		url: urlEntry("url"),
-	}, {
-		Name: "cursor", Title: "Cursor", key: "mcpServers",
-		file: func(home, _ string) string { return filepath.Join(home, ".cursor", "mcp.json") },
-		url:  urlEntry("url"),
-	}, {
-		Name: "gemini", Title: "Gemini CLI", key: "mcpServers",
-		file: func(home, _ string) string { return filepath.Join(home, ".gemini", "settings.json") },
-		url:  urlEntry("httpUrl"),
-	}, {
-		Name: "opencode", Title: "opencode", key: "mcp",
-		file: func(home, _ string) string { return filepath.Join(home, ".config", "opencode", "opencode.json") },
-		url:  func(url string) Entry { return Entry{{"type", "remote"}, {"url", url}, {"enabled", true}} },
-		command: func(words []string) Entry {
-			return Entry{{"type", "local"}, {"command", words}, {"enabled", true}}
-		},
-	}, {
-		Name: "vscode", Title: "VS Code", key: "servers",
-		file: func(_, config string) string { return filepath.Join(config, "Code", "User", "mcp.json") },
-		url:  typedEntry,
-	}, {
-		Name: "windsurf", Title: "Windsurf", key: "mcpServers",
-		file: func(home, _ string) string { return filepath.Join(home, ".codeium", "windsurf", "mcp_config.json") },
-		url:  urlEntry("serverUrl"),
-	}, {
-		Name: "zed", Title: "Zed", key: "context_servers",
-		file: func(home, config string) string {
-			if runtime.GOOS == "windows" {
-				return filepath.Join(config, "Zed", "settings.json")
-			}
-			return filepath.Join(home, ".config", "zed", "settings.json")
-		},
-		url: urlEntry("url"),
+		"windsurf", "Windsurf", "mcpServers", "$HOME/.codeium/windsurf/mcp_config.json",
+		urlEntry("serverUrl"),
 	},
+	{"zed", "Zed", "context_servers", "$ZED/settings.json", urlEntry("url")},
 }
 
 // All returns the clients, in the order of their names.
@@ -111,10 +80,8 @@ func All() []*Client { return all }
 
 // Find returns the client of a name, or nil.
 func Find(name string) *Client {
-	for _, c := range all {
-		if c.Name == name {
-			return c
-		}
+	if i := slices.IndexFunc(all, func(c *Client) bool { return c.Name == name }); i >= 0 {
+		return all[i]
 	}
 	return nil
 }
@@ -129,7 +96,14 @@ func (c *Client) File() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return c.file(home, config), nil
+	dirs := map[string]string{
+		"HOME": home, "CONFIG": config, "ZED": filepath.Join(home, ".config", "zed"),
+		"CODEX_HOME": cmp.Or(os.Getenv("CODEX_HOME"), filepath.Join(home, ".codex")),
+	}
+	if runtime.GOOS == "windows" {
+		dirs["ZED"] = filepath.Join(config, "Zed")
+	}
+	return filepath.Clean(os.Expand(c.file, func(name string) string { return dirs[name] })), nil
 }
 
 // TakesURL reports whether the client reaches servers at a URL without a bridge.
@@ -140,8 +114,8 @@ func (c *Client) URLEntry(url string) Entry { return c.url(url) }
 
 // CommandEntry makes an entry for a command and its arguments.
 func (c *Client) CommandEntry(words []string) Entry {
-	if c.command != nil {
-		return c.command(words)
+	if c.Name == opencode {
+		return Entry{{"type", "local"}, {"command", words}, {"enabled", true}}
 	}
 	return Entry{{"command", words[0]}, {"args", words[1:]}}
 }

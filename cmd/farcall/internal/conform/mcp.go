@@ -155,7 +155,7 @@ func (p *mcpProbe) all(ctx context.Context, r *runner, o *MCPOptions) (spoken bo
 	}
 	sent, received := p.sent, p.received
 	if why != "" {
-		if p.hello.answer == nil && p.hello.status == 0 && p.rev.Handshake {
+		if p.hello.answer == nil && p.hello.status == 0 && handshake(p.rev) {
 			why = "initialize: " + why
 		}
 		r.add(Result{
@@ -212,7 +212,7 @@ func (p *mcpProbe) run(ctx context.Context, c *mcpCase) Result {
 
 // begin begins, and returns why the revision is not spoken.
 func (p *mcpProbe) begin(ctx context.Context) string {
-	if !p.rev.Handshake {
+	if !handshake(p.rev) {
 		p.hello = p.call(ctx, spec.MethodServerDiscover, "")
 		return p.begun(p.hello, "supportedVersions")
 	}
@@ -274,11 +274,11 @@ func (p *mcpProbe) call(ctx context.Context, method, params string) mcpReply {
 func (p *mcpProbe) callWith(ctx context.Context, method, params, revision string,
 	header http.Header,
 ) mcpReply {
-	if p.rev.RequestMeta {
+	if selfDescribed(p.rev) {
 		params = strings.TrimSuffix(meta(revision)+","+params, ",")
 	}
 	h := http.Header{}
-	if p.rev.MirroredHeaders {
+	if mirrors(p.rev) {
 		h = mirrored(method, params, revision)
 	}
 	maps.Copy(h, header)

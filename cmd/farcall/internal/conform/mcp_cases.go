@@ -18,6 +18,12 @@ import (
 
 const codeMCPHeaderMismatch = int(spec.HeaderMismatch)
 
+func handshake(r *era.Revision) bool { return r.Handshake }
+func mirrors(r *era.Revision) bool   { return r.MirroredHeaders }
+
+// selfDescribed reports whether each request says in _meta who sends it.
+func selfDescribed(r *era.Revision) bool { return r.RequestMeta }
+
 // mcpCasesText has the cases; its head explains the form.
 //
 //go:embed mcp_cases.txt
@@ -44,10 +50,10 @@ func mcpCases() []mcpCase {
 // properties are what a case can ask of a revision.
 func properties(r *era.Revision) map[string]bool {
 	return map[string]bool{
-		"handshake": r.Handshake, "no-handshake": !r.Handshake, "meta": r.RequestMeta,
+		"handshake": handshake(r), "no-handshake": !handshake(r), "meta": selfDescribed(r),
 		"ping": r.PingAllowed, "no-ping": !r.PingAllowed, "batch": r.Batch, "levels": r.SetLevel,
 		"streamable": r.StreamableHTTP, "sessions": r.SessionHeader,
-		"mirrors": r.MirroredHeaders, "version-header": r.VersionHeader,
+		"mirrors": mirrors(r), "version-header": r.VersionHeader,
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // first is a request that every server of the revision answers with a result.
 func (p *mcpProbe) first(ctx context.Context, header http.Header) mcpReply {
 	method := spec.MethodServerDiscover
-	if p.rev.Handshake {
+	if handshake(p.rev) {
 		method = spec.MethodPing
 	}
 	return p.callWith(ctx, method, "", p.rev.Name, header)
