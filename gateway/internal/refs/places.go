@@ -64,30 +64,29 @@ func (x index) of(dir direction, part Part, method string) *node {
 }
 
 // places is the table as it is used. It is made when it is needed first.
-var places = sync.OnceValue(func() index { return compile(table) })
+var places = sync.OnceValue(func() index { return compile(rowsOf(placesText)) })
 
 func compile(rows []row) index {
-	var made [shapes]*node
-	for s := range made {
-		made[s] = &node{}
-	}
-	made[shapeAnswer].unless = unlessAction
-	for s, rows := range shapeTables {
-		for _, r := range rows {
-			made[s].add(r, r.path, &made)
+	// The nodes of the shapes. An answer of elicitation has an action: its content is what a user has
+	// entered, which is not content blocks.
+	made := map[string]*node{"<answer>": {unless: "action"}}
+	methods := map[string]bool{"*": true}
+	for _, r := range rows {
+		switch {
+		case r.dirs != nil:
+			methods[r.method] = true
+		case made[r.method] == nil:
+			made[r.method] = &node{}
 		}
 	}
 	x := index{}
-	methods := map[string]bool{"*": true}
 	for _, r := range rows {
-		methods[r.method] = true
-	}
-	for _, r := range rows {
+		if r.dirs == nil {
+			made[r.method].add(r, r.path, made)
+			continue
+		}
 		part, path := partOf(r.path)
-		for _, dir := range [...]direction{toClient, toServer} {
-			if r.dir != dir && r.dir != bothWays {
-				continue
-			}
+		for _, dir := range r.dirs {
 			for method := range methods {
 				if r.method != method && r.method != "*" {
 					continue
@@ -96,7 +95,7 @@ func compile(rows []row) index {
 				if x[key] == nil {
 					x[key] = &node{}
 				}
-				x[key].add(r, path, &made)
+				x[key].add(r, path, made)
 			}
 		}
 	}
@@ -110,11 +109,11 @@ func partOf(path string) (Part, string) {
 			return Part(part), strings.TrimPrefix(rest, ".")
 		}
 	}
-	panic("refs: the path " + path + " begins with no part of a message") //nolint:forbidigo // table is constant
+	panic("refs: the path " + path + " begins with no part of a message") //nolint:forbidigo // placesText is constant
 }
 
 // add adds the row to what is known below a node.
-func (n *node) add(r row, path string, made *[shapes]*node) {
+func (n *node) add(r row, path string, made map[string]*node) {
 	if path == "" {
 		n.become(r, made)
 		return
@@ -157,13 +156,13 @@ func (n *node) own(name string) *node {
 }
 
 // become gives a node the kind of the row, or the places of its shape.
-func (n *node) become(r row, made *[shapes]*node) {
+func (n *node) become(r row, made map[string]*node) {
 	n.revs |= r.revs
-	if r.shape == shapeNone {
-		n.kind = r.kind
+	if shape := made[r.what]; shape != nil {
+		n.shape = shape
 		return
 	}
-	n.shape = made[r.shape]
+	n.kind = kinds[r.what]
 }
 
 // cutStep cuts the first step from a path. A member with a name that has dots is in quotes.
