@@ -2,7 +2,7 @@
 package export
 
 import (
-	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -23,15 +23,19 @@ type Options struct {
 // exported PDUs, which Wireshark reads.
 func Formats() []string { return []string{"har", "otlp", "curl", "pcapng"} }
 
-// A sink writes one format. Records and their bytes are valid until the next call.
+// A sink makes the text of one format, which is written from its buffer. Records and their bytes are
+// valid until the next call.
 type sink interface {
 	// record takes a record that is not a frame.
-	record(rec *capture.Record) error
+	record(rec *capture.Record)
 	// frame takes a frame; data is nil when the capture has no bytes of it.
-	frame(rec *capture.Record, data []byte) error
-	// end writes what waits.
-	end() error
+	frame(rec *capture.Record, data []byte)
+	// end adds what waits.
+	end()
 }
+
+// buffered is how much text is written at once.
+const buffered = 64 << 10
 
 // Write reads a capture and writes it in a format. Memory is bounded: it depends on the calls that
 // are in flight at one time, not on the size of the capture.
@@ -39,7 +43,7 @@ func Write(w io.Writer, r *capture.Reader, format string, o *Options) error {
 	if o == nil {
 		o = &Options{}
 	}
-	out := bufio.NewWriterSize(w, 64<<10)
+	out := &bytes.Buffer{}
 	var s sink
 	switch format {
 	case "har":
@@ -61,28 +65,31 @@ func Write(w io.Writer, r *capture.Reader, format string, o *Options) error {
 		if err == nil {
 			err = give(s, rec, o.Filter)
 		}
+		if err == nil && out.Len() >= buffered {
+			_, err = out.WriteTo(w)
+		}
 		if err != nil {
 			return err
 		}
 	}
-	if err := s.end(); err != nil {
-		return err
-	}
-	return out.Flush()
+	s.end()
+	_, err := out.WriteTo(w)
+	return err
 }
 
 func give(s sink, rec *capture.Record, filter *capture.Filter) error {
 	if rec.Type != "frame" {
-		return s.record(rec)
+		s.record(rec)
+		return nil
 	}
 	if !filter.Match(rec) {
 		return nil
 	}
 	data, err := rec.Data()
-	if err != nil {
-		return err
+	if err == nil {
+		s.frame(rec, data)
 	}
-	return s.frame(rec, data)
+	return err
 }
 
 // maxConns bounds the connections that are known at one time.

@@ -1,7 +1,7 @@
 package export
 
 import (
-	"bufio"
+	"bytes"
 	"container/list"
 	"encoding/base64"
 	"fmt"
@@ -29,7 +29,7 @@ const (
 // har writes HAR 1.2: an entry for each exchange of HTTP, and for other connections entries with
 // _webSocketMessages, as browsers have them.
 type har struct {
-	out     *bufio.Writer
+	out     *bytes.Buffer
 	conns   conns
 	open    map[[2]uint64]*list.Element // by connection and exchange
 	queue   *list.List                  // of *entry, the oldest first
@@ -56,35 +56,26 @@ func entryAt(at *list.Element) *entry {
 	return e
 }
 
-func newHAR(out *bufio.Writer) *har {
+func newHAR(out *bytes.Buffer) *har {
 	return &har{out: out, conns: conns{}, open: map[[2]uint64]*list.Element{}, queue: list.New()}
 }
 
-func (h *har) record(rec *capture.Record) error {
-	if rec.Type == "conn" && rec.Closed {
-		if at := h.open[[2]uint64{rec.Conn}]; at != nil {
-			if err := h.write(at); err != nil {
-				return err
-			}
-		}
+func (h *har) record(rec *capture.Record) {
+	if at := h.open[[2]uint64{rec.Conn}]; at != nil && rec.Type == "conn" && rec.Closed {
+		h.write(at)
 	}
 	h.conns.take(rec)
-	if rec.Type != "http" || rec.Exchange == 0 {
-		return nil
-	}
-	e, err := h.entry(rec)
 	switch {
-	case err != nil:
+	case rec.Type != "http" || rec.Exchange == 0:
 	case rec.Dir == "up":
-		e.request = rec.Clone()
+		h.entry(rec).request = rec.Clone()
 	default:
-		e.response = rec.Clone()
+		h.entry(rec).response = rec.Clone()
 	}
-	return err
 }
 
 // entry returns the entry of a record.
-func (h *har) entry(rec *capture.Record) (*entry, error) {
+func (h *har) entry(rec *capture.Record) *entry {
 	key := [2]uint64{rec.Conn, rec.Exchange}
 	if rec.Exchange != 0 {
 		key[0] = 0 // the connection of a request is known after its headers
@@ -99,23 +90,14 @@ func (h *har) entry(rec *capture.Record) (*entry, error) {
 	if e.conn.Transport == "" {
 		e.conn = h.conns.of(rec.Conn)
 	}
-	for h.queue.Len() > maxEntries || h.waiting > maxWaiting {
-		oldest := h.queue.Front()
-		if oldest == at {
-			break
-		}
-		if err := h.write(oldest); err != nil {
-			return nil, err
-		}
+	for h.queue.Front() != at && (h.queue.Len() > maxEntries || h.waiting > maxWaiting) {
+		h.write(h.queue.Front())
 	}
-	return e, nil
+	return e
 }
 
-func (h *har) frame(rec *capture.Record, data []byte) error {
-	e, err := h.entry(rec)
-	if err != nil {
-		return err
-	}
+func (h *har) frame(rec *capture.Record, data []byte) {
+	e := h.entry(rec)
 	before := e.bytes()
 	switch {
 	case rec.Exchange == 0:
@@ -129,9 +111,8 @@ func (h *har) frame(rec *capture.Record, data []byte) error {
 	h.waiting += e.bytes() - before
 	answers := rec.Dir == "down" && (rec.Kind == "response" || rec.Kind == "batch")
 	if rec.Exchange != 0 && answers || e.count >= maxMessages || e.bytes() >= maxBytes {
-		return h.write(h.open[e.key])
+		h.write(h.open[e.key])
 	}
-	return nil
 }
 
 func (e *entry) bytes() int { return len(e.sent) + len(e.got) + len(e.messages) }
@@ -158,45 +139,32 @@ func (e *entry) message(rec *capture.Record, data []byte) {
 }
 
 // write writes an entry.
-func (h *har) write(at *list.Element) error {
+func (h *har) write(at *list.Element) {
 	e := entryAt(at)
 	h.queue.Remove(at)
 	delete(h.open, e.key)
 	h.waiting -= e.bytes()
-	if err := h.begin(); err != nil {
-		return err
-	}
-	if h.written > 0 {
-		if _, err := h.out.WriteString(",\n"); err != nil {
-			return err
-		}
+	if h.begin(); h.written > 0 {
+		h.out.WriteString(",\n")
 	}
 	h.written++
-	_, err := h.out.Write(e.append(nil))
-	return err
+	h.out.Write(e.append(nil))
 }
 
-func (h *har) begin() error {
-	if h.written > 0 {
-		return nil
-	}
+func (h *har) begin() {
 	const head = `{"log":{"version":"1.2","creator":{"name":"farcall","version":"1"},"pages":[],` +
 		`"entries":[` + "\n"
-	_, err := h.out.WriteString(head)
-	return err
+	if h.written == 0 {
+		h.out.WriteString(head)
+	}
 }
 
-func (h *har) end() error {
+func (h *har) end() {
 	for at := h.queue.Front(); at != nil; at = h.queue.Front() {
-		if err := h.write(at); err != nil {
-			return err
-		}
+		h.write(at)
 	}
-	if err := h.begin(); err != nil {
-		return err
-	}
-	_, err := h.out.WriteString("\n]}}\n")
-	return err
+	h.begin()
+	h.out.WriteString("\n]}}\n")
 }
 
 // append appends the JSON of the entry.

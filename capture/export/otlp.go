@@ -1,7 +1,7 @@
 package export
 
 import (
-	"bufio"
+	"bytes"
 	"container/list"
 	"crypto/sha256"
 	"encoding/binary"
@@ -26,7 +26,7 @@ const (
 // otlp writes a span for each call, in the JSON of OTLP 1 (ExportTraceServiceRequest), as the file
 // exporter of OpenTelemetry does.
 type otlp struct {
-	out   *bufio.Writer
+	out   *bytes.Buffer
 	conns conns
 	seed  []byte // of the capture, so that spans of two captures have different ids
 	open  map[uint64]*list.Element
@@ -54,32 +54,30 @@ func spanAt(at *list.Element) *span {
 	return s
 }
 
-func newOTLP(out *bufio.Writer) *otlp {
+func newOTLP(out *bytes.Buffer) *otlp {
 	return &otlp{
 		out: out, conns: conns{}, open: map[uint64]*list.Element{}, queue: list.New(),
 		calls: map[uint64]*span{},
 	}
 }
 
-func (o *otlp) record(rec *capture.Record) error {
+func (o *otlp) record(rec *capture.Record) {
 	o.conns.take(rec)
 	switch rec.Type {
 	case "capture":
 		o.seed = binary.LittleEndian.AppendUint64([]byte(rec.Host+rec.Program), uint64(rec.Time))
 	case "call":
-		return o.answer(rec)
+		o.answer(rec)
 	}
-	return nil
 }
 
-func (o *otlp) frame(rec *capture.Record, data []byte) error {
+func (o *otlp) frame(rec *capture.Record, data []byte) {
 	switch rec.Kind {
 	case "request":
-		return o.request(rec, data)
+		o.request(rec, data)
 	case "response":
-		return o.answer(rec)
+		o.answer(rec)
 	}
-	return nil
 }
 
 // hash returns an id that is the same in each export of a capture.
@@ -88,7 +86,7 @@ func (o *otlp) hash(what string, n uint64, size int) string {
 	return hex.EncodeToString(sum[:size])
 }
 
-func (o *otlp) request(rec *capture.Record, data []byte) error {
+func (o *otlp) request(rec *capture.Record, data []byte) {
 	conn := o.conns.of(rec.Conn)
 	s := &span{
 		seq: rec.Seq, id: o.hash("span", rec.Seq, 8),
@@ -119,10 +117,9 @@ func (o *otlp) request(rec *capture.Record, data []byte) error {
 	s.number("farcall.bytes.in", int64(rec.Size))
 	o.keep(rec.Call, s)
 	o.open[rec.Seq] = o.queue.PushBack(s)
-	if o.queue.Len() <= maxOpen {
-		return nil
+	if o.queue.Len() > maxOpen {
+		o.write(o.queue.Front())
 	}
-	return o.write(o.queue.Front())
 }
 
 // keep notes the span of a call for the calls that it causes.
@@ -137,10 +134,10 @@ func (o *otlp) keep(call uint64, s *span) {
 	}
 }
 
-func (o *otlp) answer(rec *capture.Record) error {
+func (o *otlp) answer(rec *capture.Record) {
 	at := o.open[rec.Ref]
 	if at == nil {
-		return nil
+		return
 	}
 	s := spanAt(at)
 	s.end = max(rec.Time, s.start)
@@ -155,23 +152,14 @@ func (o *otlp) answer(rec *capture.Record) error {
 		s.failed = "tool_error"
 		s.text("error.type", s.failed)
 	}
-	return o.write(at)
+	o.write(at)
 }
 
 // traceOf returns the trace and the span that a request names as its parent (W3C Trace Context, in
 // _meta); "" when it names none.
 func traceOf(data []byte) (trace, parent string) {
-	value := data
-	for _, name := range []string{"params", "_meta", "traceparent"} {
-		if i := scan.Space(value, 0); i >= len(value) || value[i] != '{' {
-			return "", ""
-		}
-		value = scan.Member(value, name)
-	}
-	if len(value) < 2 || value[0] != '"' {
-		return "", ""
-	}
-	parts := strings.Split(string(scan.Unquote(value)), "-")
+	meta := scan.Member(scan.Member(data, "params"), "_meta")
+	parts := strings.Split(scan.StringMember(meta, "traceparent"), "-")
 	if len(parts) < 4 || !isHex(parts[1], 32) || !isHex(parts[2], 16) {
 		return "", ""
 	}
@@ -206,7 +194,7 @@ func (s *span) number(name string, n int64) {
 }
 
 // write writes a span that waits.
-func (o *otlp) write(at *list.Element) error {
+func (o *otlp) write(at *list.Element) {
 	s := spanAt(at)
 	o.queue.Remove(at)
 	delete(o.open, s.seq)
@@ -229,31 +217,25 @@ func (o *otlp) write(at *list.Element) error {
 	}
 	o.lines = append(dst, "}}"...)
 	if o.spans++; o.spans >= spansPerLine {
-		return o.flush()
+		o.flush()
 	}
-	return nil
 }
 
-func (o *otlp) flush() error {
+func (o *otlp) flush() {
 	if o.spans == 0 {
-		return nil
+		return
 	}
 	const head = `{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":` +
 		`{"stringValue":"farcall"}}]},"scopeSpans":[{"scope":{"name":"farcall.capture"},"spans":[`
-	for _, part := range []string{head, string(o.lines), "]}]}]}\n"} {
-		if _, err := o.out.WriteString(part); err != nil {
-			return err
-		}
-	}
+	o.out.WriteString(head)
+	o.out.Write(o.lines)
+	o.out.WriteString("]}]}]}\n")
 	o.lines, o.spans = o.lines[:0], 0
-	return nil
 }
 
-func (o *otlp) end() error {
+func (o *otlp) end() {
 	for at := o.queue.Front(); at != nil; at = o.queue.Front() {
-		if err := o.write(at); err != nil {
-			return err
-		}
+		o.write(at)
 	}
-	return o.flush()
+	o.flush()
 }

@@ -1,7 +1,7 @@
 package export
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/binary"
 	"net/netip"
 	"strings"
@@ -36,56 +36,45 @@ const (
 
 // pcapng writes each frame as a packet. Wireshark dissects it as JSON.
 type pcapng struct {
-	out   *bufio.Writer
+	out   *bytes.Buffer
 	conns conns
 	buf   []byte
 	begun bool
 }
 
 // begin writes the section and its one interface, with times in nanoseconds.
-func (p *pcapng) begin() error {
+func (p *pcapng) begin() {
+	if p.begun {
+		return
+	}
 	p.begun = true
 	section := binary.LittleEndian.AppendUint32(nil, 0x1A2B3C4D)
-	section = binary.LittleEndian.AppendUint16(section, 1)
-	section = binary.LittleEndian.AppendUint16(section, 0)
+	section = append(section, 1, 0, 0, 0)                        // the version
 	section = binary.LittleEndian.AppendUint64(section, 1<<64-1) // of unknown length
-	if err := p.block(blockSection, section); err != nil {
-		return err
-	}
+	p.block(blockSection, section)
 	link := binary.LittleEndian.AppendUint16(nil, linkUpperPDU)
 	link = append(link, 0, 0, 0, 0, 0, 0) // reserved; no limit of the size
 	link = append(link, 9, 0, 1, 0, 9, 0, 0, 0)
 	link = append(link, 0, 0, 0, 0)
-	return p.block(blockInterface, link)
+	p.block(blockInterface, link)
 }
 
 // block writes a block, padded to 32 bits.
-func (p *pcapng) block(kind uint32, body []byte) error {
+func (p *pcapng) block(kind uint32, body []byte) {
 	for len(body)%4 != 0 {
 		body = append(body, 0)
 	}
 	size := uint32(len(body) + 12)
 	head := binary.LittleEndian.AppendUint32(nil, kind)
-	head = binary.LittleEndian.AppendUint32(head, size)
-	for _, part := range [][]byte{head, body, binary.LittleEndian.AppendUint32(nil, size)} {
-		if _, err := p.out.Write(part); err != nil {
-			return err
-		}
-	}
-	return nil
+	p.out.Write(binary.LittleEndian.AppendUint32(head, size))
+	p.out.Write(body)
+	p.out.Write(binary.LittleEndian.AppendUint32(nil, size))
 }
 
-func (p *pcapng) record(rec *capture.Record) error {
-	p.conns.take(rec)
-	return nil
-}
+func (p *pcapng) record(rec *capture.Record) { p.conns.take(rec) }
 
-func (p *pcapng) frame(rec *capture.Record, data []byte) error {
-	if !p.begun {
-		if err := p.begin(); err != nil {
-			return err
-		}
-	}
+func (p *pcapng) frame(rec *capture.Record, data []byte) {
+	p.begin()
 	pdu := p.tags(p.buf[:0], rec)
 	tags := len(pdu)
 	pdu = append(pdu, data...)
@@ -97,15 +86,10 @@ func (p *pcapng) frame(rec *capture.Record, data []byte) error {
 	body = binary.LittleEndian.AppendUint32(body, uint32(len(pdu)))
 	body = binary.LittleEndian.AppendUint32(body, uint32(tags+size))
 	p.buf = pdu
-	return p.block(blockPacket, append(body, pdu...))
+	p.block(blockPacket, append(body, pdu...))
 }
 
-func (p *pcapng) end() error {
-	if p.begun {
-		return nil
-	}
-	return p.begin()
-}
+func (p *pcapng) end() { p.begin() }
 
 // tags appends what Wireshark shows of a frame, in network order.
 func (p *pcapng) tags(dst []byte, rec *capture.Record) []byte {

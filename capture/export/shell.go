@@ -1,7 +1,7 @@
 package export
 
 import (
-	"bufio"
+	"bytes"
 	"fmt"
 	"strings"
 
@@ -12,23 +12,22 @@ import (
 // shell writes a line for a POSIX shell for each message of a client. What comes from the capture
 // is quoted.
 type shell struct {
-	out   *bufio.Writer
+	out   *bytes.Buffer
 	url   string
 	conns conns
 	http  *capture.Record // the envelope of the last request of HTTP
 }
 
-func (s *shell) record(rec *capture.Record) error {
+func (s *shell) record(rec *capture.Record) {
 	s.conns.take(rec)
 	if rec.Type == "http" && rec.Dir == "up" {
 		s.http = rec.Clone()
 	}
-	return nil
 }
 
-func (s *shell) frame(rec *capture.Record, data []byte) error {
+func (s *shell) frame(rec *capture.Record, data []byte) {
 	if rec.Dir != "up" || rec.Side() != "" {
-		return nil
+		return
 	}
 	line := ""
 	switch {
@@ -40,14 +39,13 @@ func (s *shell) frame(rec *capture.Record, data []byte) error {
 		line = "secrets were replaced in it"
 	}
 	if line != "" {
-		_, err := fmt.Fprintf(s.out, "# record %d is left out: %s\n", rec.Seq, line)
-		return err
+		fmt.Fprintf(s.out, "# record %d is left out: %s\n", rec.Seq, line)
+		return
 	}
-	_, err := fmt.Fprintf(s.out, "# record %d\n%s\n", rec.Seq, s.line(rec, s.conns.of(rec.Conn), data))
-	return err
+	fmt.Fprintf(s.out, "# record %d\n%s\n", rec.Seq, s.line(rec, s.conns.of(rec.Conn), data))
 }
 
-func (s *shell) end() error { return nil }
+func (s *shell) end() {}
 
 // line is the line that sends a message.
 func (s *shell) line(rec, conn *capture.Record, data []byte) string {
@@ -73,22 +71,11 @@ func (s *shell) line(rec, conn *capture.Record, data []byte) string {
 
 // call is the method and the params of a message as 'farcall call' takes them.
 func call(data []byte) string {
-	method, params := "", ""
-	if i := scan.Space(data, 0); i < len(data) && data[i] == '{' {
-		method = string(scan.Unquote(orNull(scan.Member(data, "method"))))
-		params = string(scan.Member(data, "params"))
-	}
-	if params == "" {
+	method, params := scan.StringMember(data, "method"), scan.Member(data, "params")
+	if params == nil {
 		return quote(method)
 	}
-	return quote(method) + " " + quote(params)
-}
-
-func orNull(value []byte) []byte {
-	if len(value) < 2 || value[0] != '"' {
-		return []byte(`""`)
-	}
-	return value
+	return quote(method) + " " + quote(string(params))
 }
 
 // address is where the request of a frame was sent.
