@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-
-	"github.com/farcall-dev/farcall/internal/scan"
 )
 
 const (
@@ -82,12 +80,7 @@ func (h *handler) post(w http.ResponseWriter, r *http.Request, p *player) {
 	}
 	a := &reply{w: w, events: strings.Contains(r.Header.Get("Accept"), "text/event-stream")}
 	answered := make(chan struct{})
-	done := func() { close(answered) }
-	if i := scan.Space(frame, 0); i < len(frame) && frame[i] == '[' {
-		p.batch(r.Context(), frame, a.write, done)
-	} else {
-		p.message(r.Context(), frame, a.write, done)
-	}
+	p.frame(r.Context(), frame, a.write, func() { close(answered) })
 	<-answered
 	if !a.begun {
 		w.WriteHeader(http.StatusAccepted)
@@ -128,9 +121,7 @@ func (a *reply) write(frame []byte) {
 		a.w.Header().Set("Content-Type", "application/json")
 		_, _ = a.w.Write(frame) // the client is gone
 	default:
-		if !a.begun {
-			a.w.Header().Set("Content-Type", "text/event-stream")
-		}
+		a.w.Header().Set("Content-Type", "text/event-stream") // later ones have no effect
 		event := append([]byte("data: "), bytes.ReplaceAll(frame, []byte("\n"), []byte("\ndata: "))...)
 		_, _ = a.w.Write(append(event, "\n\n"...))  // as above
 		_ = http.NewResponseController(a.w).Flush() // as above

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -75,32 +74,17 @@ func LoadClient(r *capture.Reader, part *Part) (*Client, error) {
 	c := &Client{}
 	conns := map[uint64]*clientConn{}
 	questions := map[string]string{} // methods by connection and id
-	for {
-		rec, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-		has, err := part.has(rec)
-		if err != nil {
-			return nil, err
-		}
-		if !has || !rec.HasData() || rec.Cut > 0 {
-			continue
-		}
-		data, err := rec.Data()
-		if err != nil {
-			return nil, err
-		}
+	err := part.each(r, func(rec *capture.Record, data []byte) {
 		conn := conns[rec.Conn]
 		if conn == nil {
 			conn = &clientConn{want: map[uint64][]byte{}, answers: map[string][][]byte{}}
 			conns[rec.Conn] = conn
 			c.conns = append(c.conns, conn)
 		}
-		conn.take(rec, bytes.Clone(data), questions, part.Filter)
+		conn.take(rec, data, questions, part.Filter)
+	})
+	if err != nil {
+		return nil, err
 	}
 	c.conns = slices.DeleteFunc(c.conns, func(conn *clientConn) bool { return len(conn.sent) == 0 })
 	if len(c.conns) == 0 {

@@ -34,15 +34,10 @@ type Script struct {
 	// them.
 	Skipped int
 
-	order     []*answers
-	calls     map[string]*answers // by method and params
+	order     []string               // keys of calls
+	calls     map[string][]*exchange // the same request, by method and params; in their order
 	methods   map[string]int
 	revisions map[string]bool // of MCP, as JSON
-}
-
-// answers are those to the same request, in their order.
-type answers struct {
-	all []*exchange
 }
 
 // exchange is one request with what the server sent until it was answered.
@@ -76,15 +71,29 @@ type Part struct {
 	Filter *capture.Filter
 }
 
-// has reports whether the record is a frame of the part.
-func (p *Part) has(rec *capture.Record) (bool, error) {
-	if rec.Type != "frame" || rec.Side() != p.Upstream {
-		return false, nil
+// each calls take with the frames of the part that are whole; what belongs to others is skipped. The
+// bytes may be kept.
+func (p *Part) each(r *capture.Reader, take func(rec *capture.Record, data []byte)) error {
+	for {
+		rec, err := r.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		case rec.Type != "frame" || rec.Side() != p.Upstream:
+			continue
+		case len(rec.Redacted) > 0 && !p.Redacted:
+			return fmt.Errorf("record %d: %w", rec.Seq, ErrRedacted)
+		case !rec.HasData() || rec.Cut > 0:
+			continue
+		}
+		data, err := rec.Data()
+		if err != nil {
+			return err
+		}
+		take(rec, bytes.Clone(data))
 	}
-	if len(rec.Redacted) > 0 && !p.Redacted {
-		return false, fmt.Errorf("record %d: %w", rec.Seq, ErrRedacted)
-	}
-	return true, nil
 }
 
 // without names the part in the error that it holds nothing.
@@ -103,25 +112,12 @@ func Load(r *capture.Reader, part *Part) (*Script, error) {
 	}
 	l := &loader{
 		script: &Script{
-			calls: map[string]*answers{}, methods: map[string]int{}, revisions: map[string]bool{},
+			calls: map[string][]*exchange{}, methods: map[string]int{}, revisions: map[string]bool{},
 		},
 		conns: map[uint64]*connection{},
 	}
-	for {
-		rec, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-		has, err := part.has(rec)
-		if err == nil && has {
-			err = l.frame(rec)
-		}
-		if err != nil {
-			return nil, err
-		}
+	if err := part.each(r, l.frame); err != nil {
+		return nil, err
 	}
 	for _, c := range l.conns {
 		l.script.Skipped += len(c.open)
@@ -154,29 +150,25 @@ type open struct {
 // says it: then ids of several clients are on one connection.
 func group(rec *capture.Record) uint64 { return max(rec.Exchange, rec.Call) }
 
-func (l *loader) frame(rec *capture.Record) error {
-	if !rec.HasData() || rec.Cut > 0 {
-		return nil // what it belongs to is skipped
-	}
-	data, err := rec.Data()
-	if err != nil {
-		return err
-	}
-	data = bytes.Clone(data)
+func (l *loader) frame(rec *capture.Record, data []byte) {
 	c := l.conns[rec.Conn]
 	if c == nil {
 		c = &connection{}
 		l.conns[rec.Conn] = c
 	}
-	if i := scan.Space(data, 0); i >= len(data) || data[i] != '[' {
+	if !isBatch(data) {
 		l.message(c, rec, data)
-		return nil
+		return
 	}
 	scan.Array(data, func(message []byte) bool {
 		l.message(c, rec, message)
 		return true
 	})
-	return nil
+}
+
+func isBatch(frame []byte) bool {
+	i := scan.Space(frame, 0)
+	return i < len(frame) && frame[i] == '['
 }
 
 func (l *loader) message(c *connection, rec *capture.Record, data []byte) {
@@ -244,13 +236,10 @@ func (s *Script) add(x *exchange) {
 	if x.method == methodDiscover || at(x.response, "result") != nil {
 		s.revisions[x.revision] = x.revision != ""
 	}
-	a := s.calls[x.key]
-	if a == nil {
-		a = &answers{}
-		s.calls[x.key] = a
-		s.order = append(s.order, a)
+	if s.calls[x.key] == nil {
+		s.order = append(s.order, x.key)
 	}
-	a.all = append(a.all, x)
+	s.calls[x.key] = append(s.calls[x.key], x)
 }
 
 // message is a message with its parts.
@@ -372,26 +361,19 @@ func Compare(was, is *Script, compare *diff.Comparer) *Report {
 			Seq: x.seq, Method: x.method, Name: x.name, Findings: found,
 		})
 	}
-	for _, before := range was.order {
-		var after []*exchange
-		if same := is.calls[before.all[0].key]; same != nil {
-			after = same.all
-		}
-		for i, x := range before.all {
-			switch {
-			case i < len(after):
+	for _, key := range was.order {
+		after := is.calls[key]
+		for i, x := range was.calls[key] {
+			if i < len(after) {
 				add(x, compare.Answers(x.method, x.response, after[i].response)...)
-			default:
+			} else {
 				add(x, diff.Finding{Rule: "call-removed", Level: diff.Unclear, Was: string(x.response)})
 			}
 		}
 	}
-	for _, after := range is.order {
-		known := 0
-		if same := was.calls[after.all[0].key]; same != nil {
-			known = len(same.all)
-		}
-		for _, x := range after.all[min(known, len(after.all)):] {
+	for _, key := range is.order {
+		after := is.calls[key]
+		for _, x := range after[min(len(was.calls[key]), len(after)):] {
 			add(x, diff.Finding{Rule: "call-added", Level: diff.Compatible, Is: string(x.response)})
 		}
 	}

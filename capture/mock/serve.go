@@ -75,12 +75,7 @@ func (c *player) read(ctx context.Context) error {
 			}
 			return err
 		}
-		frame = bytes.Clone(frame)
-		if i := scan.Space(frame, 0); i < len(frame) && frame[i] == '[' {
-			c.batch(ctx, frame, c.write, func() {})
-			continue
-		}
-		c.message(ctx, frame, c.write, func() {})
+		c.frame(ctx, bytes.Clone(frame), c.write, func() {})
 	}
 }
 
@@ -96,7 +91,16 @@ func (c *player) finish() {
 	c.calls.Wait()
 }
 
-// batch answers a batch with one. done is called afterwards.
+// frame handles a frame. Answers go to write; done is called when there are no more.
+func (c *player) frame(ctx context.Context, frame []byte, write func([]byte), done func()) {
+	if isBatch(frame) {
+		c.batch(ctx, frame, write, done)
+	} else {
+		c.message(ctx, frame, write, done)
+	}
+}
+
+// batch answers a batch with one.
 func (c *player) batch(ctx context.Context, frame []byte, write func([]byte), done func()) {
 	var (
 		mu      sync.Mutex
@@ -125,7 +129,7 @@ func (c *player) batch(ctx context.Context, frame []byte, write func([]byte), do
 	})
 }
 
-// message handles one message. Answers go to write; done is called when there are no more.
+// message handles one message.
 func (c *player) message(ctx context.Context, data []byte, write func([]byte), done func()) {
 	m := parse(data)
 	if m.method != "" && m.id != nil {
@@ -149,19 +153,16 @@ func (c *player) request(ctx context.Context, m *message, write func([]byte), do
 	x := c.pick(m)
 	if x == nil {
 		defer done()
-	}
-	switch {
-	case x != nil:
-	case m.method == methodPing:
-		write(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":{}}`, m.id))
-		return
-	case c.script.methods[m.method] == 0:
-		write(errorAnswer(m.id, jsonrpc.MethodNotFound, "the capture has no call of "+m.method))
-		return
-	default:
-		write(errorAnswer(m.id, jsonrpc.InvalidParams, fmt.Sprintf(
-			"the capture has no call of %s with these params; it has %d with others",
-			m.method, c.script.methods[m.method])))
+		switch others := c.script.methods[m.method]; {
+		case m.method == methodPing:
+			write(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":{}}`, m.id))
+		case others == 0:
+			write(errorAnswer(m.id, jsonrpc.MethodNotFound, "the capture has no call of "+m.method))
+		default:
+			write(errorAnswer(m.id, jsonrpc.InvalidParams, fmt.Sprintf(
+				"the capture has no call of %s with these params; it has %d with others",
+				m.method, others)))
+		}
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -192,15 +193,15 @@ func (c *player) request(ctx context.Context, m *message, write func([]byte), do
 // pick returns the next answer to a request; the last one is repeated.
 func (c *player) pick(m *message) *exchange {
 	key := m.key()
-	a := c.script.calls[key]
-	if a == nil {
+	all := c.script.calls[key]
+	if all == nil {
 		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	i := min(c.next[key], len(a.all)-1)
+	i := min(c.next[key], len(all)-1)
 	c.next[key] = i + 1
-	return a.all[i]
+	return all[i]
 }
 
 // play sends what the server sent.
