@@ -47,31 +47,26 @@ func (s *Store) request(row *Row, in scope, m *jsonrpc.Message) {
 	if row.Seq == 0 {
 		return
 	}
-	if len(s.open) >= maxOpen { // a server that never answers
-		clear(s.open)
-	}
-	s.open[callKey{in, row.Dir, 0, string(m.ID.Raw())}] = openCall{row.Seq, row.Time, row.Link}
+	remember(s.open, callKey{in, row.Dir, string(m.ID.Raw())}, openCall{row.Seq, row.Time, row.Link})
+	token := scan.Member(scan.Member(m.Params, "_meta"), "progressToken")
 	if len(m.Params) == 0 || m.Params[0] != '{' {
-		if token := m.Member("progressToken"); token != nil {
-			s.remember(s.tokens, in, row.Seq, token)
-		}
-		return
+		token = m.Member("progressToken")
 	}
-	if token := scan.Member(scan.Member(m.Params, "_meta"), "progressToken"); token != nil {
-		s.remember(s.tokens, in, row.Seq, token)
+	if token != nil {
+		remember(s.tokens, tokenKey{in, string(token)}, row.Seq)
 	}
-	if state := scan.Member(m.Params, "requestState"); len(state) > 0 {
-		if first := s.rounds[tokenKey{in, string(state)}]; first > 0 {
-			row.Parent = first
-		}
+	state := scan.Member(m.Params, "requestState")
+	if first := s.rounds[tokenKey{in, string(state)}]; first > 0 {
+		row.Parent = first
 	}
 }
 
-func (s *Store) remember(list map[tokenKey]uint64, in scope, seq uint64, token []byte) {
+// remember bounds what waits for its end, which may never come.
+func remember[K comparable, V any](list map[K]V, key K, value V) {
 	if len(list) >= maxOpen {
 		clear(list)
 	}
-	list[tokenKey{in, string(token)}] = seq
+	list[key] = value
 }
 
 // maxSearched bounds the search of caller. Among more calls the right one is not known anyway.
@@ -108,7 +103,7 @@ func (s *Store) about(row *Row, in scope, m *jsonrpc.Message) uint64 {
 	}
 	for _, member := range []string{"requestId", "id"} {
 		if id := scan.Member(m.Params, member); id != nil {
-			return s.open[callKey{in, row.Dir, 0, string(id)}].seq
+			return s.open[callKey{in, row.Dir, string(id)}].seq
 		}
 	}
 	if row.Dir == '<' {
@@ -123,7 +118,7 @@ func (s *Store) response(row *Row, in scope, m *jsonrpc.Message) {
 	if row.Dir == '>' {
 		dir = '<'
 	}
-	key := callKey{in, dir, 0, string(m.ID.Raw())}
+	key := callKey{in, dir, string(m.ID.Raw())}
 	if call, ok := s.open[key]; ok {
 		if row.Seq > 0 {
 			delete(s.open, key)
@@ -131,8 +126,8 @@ func (s *Store) response(row *Row, in scope, m *jsonrpc.Message) {
 		if row.Ref == 0 {
 			row.Ref, row.Took = call.seq, row.Time-call.time
 		}
-		if r := s.rowLocked(row.Ref); r != nil {
-			row.Method, row.Name = r.Method, r.Name
+		if p, i := s.at(row.Ref); p != nil {
+			row.Method, row.Name = p.rows[i].Method, p.rows[i].Name
 		}
 	}
 	switch failure := m.Failure(); {
@@ -141,26 +136,7 @@ func (s *Store) response(row *Row, in scope, m *jsonrpc.Message) {
 	case len(m.Result) > 0 && m.Result[0] == '{':
 		row.Failed = string(scan.Member(m.Result, "isError")) == "true"
 		if state := scan.Member(m.Result, "requestState"); len(state) > 0 && row.Ref > 0 && row.Seq > 0 {
-			if len(s.rounds) >= maxOpen {
-				clear(s.rounds)
-			}
-			s.rounds[tokenKey{in, string(state)}] = row.Ref
+			remember(s.rounds, tokenKey{in, string(state)}, row.Ref)
 		}
 	}
-}
-
-// rowLocked returns the row of a number, nil when it is forgotten.
-func (s *Store) rowLocked(seq uint64) *Row {
-	low, high := 0, len(s.parts)
-	for low < high {
-		if mid := (low + high) / 2; s.parts[mid].first+uint64(len(s.parts[mid].rows)) <= seq {
-			low = mid + 1
-		} else {
-			high = mid
-		}
-	}
-	if low == len(s.parts) || seq < s.parts[low].first {
-		return nil
-	}
-	return &s.parts[low].rows[seq-s.parts[low].first]
 }

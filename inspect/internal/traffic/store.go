@@ -4,6 +4,7 @@ package traffic
 
 import (
 	"bytes"
+	"sort"
 	"sync"
 	"time"
 
@@ -91,9 +92,8 @@ const (
 )
 
 type callKey struct {
-	conn scope
+	conn scope // where ids are unique
 	dir  byte
-	link uint64 // 0: ids are unique on the connection
 	id   string
 }
 
@@ -270,17 +270,24 @@ func (s *Store) Rows(from uint64, limit int, yield func(r *Row, raw []byte) bool
 
 // Frame returns a row and a copy of its bytes.
 func (s *Store) Frame(seq uint64) (row Row, raw []byte, ok bool) {
-	first, next := s.First()
-	if seq < first || seq >= next {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, i := s.at(seq)
+	if p == nil {
 		return row, nil, false
 	}
-	s.Rows(seq, 1, func(r *Row, b []byte) bool {
-		if r.Seq == seq {
-			row, raw, ok = *r, bytes.Clone(b), true
-		}
-		return false
+	return p.rows[i], bytes.Clone(p.bytes(i)), true
+}
+
+// at returns where the row of a number is; nil: it is not kept.
+func (s *Store) at(seq uint64) (*part, int) {
+	n := sort.Search(len(s.parts), func(n int) bool {
+		return s.parts[n].first+uint64(len(s.parts[n].rows)) > seq
 	})
-	return row, raw, ok
+	if n == len(s.parts) || seq < s.parts[n].first {
+		return nil, 0
+	}
+	return s.parts[n], int(seq - s.parts[n].first)
 }
 
 // Changed returns a channel that is closed when there is a row of this number.
