@@ -27,14 +27,6 @@ type Files struct {
 // fileStamp tells versions of a file apart; the zero one is of no file.
 type fileStamp struct{ size, nanos int64 }
 
-func stampOf(file string) fileStamp {
-	info, err := os.Stat(file)
-	if err != nil {
-		return fileStamp{}
-	}
-	return fileStamp{info.Size(), info.ModTime().UnixNano()}
-}
-
 // New returns a watch of files, which were read before. read reads them again, and returns which
 // files there are now. [Files.Run] must be started.
 func New(files []string, read func(files []string) []string) *Files {
@@ -44,7 +36,10 @@ func New(files []string, read func(files []string) []string) *Files {
 func stamps(files []string) map[string]fileStamp {
 	m := make(map[string]fileStamp, len(files))
 	for _, file := range files {
-		m[file] = stampOf(file)
+		m[file] = fileStamp{}
+		if info, err := os.Stat(file); err == nil {
+			m[file] = fileStamp{info.Size(), info.ModTime().UnixNano()}
+		}
 	}
 	return m
 }
