@@ -42,7 +42,7 @@ func (x *slot) held(t farcall.Transport) farcall.Transport {
 
 // pump reads until the transport is closed.
 func (h *holdTransport) pump() {
-	for {
+	for h.ctx.Err() == nil {
 		frame, err := h.Transport.Read()
 		if k, ok := h.Transport.(farcall.Keeper); ok && err == nil {
 			k.Keep()
@@ -52,11 +52,8 @@ func (h *holdTransport) pump() {
 		}
 		var refused *jsonrpc.Error
 		over := err != nil && (!errors.As(err, &refused) || errors.Is(err, io.EOF))
-		for again := true; again; again = over && h.ctx.Err() == nil {
+		for h.arrive(frame, err); over && h.ctx.Err() == nil; {
 			h.arrive(frame, err)
-		}
-		if h.ctx.Err() != nil {
-			return
 		}
 	}
 }
@@ -135,27 +132,19 @@ func (x *slot) client(s *Server) *http.Client {
 		client = *s.HTTP
 	}
 	if client.Transport == nil {
-		client.Transport = onhttp.Transport()
+		own := onhttp.Transport()
+		x.mu.Lock()
+		x.idle = own.CloseIdleConnections
+		x.mu.Unlock()
+		client.Transport = own
 	}
 	client.Transport = &holdTripper{client.Transport, x}
-	if s.HTTP == nil {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		x.idle = client.CloseIdleConnections
-	}
 	return &client
 }
 
 type holdTripper struct {
 	next http.RoundTripper
 	x    *slot
-}
-
-// CloseIdleConnections is for http.Client.
-func (t *holdTripper) CloseIdleConnections() {
-	if c, ok := t.next.(interface{ CloseIdleConnections() }); ok {
-		c.CloseIdleConnections()
-	}
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -184,36 +173,39 @@ func (t *holdTripper) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	pass := t.events
 	switch onhttp.MediaType(resp.Header.Get("Content-Type")) {
 	case onhttp.JSON:
-		return t.frame(r.Context(), resp)
+		pass, resp.ContentLength = t.frame, -1
+		resp.Header.Del("Content-Length")
 	case "text/event-stream":
-		from := resp.Body
-		in, out := io.Pipe()
-		t.x.i.tasks.Go(func() { out.CloseWithError(t.events(r.Context(), from, out)) })
-		resp.Body = &eventBody{in, from}
+	default:
+		return resp, nil
 	}
+	from := resp.Body
+	in, out := io.Pipe()
+	t.x.i.tasks.Go(func() { out.CloseWithError(pass(r.Context(), from, out)) })
+	resp.Body = &heldBody{in, from}
 	return resp, nil
 }
 
-// frame has breakpoints act on an answer that is one frame.
-func (t *holdTripper) frame(ctx context.Context, resp *http.Response) (*http.Response, error) {
-	frame, err := io.ReadAll(io.LimitReader(resp.Body, maxHeldPart))
+// frame passes an answer on that is one frame.
+func (t *holdTripper) frame(ctx context.Context, from io.Reader, to io.Writer) error {
+	frame, err := io.ReadAll(io.LimitReader(from, maxHeldPart))
 	if err == nil && len(frame) < maxHeldPart {
 		frame = t.x.through(ctx, frame)
 	}
-	if frame == nil && err == nil { // it was dropped: the answer never comes
+	if frame == nil { // it was dropped: the answer never comes
 		<-ctx.Done()
-		err = context.Cause(ctx)
+		return context.Cause(ctx)
 	}
-	if err != nil {
-		return nil, errors.Join(err, resp.Body.Close())
+	if err == nil {
+		_, err = to.Write(frame)
 	}
-	whole := io.MultiReader(bytes.NewReader(frame), resp.Body)
-	resp.Body = &eventBody{io.NopCloser(whole), resp.Body}
-	resp.ContentLength = -1
-	resp.Header.Del("Content-Length")
-	return resp, nil
+	if err == nil {
+		_, err = io.Copy(to, from)
+	}
+	return err
 }
 
 // maxHeldPart bounds a frame of an answer that breakpoints act on.
@@ -254,15 +246,15 @@ func (x *slot) through(ctx context.Context, frame []byte) []byte {
 	return on
 }
 
-// An eventBody is what was made of the body of an answer, which it closes too.
-type eventBody struct {
+// A heldBody is what was made of the body of an answer, which it closes too.
+type heldBody struct {
 	io.ReadCloser
 
 	from io.Closer
 }
 
 // Close implements io.Closer.
-func (b *eventBody) Close() error { return errors.Join(b.ReadCloser.Close(), b.from.Close()) }
+func (b *heldBody) Close() error { return errors.Join(b.ReadCloser.Close(), b.from.Close()) }
 
 // instead answers a request that is not sent: with the answer of a page, or, when it was dropped,
 // not before its caller gives up.
