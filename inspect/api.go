@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"net/http"
@@ -127,8 +128,7 @@ type columns struct {
 }
 
 // poll waits until there is a frame or an event that the page does not have, and returns up to
-// 2,000 of each. A
-// page that asks rarely gets them in larger batches: nothing is queued for it.
+// 2,000 of each. A page that asks rarely gets them in larger batches: nothing is queued for it.
 func (i *Inspector) poll(ctx context.Context, p pollParams) (*pollResult, error) {
 	f, err := traffic.Parse(p.Filter)
 	if err != nil {
@@ -177,10 +177,8 @@ func (i *Inspector) columns(from uint64, limit int, f *traffic.Filter) (c *colum
 		dir.WriteByte(r.Dir)
 		kind.WriteByte(r.Kind)
 		c.Method, c.Name = append(c.Method, place(r.Method)), append(c.Name, place(r.Name))
-		c.Size, c.Ref, c.Parent = append(c.Size, r.Size), append(
-			c.Ref,
-			r.Ref,
-		), append(c.Parent, r.Parent)
+		c.Size, c.Ref = append(c.Size, r.Size), append(c.Ref, r.Ref)
+		c.Parent = append(c.Parent, r.Parent)
 		c.Code, c.Took = append(c.Code, r.Code), append(c.Took, r.Took)
 		if r.Failed {
 			c.Failed = append(c.Failed, n)
@@ -216,10 +214,8 @@ type connParams struct {
 
 func (i *Inspector) addServer(_ context.Context, p serverParams) (*serverView, error) {
 	if !i.opts.AnyServer {
-		return nil, jsonrpc.Errorf(
-			jsonrpc.InvalidRequest,
-			"this page is for the servers that it lists: others were not allowed when it was started",
-		)
+		return nil, jsonrpc.Errorf(jsonrpc.InvalidRequest,
+			"this page is for the servers that it lists: others were not allowed when it was started")
 	}
 	s := &Server{
 		Name:     p.Name,
@@ -235,9 +231,11 @@ func (i *Inspector) addServer(_ context.Context, p serverParams) (*serverView, e
 	if p.Bearer != "" {
 		s.Header.Set("Authorization", "Bearer "+p.Bearer)
 	}
-	if _, _, err := era.Select(p.Era); err != nil {
-		return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "there is no revision %q", p.Era)
-	}
+	return i.offer(s)
+}
+
+// offer adds a server for a page and connects with it.
+func (i *Inspector) offer(s *Server) (*serverView, error) {
 	x, err := i.add(s)
 	if err != nil {
 		return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "%s", err.Error())
@@ -259,24 +257,22 @@ func (i *Inspector) connect(_ context.Context, p connectParams) (none, error) {
 		return none{}, err
 	}
 	x.mu.Lock()
-	sent := x.sent
-	x.mu.Unlock()
-	if sent {
-		return none{}, jsonrpc.Errorf(jsonrpc.InvalidRequest, "open the file again")
-	}
-	if _, _, err := era.Select(p.Era); err != nil {
-		return none{}, jsonrpc.Errorf(jsonrpc.InvalidParams, "there is no revision %q", p.Era)
-	}
-	x.mu.Lock()
-	if p.Protocol != "" {
-		x.server.Protocol = p.Protocol
-	}
-	if p.Era != "" {
-		x.server.Era = p.Era
+	next := x.server
+	next.Protocol = cmp.Or(p.Protocol, next.Protocol)
+	next.Era = cmp.Or(p.Era, next.Era)
+	switch err = next.valid(); {
+	case x.sent:
+		err = jsonrpc.Errorf(jsonrpc.InvalidRequest, "open the file again")
+	case err != nil:
+		err = jsonrpc.Errorf(jsonrpc.InvalidParams, "%s", err.Error())
+	default:
+		x.server = next
 	}
 	x.mu.Unlock()
-	x.connect()
-	return none{}, nil
+	if err == nil {
+		x.connect()
+	}
+	return none{}, err
 }
 
 func (i *Inspector) disconnect(_ context.Context, p connParams) (none, error) {
@@ -314,14 +310,14 @@ func (i *Inspector) setRoots(ctx context.Context, p rootsParams) (none, error) {
 	x.roots = p.Roots
 	client := x.mcp
 	x.mu.Unlock()
-	if client == nil {
-		return none{}, nil
+	if client != nil {
+		err = client.RootsChanged(ctx)
 	}
-	if err := client.RootsChanged(ctx); err != nil {
-		return none{}, jsonrpc.Errorf(jsonrpc.InternalError,
+	if err != nil {
+		err = jsonrpc.Errorf(jsonrpc.InternalError,
 			"the roots are set, but the notification failed: %s", err.Error())
 	}
-	return none{}, nil
+	return none{}, err
 }
 
 type listParams struct {

@@ -35,6 +35,14 @@ type callParams struct {
 	Params jsonrpc.Raw `json:"params,omitzero"`
 }
 
+// params are nil when there are none.
+func (p *callParams) params() any {
+	if p.Params == nil {
+		return nil
+	}
+	return p.Params
+}
+
 // outcome is how a call has ended.
 type outcome struct {
 	Result string     `json:"result,omitzero"` // JSON as text, so that no digit is lost
@@ -135,9 +143,7 @@ func (x *slot) judge(tool string, raw jsonrpc.Raw, o *outcome) {
 	}
 	o.Judged = true
 	if r.Structured == nil {
-		o.Schema = []string{
-			"The tool has an output schema, but the result has no structuredContent.",
-		}
+		o.Schema = []string{"The tool has an output schema, but the result has no structuredContent."}
 		return
 	}
 	o.Schema = problems(validate.CompileForeign(schema, validate.Limits{}).Validate(r.Structured))
@@ -181,12 +187,8 @@ func (x *slot) callMCP(ctx context.Context, c *mcp.Client,
 	})
 	switch p.Kind {
 	case kindTool:
-		var args any
-		if p.Params != nil {
-			args = p.Params
-		}
 		var r *spec.CallToolResult
-		if r, err = c.CallTool(ctx, p.Name, args); err == nil && r != nil &&
+		if r, err = c.CallTool(ctx, p.Name, p.params()); err == nil && r != nil &&
 			isTask(raw) { // the result of the task came later
 			raw, err = marshal(r)
 		}
@@ -198,11 +200,7 @@ func (x *slot) callMCP(ctx context.Context, c *mcp.Client,
 	case kindNotify:
 		err = c.Notify(ctx, p.Name, p.Params)
 	default:
-		var params any
-		if p.Params != nil {
-			params = p.Params
-		}
-		err = c.Request(ctx, p.Name, params, &raw)
+		err = c.Request(ctx, p.Name, p.params(), &raw)
 	}
 	return raw, err
 }
@@ -231,12 +229,8 @@ func orEmpty(raw jsonrpc.Raw) jsonrpc.Raw {
 func (x *slot) callRPC(ctx context.Context, c farcall.Caller,
 	p *callParams,
 ) (raw jsonrpc.Raw, err error) {
-	var params any
-	if p.Params != nil {
-		params = p.Params
-	}
 	if p.Kind == kindNotify {
-		return nil, c.Notify(ctx, p.Name, params)
+		return nil, c.Notify(ctx, p.Name, p.params())
 	}
 	if p.Kind != kindMethod {
 		return nil, fmt.Errorf("a JSON-RPC server has methods, but no %s", p.Kind)
@@ -247,7 +241,7 @@ func (x *slot) callRPC(ctx context.Context, c farcall.Caller,
 			x.i.events.add(eventValue, x.id, p.Call, shorten(string(value), maxEventText))
 		}
 	})
-	err = c.Call(ctx, p.Name, params, &raw)
+	err = c.Call(ctx, p.Name, p.params(), &raw)
 	return raw, err
 }
 

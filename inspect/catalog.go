@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,9 +92,6 @@ func (x *slot) catalog(ctx context.Context, kind string, fresh bool) (*catalog, 
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.lists == nil {
-		x.lists = map[string]*catalog{}
-	}
 	x.lists[kind] = c
 	return c, nil
 }
@@ -157,26 +155,18 @@ func (c *catalog) methods(ctx context.Context, caller farcall.Caller) error {
 }
 
 func (t *item) view() itemView {
-	v := itemView{
-		Name:        t.name,
-		Title:       shorten(scan.StringMember(t.raw, "title"), 200),
-		Description: scan.StringMember(t.raw, "description"),
-		Size:        len(t.raw),
-	}
-	if v.Description == "" {
-		v.Description = scan.StringMember(t.raw, "summary")
-	}
-	v.Description = shorten(firstLine(v.Description), 300)
+	text := func(member string) string { return scan.StringMember(t.raw, member) }
 	hints := scan.Member(t.raw, "annotations")
-	if v.Title == "" {
-		v.Title = shorten(scan.StringMember(hints, "title"), 200)
+	title := cmp.Or(text("title"), scan.StringMember(hints, "title"))
+	if title == "" && text("uri")+text("uriTemplate") != "" {
+		title = text("name")
 	}
-	if v.Title == "" && scan.StringMember(t.raw, "uri")+scan.StringMember(t.raw, "uriTemplate") != "" {
-		v.Title = shorten(scan.StringMember(t.raw, "name"), 200)
+	about, _, _ := strings.Cut(strings.TrimSpace(cmp.Or(text("description"), text("summary"))), "\n")
+	v := itemView{
+		Name: t.name, Title: shorten(title, 200), Description: shorten(about, 300), Size: len(t.raw),
 	}
 	is := func(object []byte, member string) bool {
-		return string(scan.Member(object,
-			member)) == "true"
+		return string(scan.Member(object, member)) == "true"
 	}
 	switch {
 	case is(hints, "readOnlyHint"):
@@ -191,11 +181,6 @@ func (t *item) view() itemView {
 		v.Hints += "s"
 	}
 	return v
-}
-
-func firstLine(s string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
-	return line
 }
 
 // schemaOf returns a schema of an item that was listed, nil when there is none.
@@ -225,7 +210,6 @@ func (i *Inspector) validate(_ context.Context, p validateParams) ([]string, err
 		//nolint:nilerr // that is what was asked for
 		return []string{"not JSON: " + err.Error()}, nil
 	}
-	return append(
-		[]string{},
-		problems(validate.CompileForeign(p.Schema, validate.Limits{}).Validate(value))...), nil
+	bad := validate.CompileForeign(p.Schema, validate.Limits{}).Validate(value)
+	return append([]string{}, problems(bad)...), nil
 }

@@ -42,11 +42,11 @@ func (x *slot) dial(ctx context.Context, s *Server) (l dialed, err error) {
 		}
 		l.note = "It does not speak MCP (" + err.Error() + "), so JSON-RPC is spoken."
 	}
-	caller, closer, err := x.dialRPC(ctx, s)
+	caller, err := x.dialRPC(ctx, s)
 	if err != nil {
 		return dialed{}, err
 	}
-	l.rpc, l.closer, l.protocol = caller, closer, protocolRPC
+	l.rpc, l.closer, l.protocol = caller, caller.Close, protocolRPC
 	if s.Protocol == protocolRPC {
 		return l, nil
 	}
@@ -54,7 +54,7 @@ func (x *slot) dial(ctx context.Context, s *Server) (l dialed, err error) {
 	var doc jsonrpc.Raw
 	var answered *jsonrpc.Error
 	if err := caller.Call(ctx, discover, nil, &doc); err != nil && !errors.As(err, &answered) {
-		_ = closer() // the error counts
+		_ = caller.Close() // the error counts
 		return dialed{}, fmt.Errorf("neither MCP nor JSON-RPC is spoken: %s; %w",
 			strings.TrimSuffix(l.note, ", so JSON-RPC is spoken."), err)
 	}
@@ -163,7 +163,7 @@ func (x *slot) asked(ctx context.Context, method string, params jsonrpc.Raw) (js
 }
 
 // dialRPC connects in JSON-RPC.
-func (x *slot) dialRPC(ctx context.Context, s *Server) (farcall.Caller, func() error, error) {
+func (x *slot) dialRPC(ctx context.Context, s *Server) (*rpc.Client, error) {
 	o := &rpc.Options{
 		Handler: farcall.HandlerFunc(x.serveRPC),
 		Header:  s.Header,
@@ -172,29 +172,21 @@ func (x *slot) dialRPC(ctx context.Context, s *Server) (farcall.Caller, func() e
 	t, err := s.target()
 	switch {
 	case err != nil:
-		return nil, nil, err
+		return nil, err
 	case t != nil && t.Kind == target.HTTP:
 		t.DefaultPath("")
 		o.HTTP = x.client(s)
 		o.HTTP.Transport = x.log.RoundTripper(o.HTTP.Transport)
-		c, err := rpc.Dial(ctx, t.URL.String(), o)
-		if err != nil {
-			return nil, nil, err
-		}
-		return c, c.Close, nil
+		return rpc.Dial(ctx, t.URL.String(), o)
 	}
 	dial := x.transport(s, "")
-	c, err := rpc.NewClient(ctx, func(ctx context.Context) (farcall.Transport, error) {
+	return rpc.NewClient(ctx, func(ctx context.Context) (farcall.Transport, error) {
 		tr, err := dial(ctx)
 		if err != nil {
 			return nil, err
 		}
 		return x.log.Transport(tr), nil
 	}, o)
-	if err != nil {
-		return nil, nil, err
-	}
-	return c, c.Close, nil
 }
 
 // serveRPC shows the pages what a JSON-RPC server calls, and answers as they say.
@@ -259,10 +251,7 @@ func (x *slot) start(s *Server) (farcall.Transport, error) {
 		return true
 	}})
 	if err != nil {
-		return nil, fmt.Errorf(
-			"%w; see that the program is installed and that its path is right",
-			err,
-		)
+		return nil, fmt.Errorf("%w; see that the program is installed and that its path is right", err)
 	}
 	return t, nil
 }

@@ -158,9 +158,6 @@ func (i *Inspector) ask(ctx context.Context, v questionView) (jsonrpc.Raw, error
 		i.questions.mu.Unlock()
 		return nil, errTooMany
 	}
-	if i.questions.open == nil {
-		i.questions.open = map[int]*question{}
-	}
 	i.questions.last++
 	q.view.ID = i.questions.last
 	i.questions.open[q.view.ID] = q

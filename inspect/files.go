@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -56,9 +57,6 @@ func (t *tickets) add(one *ticket) (*ticketResult, error) {
 	if len(t.open) >= maxTickets {
 		return nil, jsonrpc.Errorf(
 			jsonrpc.InvalidRequest, "too many files are about to be opened or saved")
-	}
-	if t.open == nil {
-		t.open = map[string]ticket{}
 	}
 	one.expires = now.Add(ticketTime)
 	key := rand.Text()
@@ -198,15 +196,7 @@ func (p *saveParams) has(row *traffic.Row) bool {
 	if row.Kind == traffic.Note || row.Hop || p.Conn != 0 && row.Conn != p.Conn {
 		return false
 	}
-	if len(p.Seqs) == 0 {
-		return true
-	}
-	for _, seq := range p.Seqs {
-		if seq == row.Seq || seq == row.Ref {
-			return true
-		}
-	}
-	return false
+	return len(p.Seqs) == 0 || slices.Contains(p.Seqs, row.Seq) || slices.Contains(p.Seqs, row.Ref)
 }
 
 // A saver gives frames of the traffic to a recorder.
@@ -294,11 +284,5 @@ func (i *Inspector) mock(ctx context.Context, p mockParams) (*serverView, error)
 	if script.MCP {
 		s.Protocol = protocolMCP
 	}
-	y, err := i.add(s)
-	if err != nil {
-		return nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "%s", err.Error())
-	}
-	y.connect()
-	v := y.view()
-	return &v, nil
+	return i.offer(s)
 }

@@ -41,6 +41,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/wirelog"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/wsrpc"
 )
@@ -145,6 +146,7 @@ const maxSlots = 256
 // is set. The end of the context ends its connections. o may be nil.
 func New(ctx context.Context, o *Options) (*Inspector, error) {
 	i := &Inspector{pages: map[*farcall.Peer]bool{}, token: rand.Text(), began: time.Now()}
+	i.tickets.open, i.questions.open = map[string]ticket{}, map[int]*question{}
 	if o != nil {
 		i.opts = *o
 	}
@@ -235,6 +237,9 @@ func (s *Server) valid() error {
 	}
 	if !slices.Contains([]string{"", protocolAuto, protocolMCP, protocolRPC}, s.Protocol) {
 		return fmt.Errorf("there is no protocol %q: use auto, mcp or jsonrpc", s.Protocol)
+	}
+	if _, _, err := era.Select(s.Era); err != nil {
+		return fmt.Errorf("there is no revision %q", s.Era)
 	}
 	_, err := s.target()
 	return err

@@ -42,23 +42,20 @@ type slot struct {
 	id  int
 	log *wirelog.Log
 
-	mu       sync.Mutex
-	server   Server
-	state    string
-	reason   string
-	since    time.Time
-	protocol string // what is spoken
-	mcp      *mcp.Client
-	rpc      farcall.Caller
-	closer   func() error
-	auth     mcphttp.Authorizer // that signs in with a page; nil: not yet
-	late     *time.Timer        // ends an attempt to connect
-	idle     func()             // closes connections of HTTP that have no request
-	roots    []mcp.Root
-	sent     bool // it is a capture that a page has sent
-	cancel   context.CancelFunc
-	done     chan struct{} // closed when connecting and listening have ended; nil: neither runs
-	lists    map[string]*catalog
+	mu     sync.Mutex
+	server Server
+	state  string
+	reason string
+	since  time.Time
+	dialed                    // the connection
+	auth   mcphttp.Authorizer // that signs in with a page; nil: not yet
+	late   *time.Timer        // ends an attempt to connect
+	idle   func()             // closes connections of HTTP that have no request
+	roots  []mcp.Root
+	sent   bool // it is a capture that a page has sent
+	cancel context.CancelFunc
+	done   chan struct{} // closed when connecting and listening have ended; nil: neither runs
+	lists  map[string]*catalog
 }
 
 // serverView is a slot as a page sees it. It has no credentials.
@@ -188,7 +185,7 @@ func (x *slot) connect() {
 	}
 	ctx, cancel := context.WithCancel(x.i.ctx)
 	done := make(chan struct{})
-	x.cancel, x.done, x.lists = cancel, done, nil
+	x.cancel, x.done, x.lists = cancel, done, map[string]*catalog{}
 	x.setLocked(stateConnecting, "")
 	x.i.tasks.Go(func() {
 		defer close(done)
@@ -233,7 +230,7 @@ func (x *slot) run(ctx context.Context) {
 		x.mu.Unlock()
 		return
 	}
-	x.mcp, x.rpc, x.closer, x.protocol = l.mcp, l.rpc, l.closer, l.protocol
+	x.dialed = l
 	x.setLocked(stateReady, l.note)
 	x.mu.Unlock()
 	if l.mcp != nil {
@@ -246,16 +243,15 @@ var errSlow = errors.New("the server has not answered in time")
 // disconnect ends the connection and waits until it has ended.
 func (x *slot) disconnect() {
 	x.mu.Lock()
-	cancel, done := x.cancel, x.done
+	done, closer := x.done, x.closer
+	if done != nil {
+		x.cancel()
+		x.closer = nil
+	}
 	x.mu.Unlock()
 	if done == nil {
 		return
 	}
-	cancel()
-	x.mu.Lock()
-	closer := x.closer
-	x.closer = nil
-	x.mu.Unlock()
 	if closer != nil {
 		_ = closer() // what it says is in the traffic
 	}
@@ -270,7 +266,7 @@ func (x *slot) disconnect() {
 		if x.idle != nil {
 			x.idle()
 		}
-		x.mcp, x.rpc, x.done, x.cancel, x.protocol = nil, nil, nil, nil, ""
+		x.dialed, x.done, x.cancel = dialed{}, nil, nil
 		x.setLocked(stateIdle, "")
 	}
 }
@@ -280,7 +276,11 @@ func (x *slot) lost(err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.state == stateReady && x.i.ctx.Err() == nil && x.closer != nil {
-		x.setLocked(stateLost, endOf(err))
+		why := "the server closed the connection"
+		if err != nil {
+			why = err.Error()
+		}
+		x.setLocked(stateLost, why)
 	}
 }
 
@@ -291,12 +291,4 @@ func (x *slot) works() {
 	if x.state == stateLost {
 		x.setLocked(stateReady, "connected again")
 	}
-}
-
-// endOf says why a connection has ended.
-func endOf(err error) string {
-	if err == nil {
-		return "the server closed the connection"
-	}
-	return err.Error()
 }
