@@ -374,13 +374,13 @@ func (i *Inspector) describe(ctx context.Context, p itemParams) (*described, err
 	if err != nil {
 		return nil, public(err)
 	}
-	at, ok := c.index[p.Name]
+	raw, ok := c.index[p.Name]
 	if !ok {
 		return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "the server lists no %q among its %s",
 			shorten(p.Name, 200), p.Kind)
 	}
 	return &described{
-		Item:       string(c.items[at].raw),
+		Item:       string(raw),
 		Components: string(scan.Member(c.doc, "components")),
 	}, nil
 }

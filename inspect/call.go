@@ -8,6 +8,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/internal/validate"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
@@ -137,7 +138,12 @@ func (x *slot) judge(tool string, raw jsonrpc.Raw, o *outcome) {
 		return
 	}
 	o.Failed = r.IsError
-	schema := x.schemaOf(kindTool, tool, "outputSchema")
+	var schema jsonrpc.Raw
+	x.mu.Lock()
+	if c := x.lists[kindTool]; c != nil {
+		schema = scan.Member(c.index[tool], "outputSchema")
+	}
+	x.mu.Unlock()
 	if len(schema) == 0 || r.IsError {
 		return
 	}

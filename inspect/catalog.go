@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -19,7 +20,7 @@ import (
 // A catalog is one list of what a server offers.
 type catalog struct {
 	items []item
-	index map[string]int
+	index map[string]jsonrpc.Raw
 	doc   jsonrpc.Raw // the document of rpc.discover
 	note  string      // what is wrong with the list
 }
@@ -76,7 +77,7 @@ func (x *slot) catalog(ctx context.Context, kind string, fresh bool) (*catalog, 
 	if client == nil && caller == nil {
 		return nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "the server is not connected")
 	}
-	c := &catalog{index: map[string]int{}}
+	c := &catalog{index: map[string]jsonrpc.Raw{}}
 	var err error
 	if client == nil {
 		err = c.methods(ctx, caller)
@@ -138,8 +139,8 @@ func (c *catalog) add(raw []byte, key string) {
 		c.note = fmt.Sprintf("%q is listed more than once.", shorten(name, 100))
 		return
 	}
-	c.index[name] = len(c.items)
-	c.items = append(c.items, item{name, append(jsonrpc.Raw(nil), raw...)})
+	c.index[name] = bytes.Clone(raw)
+	c.items = append(c.items, item{name, c.index[name]})
 }
 
 // methods gets what rpc.discover tells of a JSON-RPC server.
@@ -181,21 +182,6 @@ func (t *item) view() itemView {
 		v.Hints += "s"
 	}
 	return v
-}
-
-// schemaOf returns a schema of an item that was listed, nil when there is none.
-func (x *slot) schemaOf(kind, name, member string) jsonrpc.Raw {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	c := x.lists[kind]
-	if c == nil {
-		return nil
-	}
-	at, ok := c.index[name]
-	if !ok {
-		return nil
-	}
-	return scan.Member(c.items[at].raw, member)
 }
 
 type validateParams struct {
