@@ -266,26 +266,15 @@ func numberOf(value []byte) (float64, bool) {
 func resolve(document, schema []byte) (value []byte, ref string) {
 	value = schema
 	for range 16 { // references to references
-		raw := []byte(nil)
-		if isObject(value) {
-			raw = scan.Member(value, "$ref")
-		}
-		if len(raw) == 0 || raw[0] != '"' {
-			break
-		}
-		pointer, ok := strings.CutPrefix(string(scan.Unquote(raw)), "#")
+		pointer, ok := strings.CutPrefix(scan.StringMember(value, "$ref"), "#")
 		if !ok {
 			break
 		}
 		target := document
 		for name := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
 			name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
-			switch {
-			case name == "":
-			case isObject(target):
+			if name != "" {
 				target = scan.Member(target, name)
-			default:
-				target = nil
 			}
 		}
 		if target == nil {

@@ -23,7 +23,7 @@ type Options struct {
 // exported PDUs, which Wireshark reads.
 func Formats() []string { return []string{"har", "otlp", "curl", "pcapng"} }
 
-// A sink makes the text of one format, which is written from its buffer. Records and their bytes are
+// A sink makes the text of one format in its buffer. Records and their bytes are
 // valid until the next call.
 type sink interface {
 	// record takes a record that is not a frame.

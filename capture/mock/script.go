@@ -71,7 +71,7 @@ type Part struct {
 	Filter *capture.Filter
 }
 
-// each calls take with the frames of the part that are whole; what belongs to others is skipped. The
+// each calls take with the whole frames of the part; what belongs to others is skipped. The
 // bytes may be kept.
 func (p *Part) each(r *capture.Reader, take func(rec *capture.Record, data []byte)) error {
 	for {
