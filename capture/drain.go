@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"maps"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -451,7 +452,7 @@ func (d *drain) dump(why string) (path string, err error) {
 
 // appendConns appends what is known of the open connections.
 func (d *drain) appendConns(lines []byte) []byte {
-	for _, n := range sortedKeys(d.conns) {
+	for _, n := range slices.Sorted(maps.Keys(d.conns)) {
 		conn := d.conns[n]
 		d.seq++
 		conn.Seq = d.seq

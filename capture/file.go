@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"runtime"
 	"slices"
@@ -277,8 +276,6 @@ func (f *file) close() error {
 	f.failed(f.shut())
 	return f.err
 }
-
-func sortedKeys(m map[uint64]*Record) []uint64 { return slices.Sorted(maps.Keys(m)) }
 
 const (
 	readSize = 256 << 10

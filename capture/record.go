@@ -176,12 +176,7 @@ func (r *Record) appendRest(dst []byte) []byte {
 	dst = appendText(dst, "label", r.Label)
 	dst = appendText(dst, "tls", r.TLS)
 	for i, word := range r.Command {
-		if i == 0 {
-			dst = append(appendKey(dst, "command"), '[')
-		} else {
-			dst = append(dst, ',')
-		}
-		dst = scan.AppendQuoted(dst, word)
+		dst = scan.AppendQuoted(appendNext(dst, "command", i), word)
 	}
 	if len(r.Command) > 0 {
 		dst = append(dst, ']')
@@ -210,12 +205,8 @@ func (r *Record) appendCall(dst []byte) []byte {
 
 func (r *Record) appendRedacted(dst []byte) []byte {
 	for i, at := range r.Redacted {
-		if i == 0 {
-			dst = append(appendKey(dst, "redacted"), '[')
-		} else {
-			dst = append(dst, ',')
-		}
-		dst = scan.AppendQuoted(append(dst, `{"path":`...), at.Path)
+		dst = append(appendNext(dst, "redacted", i), `{"path":`...)
+		dst = scan.AppendQuoted(dst, at.Path)
 		dst = append(scan.AppendQuoted(append(dst, `,"why":`...), at.Why), '}')
 	}
 	if len(r.Redacted) > 0 {
@@ -246,6 +237,14 @@ func appendKey(dst []byte, name string) []byte {
 	return append(append(append(dst, '"'), name...), '"', ':')
 }
 
+// appendNext begins element i of an array.
+func appendNext(dst []byte, name string, i int) []byte {
+	if i == 0 {
+		return append(appendKey(dst, name), '[')
+	}
+	return append(dst, ',')
+}
+
 func appendInt(dst []byte, name string, n int64) []byte {
 	if n == 0 {
 		return dst
@@ -271,13 +270,8 @@ func appendHeader(dst []byte, header map[string]string) []byte {
 	if len(header) == 0 {
 		return dst
 	}
-	names := make([]string, 0, len(header))
-	for name := range header {
-		names = append(names, name)
-	}
-	slices.Sort(names)
 	dst = append(appendKey(dst, "header"), '{')
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(header)) {
 		dst = scan.AppendQuoted(appendKey(dst, name), header[name])
 	}
 	return append(dst, '}')
@@ -389,14 +383,10 @@ func (d *drain) key(rec *Record, exchange uint64, up bool) uint64 {
 		_, _ = h.Write(n[:9]) // it does not fail
 		return h.Sum64()
 	}
-	for i := range 8 {
-		n[i] = byte(rec.Conn >> (8 * i))
-		n[8+i] = byte(exchange >> (8 * i))
-	}
-	if up {
+	binary.LittleEndian.PutUint64(n[:], rec.Conn)
+	if up { // questions are answered in another exchange
+		binary.LittleEndian.PutUint64(n[8:], exchange)
 		n[16] = 1
-	} else {
-		clear(n[8:16]) // questions are answered in another exchange
 	}
 	_, _ = h.Write(n[:])   // it does not fail
 	_, _ = h.Write(rec.id) // nor this

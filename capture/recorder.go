@@ -1,7 +1,6 @@
 package capture
 
 import (
-	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"io"
@@ -333,11 +332,4 @@ func (r *Recorder) handle() (closed bool) {
 	clear(d.buf)
 	clear(d.records)
 	return closed
-}
-
-// newKey returns the key for hashes of secrets.
-func newKey() []byte {
-	key := make([]byte, 32)
-	_, _ = rand.Read(key) // it does not fail
-	return key
 }

@@ -3,6 +3,7 @@ package capture
 import (
 	"bytes"
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"hash"
@@ -40,7 +41,9 @@ type redactor struct {
 }
 
 func newRedactor(patterns []string) *redactor {
-	return &redactor{secrets: audit.NewSecrets(patterns), mac: hmac.New(sha256.New, newKey())}
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // it does not fail
+	return &redactor{secrets: audit.NewSecrets(patterns), mac: hmac.New(sha256.New, key)}
 }
 
 // frame returns the bytes of a frame without its secrets, which are valid until the next call,
