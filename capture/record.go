@@ -358,8 +358,6 @@ func clip(text []byte) []byte { return text[:min(len(text), maxToken)] }
 func (d *drain) named(method string, params []byte) string {
 	member := "name"
 	switch {
-	case len(params) == 0 || params[0] != '{':
-		return ""
 	case strings.HasPrefix(method, "resources/"):
 		member = "uri"
 	case !strings.HasPrefix(method, "tools/") && !strings.HasPrefix(method, "prompts/"):

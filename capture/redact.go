@@ -117,16 +117,12 @@ func (x *redactor) text(i int, w way) (end int, ok bool) {
 		return end, false // a string that is cut is left out: its end could show what it is
 	}
 	plain := x.in[i+1 : end-1]
-	if w == secretValue {
-		if len(plain) > 0 {
-			if escaped {
-				plain = scan.Unquote(x.in[i:end])
-			}
-			x.note(whyName)
-			x.out = append(x.hashed(append(x.out, '"'), plain), '"')
-			return end, true
+	if w == secretValue && len(plain) > 0 {
+		if escaped {
+			plain = scan.Unquote(x.in[i:end])
 		}
-		x.out = append(x.out, x.in[i:end]...)
+		x.note(whyName)
+		x.out = append(x.hashed(append(x.out, '"'), plain), '"')
 		return end, true
 	}
 	if escaped {

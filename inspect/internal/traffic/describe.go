@@ -29,9 +29,6 @@ func (s *Store) describe(row *Row, in scope, m *jsonrpc.Message) {
 
 func (s *Store) named(row *Row, m *jsonrpc.Message) {
 	row.Method = cut(m.Method)
-	if len(m.Params) == 0 || m.Params[0] != '{' {
-		return
-	}
 	for _, member := range []string{"name", "uri", "taskId"} {
 		if row.Name = text(m.Params, member); row.Name != "" {
 			return
