@@ -84,7 +84,9 @@ func (x *slot) dialMCP(ctx context.Context, s *Server) (*mcp.Client, error) {
 		c, err := mcp.Dial(ctx, t.URL.String(), o)
 		return x.capture(c, err)
 	}
-	dial := x.transport(s, "/mcp", "mcp")
+	dial := func(ctx context.Context) (farcall.Transport, error) {
+		return x.reach(ctx, s, "/mcp", "mcp")
+	}
 	tr, err := dial(ctx)
 	if err != nil {
 		return nil, err
@@ -179,9 +181,8 @@ func (x *slot) dialRPC(ctx context.Context, s *Server) (*rpc.Client, error) {
 		o.HTTP.Transport = x.log.RoundTripper(o.HTTP.Transport)
 		return rpc.Dial(ctx, t.URL.String(), o)
 	}
-	dial := x.transport(s, "")
 	return rpc.NewClient(ctx, func(ctx context.Context) (farcall.Transport, error) {
-		tr, err := dial(ctx)
+		tr, err := x.reach(ctx, s, "")
 		if err != nil {
 			return nil, err
 		}
@@ -198,40 +199,32 @@ func (x *slot) serveRPC(ctx context.Context, r *farcall.Request) (any, error) {
 	return x.i.ask(ctx, questionView{Conn: x.id, Method: r.Method, Params: r.Params})
 }
 
-// transport returns what connects with a server that is not reached over HTTP. path is that of a
-// WebSocket without one, and subprotocols what it offers.
-func (x *slot) transport(s *Server, path string, subprotocols ...string) func(
-	context.Context) (farcall.Transport, error) {
-	return func(ctx context.Context) (farcall.Transport, error) {
-		tr, err := x.reach(ctx, s, path, subprotocols)
-		if err != nil {
-			return nil, err
-		}
-		return x.held(tr), nil
-	}
-}
-
-func (x *slot) reach(ctx context.Context, s *Server, path string, subprotocols []string) (
-	farcall.Transport, error,
+// reach connects with a server that is not reached over HTTP. path is that of a WebSocket without
+// one, and subprotocols what it offers.
+func (x *slot) reach(ctx context.Context, s *Server, path string, subprotocols ...string) (
+	t farcall.Transport, err error,
 ) {
 	switch {
 	case s.Dial != nil:
-		return s.Dial(ctx)
+		t, err = s.Dial(ctx)
 	case s.InProcess != nil:
 		near, far := farcall.Pipe()
 		x.i.tasks.Go(func() { _ = s.InProcess.Serve(x.i.ctx, far) }) // ends with the connection
-		return near, nil
+		t = near
 	case len(s.Command) > 0:
-		return x.start(s)
+		t, err = x.start(s)
+	default:
+		var to *target.Target
+		if to, err = s.target(); err == nil {
+			to.DefaultPath(path)
+			o := &target.Options{Header: s.Header, Client: s.HTTP, Subprotocols: subprotocols}
+			t, err = to.Dial(ctx, o)
+		}
 	}
-	t, err := s.target()
 	if err != nil {
 		return nil, err
 	}
-	t.DefaultPath(path)
-	return t.Dial(ctx, &target.Options{
-		Header: s.Header, Client: s.HTTP, Subprotocols: subprotocols,
-	})
+	return x.held(t), nil
 }
 
 // start starts a child process.
