@@ -99,32 +99,29 @@ func (s *listSize) add(page jsonrpc.Raw, member string) error {
 	return nil
 }
 
-// Read reads a resource.
-func (c *Client) Read(ctx context.Context, uri string) (*spec.ReadResourceResult, error) {
-	r := new(spec.ReadResourceResult)
-	if err := c.Request(ctx, spec.MethodResourcesRead, &spec.ReadResourceRequestParams{URI: uri}, r); err != nil {
+// requested makes a request and returns its result, which is an R.
+func requested[R any](ctx context.Context, c *Client, method string, params any) (*R, error) {
+	r := new(R)
+	if err := c.Request(ctx, method, params, r); err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
+// Read reads a resource.
+func (c *Client) Read(ctx context.Context, uri string) (*spec.ReadResourceResult, error) {
+	return requested[spec.ReadResourceResult](ctx, c, spec.MethodResourcesRead, &spec.ReadResourceRequestParams{URI: uri})
+}
+
 // Prompt returns a prompt, filled in with arguments.
 func (c *Client) Prompt(ctx context.Context, name string, args map[string]string) (*spec.GetPromptResult, error) {
-	r := new(spec.GetPromptResult)
-	if err := c.Request(ctx, spec.MethodPromptsGet, &spec.GetPromptRequestParams{Name: name, Arguments: args}, r); err != nil {
-		return nil, err
-	}
-	return r, nil
+	return requested[spec.GetPromptResult](ctx, c, spec.MethodPromptsGet, &spec.GetPromptRequestParams{Name: name, Arguments: args})
 }
 
 // Complete returns what an argument of a prompt or a resource template may
 // become.
 func (c *Client) Complete(ctx context.Context, p *spec.CompleteRequestParams) (*spec.CompleteResult, error) {
-	r := new(spec.CompleteResult)
-	if err := c.Request(ctx, spec.MethodCompletionComplete, p, r); err != nil {
-		return nil, err
-	}
-	return r, nil
+	return requested[spec.CompleteResult](ctx, c, spec.MethodCompletionComplete, p)
 }
 
 // Ping asks for a sign of life.

@@ -15,15 +15,15 @@ import (
 
 // The methods of tasks, of each generation.
 var (
-	taskMethods = map[string]func(*Server, *call) (jsonrpc.Raw, error){
+	taskMethods = map[string]func(*Server, *call, *task) (jsonrpc.Raw, error){
 		spec.MethodTasksGet:    (*Server).getTask,
 		spec.MethodTasksUpdate: (*Server).updateTask,
 		spec.MethodTasksCancel: (*Server).cancelTask,
 	}
-	legacyTaskMethods = map[string]func(*Server, *call) (jsonrpc.Raw, error){
+	legacyTaskMethods = map[string]func(*Server, *call, *task) (jsonrpc.Raw, error){
 		spec.MethodTasksGet:    (*Server).getLegacyTask,
 		spec.MethodTasksResult: (*Server).taskResult,
-		spec.MethodTasksList:   (*Server).listTasks,
+		spec.MethodTasksList:   (*Server).listTasks, // of no task
 		spec.MethodTasksCancel: (*Server).cancelLegacyTask,
 	}
 )
@@ -41,7 +41,13 @@ func (s *Server) taskMethod(c *call) (result jsonrpc.Raw, err error, handled boo
 	if c.rev.TasksExtension && !needTasks.met(c) { // ext-tasks, "Protocol Errors"
 		return nil, needTasks.refuse(c), true
 	}
-	result, err = serve(s, c)
+	var t *task
+	if c.method != spec.MethodTasksList {
+		t, err = s.theTask(c)
+	}
+	if err == nil {
+		result, err = serve(s, c, t)
+	}
 	return result, err, true
 }
 
@@ -88,11 +94,7 @@ func (s *Server) unreadable(err error) error {
 	return &jsonrpc.Error{Code: jsonrpc.InternalError, Message: "The state of the task cannot be read now; try again later", Cause: err}
 }
 
-func (s *Server) getTask(c *call) (jsonrpc.Raw, error) {
-	t, err := s.theTask(c)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) getTask(c *call, t *task) (jsonrpc.Raw, error) {
 	state, err := t.detailed()
 	if err != nil {
 		return nil, err
@@ -101,11 +103,7 @@ func (s *Server) getTask(c *call) (jsonrpc.Raw, error) {
 }
 
 // updateTask acknowledges; what came of it is seen in the state.
-func (s *Server) updateTask(c *call) (jsonrpc.Raw, error) {
-	t, err := s.theTask(c)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) updateTask(c *call, t *task) (jsonrpc.Raw, error) {
 	var p spec.UpdateTaskParams
 	if err := jsonv2.Unmarshal(c.params, &p); err != nil || p.InputResponses == nil {
 		return nil, invalidParams("inputResponses must be an object with each key once")
@@ -114,28 +112,16 @@ func (s *Server) updateTask(c *call) (jsonrpc.Raw, error) {
 }
 
 // cancelTask acknowledges, also when the task has ended before.
-func (s *Server) cancelTask(c *call) (jsonrpc.Raw, error) {
-	t, err := s.theTask(c)
-	if err != nil {
-		return nil, err
-	}
-	_, err = t.stop(cancellation(errTaskCancelled))
+func (s *Server) cancelTask(c *call, t *task) (jsonrpc.Raw, error) {
+	_, err := t.stop(cancellation(errTaskCancelled))
 	return jsonrpc.Raw("{}"), err
 }
 
-func (s *Server) getLegacyTask(c *call) (jsonrpc.Raw, error) {
-	t, err := s.theTask(c)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) getLegacyTask(c *call, t *task) (jsonrpc.Raw, error) {
 	return jsonv2.Append(nil, t.legacy())
 }
 
-func (s *Server) cancelLegacyTask(c *call) (jsonrpc.Raw, error) {
-	t, err := s.theTask(c)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) cancelLegacyTask(c *call, t *task) (jsonrpc.Raw, error) {
 	stopped, err := t.stop(cancellation(errTaskCancelled))
 	if err != nil {
 		return nil, err
@@ -153,7 +139,7 @@ type taskPage struct {
 	NextCursor string      `json:"nextCursor,omitzero"`
 }
 
-func (s *Server) listTasks(c *call) (jsonrpc.Raw, error) {
+func (s *Server) listTasks(c *call, _ *task) (jsonrpc.Raw, error) {
 	last, err := cursorNumber("tasks", c.in.cursor)
 	if err != nil {
 		return nil, err
@@ -180,11 +166,7 @@ func (s *Server) listTasks(c *call) (jsonrpc.Raw, error) {
 // taskResult waits for the end of a task. What the task asks meanwhile, the
 // client is asked as part of this request (2025-11-25 basic/utilities/tasks,
 // "Input Required Status").
-func (s *Server) taskResult(c *call) (jsonrpc.Raw, error) {
-	t, err := s.theTask(c)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) taskResult(c *call, t *task) (jsonrpc.Raw, error) {
 	ctx, cancel := context.WithCancel(c)
 	var asking sync.WaitGroup
 	defer asking.Wait()
