@@ -331,10 +331,7 @@ func (a *asks) begin(key string) (raw jsonrpc.Raw, wait <-chan struct{}) {
 	if ch, ok := a.memos.running[key]; ok {
 		return nil, ch
 	}
-	if a.memos.running == nil {
-		a.memos.running = map[string]chan struct{}{}
-	}
-	a.memos.running[key] = make(chan struct{})
+	setEntry(&a.memos.running, key, make(chan struct{}))
 	return nil, nil
 }
 

@@ -109,10 +109,7 @@ func (k *keys) next(q *question) string {
 	for n := 2; k.given[key]; n++ {
 		key = base + "-" + strconv.Itoa(n)
 	}
-	if k.given == nil {
-		k.given = map[string]bool{}
-	}
-	k.given[key] = true
+	setEntry(&k.given, key, true)
 	return key
 }
 

@@ -178,10 +178,7 @@ func (a *asks) ask(q *question) (jsonrpc.Raw, error) {
 			return nil, err
 		}
 		if !known {
-			if a.requests == nil {
-				a.requests = map[string]spec.InputRequest{}
-			}
-			a.requests[key] = spec.InputRequest{Method: q.method, Params: q.params}
+			setEntry(&a.requests, key, spec.InputRequest{Method: q.method, Params: q.params})
 			return nil, ErrAsked
 		}
 		delete(a.responses, key)
@@ -212,11 +209,12 @@ func entrySize(key string, raw jsonrpc.Raw) int {
 	return len(scan.AppendQuoted(nil, key)) + len(raw) + len(":,")
 }
 
-func setEntry(m *map[string]jsonrpc.Raw, key string, raw jsonrpc.Raw) {
+// setEntry sets an entry of a map that may be nil.
+func setEntry[K comparable, V any](m *map[K]V, key K, value V) {
 	if *m == nil {
-		*m = map[string]jsonrpc.Raw{}
+		*m = map[K]V{}
 	}
-	(*m)[key] = raw
+	(*m)[key] = value
 }
 
 // asking reports whether the client is to be asked.

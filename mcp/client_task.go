@@ -362,10 +362,7 @@ func (w *watchedTasks) watch(id string) (changed <-chan struct{}, done func()) {
 	c := make(chan struct{}, 1)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.byID == nil {
-		w.byID = map[string][]chan struct{}{}
-	}
-	w.byID[id] = append(w.byID[id], c)
+	setEntry(&w.byID, id, append(w.byID[id], c))
 	return c, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()

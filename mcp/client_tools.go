@@ -283,10 +283,7 @@ func (s *shelf) learn(t *spec.Tool) (known *knownTool, isNew bool) {
 	}
 	known = &knownTool{input: t.InputSchema, output: t.OutputSchema, task: support}
 	known.headers, known.invalid = schema.Headers(t.InputSchema)
-	if s.tools == nil {
-		s.tools = map[string]*knownTool{}
-	}
-	s.tools[t.Name] = known
+	setEntry(&s.tools, t.Name, known)
 	return known, true
 }
 

@@ -337,10 +337,7 @@ func (s *Server) Transform(name string, t Transform) {
 				}
 			}
 		}()
-		if s.transforms == nil {
-			s.transforms = map[string]*Transform{}
-		}
-		s.transforms[name] = &t
+		setEntry(&s.transforms, name, &t)
 		value := shown.original()
 		s.tools.setLocked(s, name, value.of, &value)
 		done = true

@@ -210,11 +210,8 @@ type completed struct{ kind, name string }
 func (c *completers) set(of completed, argument string, f completer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.all == nil {
-		c.all = map[completed]map[string]completer{}
-	}
 	if c.all[of] == nil {
-		c.all[of] = map[string]completer{}
+		setEntry(&c.all, of, map[string]completer{})
 	}
 	c.all[of][argument] = f
 }

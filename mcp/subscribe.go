@@ -105,10 +105,7 @@ type listeners struct {
 func (l *listeners) addSession(x *session) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.sessions == nil {
-		l.sessions = map[*session]struct{}{}
-	}
-	l.sessions[x] = struct{}{}
+	setEntry(&l.sessions, x, struct{}{})
 }
 
 func (l *listeners) removeSession(x *session) {
@@ -120,10 +117,7 @@ func (l *listeners) removeSession(x *session) {
 func (l *listeners) add(one *listener) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.modern == nil {
-		l.modern = map[*listener]struct{}{}
-	}
-	l.modern[one] = struct{}{}
+	setEntry(&l.modern, one, struct{}{})
 	if l.closed {
 		one.end()
 	}
@@ -309,11 +303,8 @@ func (x *session) subscribe(uri string, stop func()) (b *interest, isNew bool, e
 	if len(x.subs) >= maxSubscriptions {
 		return nil, false, errSubscriptions
 	}
-	if x.subs == nil {
-		x.subs = map[string]*interest{}
-	}
 	b = &interest{stop: stop, ready: make(chan struct{})}
-	x.subs[uri] = b
+	setEntry(&x.subs, uri, b)
 	return b, true, nil
 }
 
@@ -419,11 +410,8 @@ func (t *subscribers) take(uri string) *subscribed {
 	defer t.mu.Unlock()
 	e := t.all[uri]
 	if e == nil {
-		if t.all == nil {
-			t.all = map[string]*subscribed{}
-		}
 		e = &subscribed{}
-		t.all[uri] = e
+		setEntry(&t.all, uri, e)
 	}
 	e.users++
 	return e

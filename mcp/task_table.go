@@ -83,10 +83,7 @@ func (tt *taskTable) adopt(t *task) {
 }
 
 func (tt *taskTable) addLocked(t *task) {
-	if tt.byID == nil {
-		tt.byID = map[string]*task{}
-	}
-	tt.byID[t.id] = t
+	setEntry(&tt.byID, t.id, t)
 	i, _ := slices.BinarySearchFunc(tt.byEnd, t, func(a, b *task) int { return a.expiry().Compare(b.expiry()) })
 	tt.byEnd = slices.Insert(tt.byEnd, i, t)
 	if i == 0 {
@@ -255,10 +252,7 @@ func (tt *taskTable) remove(which func(*task) bool) (gone []*task) {
 func (tt *taskTable) setLater(tool string) {
 	tt.mu.Lock()
 	defer tt.mu.Unlock()
-	if tt.later == nil {
-		tt.later = map[string]bool{}
-	}
-	tt.later[tool] = true
+	setEntry(&tt.later, tool, true)
 }
 
 func (tt *taskTable) isLater(tool string) bool {

@@ -35,10 +35,7 @@ func (t *task) detailed() (spec.DetailedTask, error) {
 		d.Result, d.Error = r.result, r.Error
 	}
 	for _, p := range t.pending {
-		if d.InputRequests == nil {
-			d.InputRequests = map[string]spec.InputRequest{}
-		}
-		d.InputRequests[p.key] = spec.InputRequest{Method: p.method, Params: p.params}
+		setEntry(&d.InputRequests, p.key, spec.InputRequest{Method: p.method, Params: p.params})
 	}
 	return d, nil
 }
