@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"slices"
 
-	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
@@ -164,9 +163,22 @@ func (c *Content) read(b []byte, inside string) error {
 		c.Raw = bytes.Clone(b)
 		return nil
 	}
+	places := []place{
+		{"text", &c.Text}, {"data", &c.Data}, {"mimeType", &c.MIMEType}, {"annotations", &c.Annotations},
+		{"uri", &c.URI}, {"name", &c.Name}, {"title", &c.Title}, {"description", &c.Description},
+		{"size", &c.Size}, {"icons", &c.Icons}, {"resource", &c.Resource}, {"id", &c.ID},
+		{"toolUseId", &c.ToolUseID}, {"structuredContent", &c.StructuredContent},
+		{"isError", &c.IsError}, {"_meta", &c.Meta},
+	}
 	return object(c.Type, b, func(key, value []byte) error {
-		if name := string(key); name == "_meta" || slices.Contains(members, name) {
-			return c.set(name, value)
+		switch name := string(key); {
+		case name != "_meta" && !slices.Contains(members, name):
+		case name == "content":
+			return readBlocks(&c.Content, value, c.Type)
+		case name != "input":
+			return readMember(places, key, value)
+		case !isNull(value):
+			c.Input = bytes.Clone(value)
 		}
 		return nil
 	})
@@ -186,59 +198,6 @@ func (c *Content) readType(b []byte) error {
 		return errNoType
 	}
 	return nil
-}
-
-// set stores the value of a member that the type has.
-func (c *Content) set(key string, value []byte) error {
-	switch key {
-	case "text":
-		return readText(&c.Text, value)
-	case "data":
-		return readBase64(&c.Data, value)
-	case "mimeType":
-		return readText(&c.MIMEType, value)
-	case "uri":
-		return readText(&c.URI, value)
-	case "name":
-		return readText(&c.Name, value)
-	case "title":
-		return readText(&c.Title, value)
-	case "description":
-		return readText(&c.Description, value)
-	case "id":
-		return readText(&c.ID, value)
-	case "toolUseId":
-		return readText(&c.ToolUseID, value)
-	case "input":
-		if !isNull(value) {
-			c.Input = bytes.Clone(value)
-		}
-	case "structuredContent":
-		c.StructuredContent = bytes.Clone(value)
-	case "content":
-		return readBlocks(&c.Content, value, c.Type)
-	default:
-		return jsonv2.Unmarshal(value, c.field(key))
-	}
-	return nil
-}
-
-// field returns where a member is stored that takes the long way.
-func (c *Content) field(key string) any {
-	switch key {
-	case "size":
-		return &c.Size
-	case "icons":
-		return &c.Icons
-	case "resource":
-		return &c.Resource
-	case "isError":
-		return &c.IsError
-	case "annotations":
-		return &c.Annotations
-	default:
-		return &c.Meta
-	}
 }
 
 // ResourceContents is what a resource holds: bytes when Blob is not nil, else
@@ -282,19 +241,7 @@ func (r *ResourceContents) write(w *writer) {
 // UnmarshalJSON stores the contents b and does not keep b.
 func (r *ResourceContents) UnmarshalJSON(b []byte) error {
 	*r = ResourceContents{}
-	return object("resource contents", b, func(key, value []byte) error {
-		switch string(key) {
-		case "uri":
-			return readText(&r.URI, value)
-		case "mimeType":
-			return readText(&r.MIMEType, value)
-		case "text":
-			return readText(&r.Text, value)
-		case "blob":
-			return readBase64(&r.Blob, value)
-		case "_meta":
-			return jsonv2.Unmarshal(value, &r.Meta)
-		}
-		return nil
+	return members("resource contents", b, []place{
+		{"uri", &r.URI}, {"mimeType", &r.MIMEType}, {"text", &r.Text}, {"blob", &r.Blob}, {"_meta", &r.Meta},
 	})
 }

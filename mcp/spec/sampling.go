@@ -1,7 +1,5 @@
 package spec
 
-import "github.com/farcall-dev/farcall/internal/jsonv2"
-
 // The values of CreateMessageRequestParams.IncludeContext.
 const (
 	ContextNone       = "none"
@@ -92,16 +90,8 @@ func (m SamplingMessage) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON stores the message b and does not keep b.
 func (m *SamplingMessage) UnmarshalJSON(b []byte) error {
 	*m = SamplingMessage{}
-	return object("message", b, func(key, value []byte) error {
-		switch string(key) {
-		case "role":
-			return readText(&m.Role, value)
-		case "content":
-			return readOneOrMore(&m.Content, &m.array, value)
-		case "_meta":
-			return jsonv2.Unmarshal(value, &m.Meta)
-		}
-		return nil
+	return members("message", b, []place{
+		{"role", &m.Role}, {"content", &oneOrMore{&m.Content, &m.array}}, {"_meta", &m.Meta},
 	})
 }
 
@@ -121,20 +111,9 @@ func (r CreateMessageResult) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON stores the result b and does not keep b.
 func (r *CreateMessageResult) UnmarshalJSON(b []byte) error {
 	*r = CreateMessageResult{}
-	return object("sampling result", b, func(key, value []byte) error {
-		switch string(key) {
-		case "role":
-			return readText(&r.Role, value)
-		case "content":
-			return readOneOrMore(&r.Content, &r.array, value)
-		case "model":
-			return readText(&r.Model, value)
-		case "stopReason":
-			return readText(&r.StopReason, value)
-		case "_meta":
-			return jsonv2.Unmarshal(value, &r.Meta)
-		}
-		return nil
+	return members("sampling result", b, []place{
+		{"role", &r.Role}, {"content", &oneOrMore{&r.Content, &r.array}},
+		{"model", &r.Model}, {"stopReason", &r.StopReason}, {"_meta", &r.Meta},
 	})
 }
 
@@ -147,11 +126,17 @@ func (w *writer) oneOrMore(name string, list []Content, array bool) {
 	list[0].write(w)
 }
 
-func readOneOrMore(into *[]Content, array *bool, value []byte) error {
+// oneOrMore is where a block goes, or an array of them.
+type oneOrMore struct {
+	into  *[]Content
+	array *bool
+}
+
+func (o *oneOrMore) read(value []byte) error {
 	if value[0] == '{' {
-		*into = make([]Content, 1)
-		return (*into)[0].read(value, "")
+		*o.into = make([]Content, 1)
+		return (*o.into)[0].read(value, "")
 	}
-	*array = true
-	return readBlocks(into, value, "")
+	*o.array = true
+	return readBlocks(o.into, value, "")
 }

@@ -1,11 +1,6 @@
 package spec
 
-import (
-	"bytes"
-
-	"github.com/farcall-dev/farcall/internal/jsonv2"
-	"github.com/farcall-dev/farcall/jsonrpc"
-)
+import "github.com/farcall-dev/farcall/jsonrpc"
 
 // Tool describes a tool that a server offers.
 type Tool struct {
@@ -87,19 +82,8 @@ func (r *CallToolResult) write(w *writer) {
 // UnmarshalJSON stores the result b and does not keep b.
 func (r *CallToolResult) UnmarshalJSON(b []byte) error {
 	*r = CallToolResult{}
-	return object("tool result", b, func(key, value []byte) error {
-		switch string(key) {
-		case "content":
-			return readBlocks(&r.Content, value, "")
-		case "structuredContent":
-			r.StructuredContent = bytes.Clone(value)
-		case "resultType":
-			return readText(&r.ResultType, value)
-		case "isError":
-			return jsonv2.Unmarshal(value, &r.IsError)
-		case "_meta":
-			return jsonv2.Unmarshal(value, &r.Meta)
-		}
-		return nil
+	return members("tool result", b, []place{
+		{"content", &r.Content}, {"structuredContent", &r.StructuredContent},
+		{"resultType", &r.ResultType}, {"isError", &r.IsError}, {"_meta", &r.Meta},
 	})
 }

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -124,6 +125,45 @@ var (
 
 // What is null counts as absent: no member of ours may be null, but peers write
 // it where they have nothing.
+// A place is where the value of a member goes.
+type place struct {
+	name string
+	into any
+}
+
+// members stores the members of an object that have a place. what is the object, for the error.
+func members(what string, b []byte, places []place) error {
+	return object(what, b, func(key, value []byte) error { return readMember(places, key, value) })
+}
+
+// readMember stores the value of a member that has a place.
+func readMember(places []place, key, value []byte) error {
+	for i := range places {
+		if places[i].name == string(key) {
+			return read(places[i].into, value)
+		}
+	}
+	return nil
+}
+
+// read stores a value.
+func read(into any, value []byte) error {
+	switch into := into.(type) {
+	case *string:
+		return readText(into, value)
+	case *[]byte:
+		return readBase64(into, value)
+	case *[]Content:
+		return readBlocks(into, value, "")
+	case *oneOrMore:
+		return into.read(value)
+	case *jsonrpc.Raw:
+		*into = bytes.Clone(value)
+		return nil
+	}
+	return jsonv2.Unmarshal(value, into)
+}
+
 func isNull(value []byte) bool { return value[0] == 'n' }
 
 func readText(into *string, value []byte) error {
