@@ -18,19 +18,25 @@ import (
 
 // NewHandler serves h: each POST carries one message or batch.
 func NewHandler(h farcall.Handler, o *Options) http.Handler {
-	opts := o.withDefaults()
-	return &handler{
-		responder: farcall.NewResponder(h, opts.RPC),
-		gate:      gate{methods: "POST, OPTIONS", policy: origin.Policy{Origins: opts.Origins, Hosts: opts.Hosts}},
-		opts:      opts,
-	}
+	return &handler{endpoint: newEndpoint(h, o, "POST, OPTIONS")}
 }
 
-type handler struct {
+// endpoint is what both handlers have.
+type endpoint struct {
 	responder *farcall.Responder
 	gate      gate
 	opts      Options
-	pool      onhttp.Pool
+}
+
+func newEndpoint(h farcall.Handler, o *Options, methods string) endpoint {
+	opts := o.withDefaults()
+	policy := origin.Policy{Origins: opts.Origins, Hosts: opts.Hosts}
+	return endpoint{farcall.NewResponder(h, opts.RPC), gate{policy, methods}, opts}
+}
+
+type handler struct {
+	endpoint
+	pool onhttp.Pool
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/onhttp"
-	"github.com/farcall-dev/farcall/internal/origin"
 	"github.com/farcall-dev/farcall/internal/slow"
 	"github.com/farcall-dev/farcall/internal/sse"
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -34,19 +33,10 @@ import (
 // It then repeats the id of the [DONE] event, and gets 204, which tells it to
 // stop.
 func NewStreamHandler(h farcall.Handler, o *Options) http.Handler {
-	opts := o.withDefaults()
-	return &streamHandler{
-		responder: farcall.NewResponder(h, opts.RPC),
-		gate:      gate{methods: "GET, OPTIONS", policy: origin.Policy{Origins: opts.Origins, Hosts: opts.Hosts}},
-		opts:      opts,
-	}
+	return &streamHandler{newEndpoint(h, o, "GET, OPTIONS")}
 }
 
-type streamHandler struct {
-	responder *farcall.Responder
-	gate      gate
-	opts      Options
-}
+type streamHandler struct{ endpoint }
 
 const doneID = "done"
 
