@@ -269,49 +269,17 @@ func (in *inliner) schema(out, raw []byte, schema bool) []byte {
 	if in.failed = in.failed || len(out) > maxToolSchema; in.failed {
 		return out
 	}
-	switch raw[0] {
-	case '{':
+	if schema && raw[0] == '{' {
 		ref := scan.Member(raw, "$ref")
-		if c := in.components[scalar(orNull(ref))]; schema && c != nil {
+		if c := in.components[scalar(orNull(ref))]; c != nil {
 			return in.component(out, raw, c)
 		}
-		out = append(out, '{')
-		out = in.members(out, raw, schema)
-		return append(out, '}')
-	case '[':
-		out = append(out, '[')
-		scan.Array(raw, func(v []byte) bool {
-			if out[len(out)-1] != '[' {
-				out = append(out, ',')
-			}
-			out = in.schema(out, v, true)
-			return true
-		})
-		return append(out, ']')
-	default:
-		return append(out, raw...)
 	}
+	return rewrite(out, raw, schema, in.schema, isReference)
 }
 
-// members writes the members of an object, without references and definitions.
-func (in *inliner) members(out, raw []byte, schema bool) []byte {
-	scan.Object(raw, func(name, v []byte) bool {
-		if schema && (string(name) == "$ref" || string(name) == "$defs") {
-			return true
-		}
-		if out[len(out)-1] != '{' {
-			out = append(out, ',')
-		}
-		out = append(scan.AppendQuoted(out, name), ':')
-		if schema && slices.Contains([]string{"enum", "const", "default", "examples", "required"}, string(name)) {
-			out = append(out, v...)
-		} else {
-			out = in.schema(out, v, !schema || !slices.Contains([]string{"properties", "patternProperties", "dependentSchemas"}, string(name)))
-		}
-		return true
-	})
-	return out
-}
+// isReference selects references and definitions.
+func isReference(name, _ []byte) bool { return string(name) == "$ref" || string(name) == "$defs" }
 
 // component writes a component in the place of a reference to it. What stands beside the reference
 // holds, too.
@@ -327,7 +295,7 @@ func (in *inliner) component(out, raw []byte, c *component) []byte {
 		return append(scan.AppendQuoted(append(out, `{"description":`...), "as "+c.name+" above"), '}')
 	}
 	in.within = append(in.within, c.name)
-	beside := in.members([]byte{'{'}, raw, true)
+	beside := rewriteMembers([]byte{'{'}, raw, true, in.schema, isReference)
 	alone := len(beside) == 1
 	if !alone {
 		out = append(append(out, beside...), `,"allOf":[`...)

@@ -231,44 +231,65 @@ func (w *schemaWriter) definitions(bare bool) (cut string, err error) {
 }
 
 // withoutDescriptions removes descriptions at any depth, but no property of that name.
-func withoutDescriptions(raw []byte) []byte {
-	return dropDescriptions(nil, raw, true)
-}
+func withoutDescriptions(raw []byte) []byte { return dropDescriptions(nil, raw, true) }
 
 func dropDescriptions(out, raw []byte, schema bool) []byte {
+	return rewrite(out, raw, schema, dropDescriptions, func(name, value []byte) bool {
+		return string(name) == "description" && value[0] == '"'
+	})
+}
+
+// A rewriter writes JSON, which is a schema or an object of schemas, in another form.
+type rewriter func(out, raw []byte, schema bool) []byte
+
+// rewrite has inner write what JSON has in it. Members of a schema that drop selects are left out;
+// those with values that are no schemas stay as they are.
+func rewrite(out, raw []byte, schema bool, inner rewriter, drop func(name, value []byte) bool) []byte {
 	switch raw[0] {
 	case '{':
-		out = append(out, '{')
-		scan.Object(raw, func(name, value []byte) bool {
-			if schema && string(name) == "description" && value[0] == '"' {
-				return true
-			}
-			if out[len(out)-1] != '{' {
-				out = append(out, ',')
-			}
-			out = append(scan.AppendQuoted(out, name), ':')
-			switch string(name) {
-			case "enum", "const", "default", "examples", "required":
-				out = append(out, value...)
-			default:
-				out = dropDescriptions(out, value, !schema || string(name) != "properties" && string(name) != "patternProperties" && string(name) != "dependentSchemas")
-			}
-			return true
-		})
-		return append(out, '}')
+		return append(rewriteMembers(append(out, '{'), raw, schema, inner, drop), '}')
 	case '[':
 		out = append(out, '[')
 		scan.Array(raw, func(value []byte) bool {
 			if out[len(out)-1] != '[' {
 				out = append(out, ',')
 			}
-			out = dropDescriptions(out, value, true)
+			out = inner(out, value, true)
 			return true
 		})
 		return append(out, ']')
 	default:
 		return append(out, raw...)
 	}
+}
+
+// rewriteMembers writes the members of an object: see rewrite.
+func rewriteMembers(
+	out, raw []byte, schema bool, inner rewriter, drop func(name, value []byte) bool,
+) []byte {
+	scan.Object(raw, func(name, value []byte) bool {
+		if schema && drop(name, value) {
+			return true
+		}
+		if out[len(out)-1] != '{' {
+			out = append(out, ',')
+		}
+		out = append(scan.AppendQuoted(out, name), ':')
+		member := ""
+		if schema {
+			member = string(name)
+		}
+		switch member {
+		case "enum", "const", "default", "examples", "required":
+			out = append(out, value...)
+		case "properties", "patternProperties", "dependentSchemas":
+			out = inner(out, value, false)
+		default:
+			out = inner(out, value, true)
+		}
+		return true
+	})
+	return out
 }
 
 // size is how many bytes the tool has in a list.
