@@ -81,56 +81,48 @@ type listing[T any] struct {
 	err   error
 }
 
-// merged has the lists of all servers until one of them changes; nil: to be made.
+// merged has the lists of all servers until one of them changes.
 type merged struct {
-	tools     *List[mcp.Tool]
-	prompts   *List[mcp.Prompt]
-	resources *List[mcp.Resource]
-	templates *List[mcp.ResourceTemplate]
+	fresh     kinds // the others are to be made
+	tools     List[mcp.Tool]
+	prompts   List[mcp.Prompt]
+	resources List[mcp.Resource]
+	templates List[mcp.ResourceTemplate]
 }
 
-func (l *merged) dropLocked(k kinds) {
-	if k&tools != 0 {
-		l.tools = nil
-	}
-	if k&prompts != 0 {
-		l.prompts = nil
-	}
-	if k&resources != 0 {
-		l.resources = nil
-	}
-	if k&templates != 0 {
-		l.templates = nil
-	}
-}
+func (l *merged) dropLocked(k kinds) { l.fresh &^= k }
 
 // Tools returns the tools of all servers. It does not ask the servers: the host keeps the lists and
 // fetches them again when a server says that they have changed, and after each connection.
 func (h *Host) Tools() List[mcp.Tool] {
-	return merge(h, &h.merged.tools, func(c *catalog) *listing[mcp.Tool] { return &c.tools })
+	of := func(c *catalog) *listing[mcp.Tool] { return &c.tools }
+	return merge(h, tools, &h.merged.tools, of)
 }
 
 // Prompts returns the prompts of all servers, as Tools does.
 func (h *Host) Prompts() List[mcp.Prompt] {
-	return merge(h, &h.merged.prompts, func(c *catalog) *listing[mcp.Prompt] { return &c.prompts })
+	of := func(c *catalog) *listing[mcp.Prompt] { return &c.prompts }
+	return merge(h, prompts, &h.merged.prompts, of)
 }
 
 // Resources returns the resources of all servers, as Tools does. Two servers may have the same URI.
 func (h *Host) Resources() List[mcp.Resource] {
-	return merge(h, &h.merged.resources, func(c *catalog) *listing[mcp.Resource] { return &c.resources })
+	of := func(c *catalog) *listing[mcp.Resource] { return &c.resources }
+	return merge(h, resources, &h.merged.resources, of)
 }
 
 // Templates returns the resource templates of all servers, as Tools does.
 func (h *Host) Templates() List[mcp.ResourceTemplate] {
-	return merge(h, &h.merged.templates, func(c *catalog) *listing[mcp.ResourceTemplate] { return &c.templates })
+	of := func(c *catalog) *listing[mcp.ResourceTemplate] { return &c.templates }
+	return merge(h, templates, &h.merged.templates, of)
 }
 
 // merge returns the list that is kept, or makes it.
-func merge[T any](h *Host, kept **List[T], of func(*catalog) *listing[T]) List[T] {
+func merge[T any](h *Host, k kinds, kept *List[T], of func(*catalog) *listing[T]) List[T] {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if *kept != nil {
-		return **kept
+	if h.merged.fresh&k != 0 {
+		return *kept
 	}
 	n := 0
 	for _, m := range h.order {
@@ -138,7 +130,7 @@ func merge[T any](h *Host, kept **List[T], of func(*catalog) *listing[T]) List[T
 			n += len(of(&m.lists).items)
 		}
 	}
-	l := &List[T]{Items: make([]Item[T], 0, n)}
+	l := List[T]{Items: make([]Item[T], 0, n)}
 	for _, m := range h.order {
 		switch at := of(&m.lists); {
 		case m.state != Ready:
@@ -154,7 +146,8 @@ func merge[T any](h *Host, kept **List[T], of func(*catalog) *listing[T]) List[T
 		}
 	}
 	*kept = l
-	return *l
+	h.merged.fresh |= k
+	return l
 }
 
 // changed has lists fetched again. It may be called by any goroutine and does not block.
