@@ -468,11 +468,8 @@ func (t *tool) runOriginal(c *call, ctx context.Context, arguments jsonrpc.Raw) 
 
 // startsLater reports whether a tool becomes a task by StartTask only.
 func (t *tool) startsLater(s *Server) bool {
-	switch {
-	case s.tasks.isLater(t.origin()):
+	if _, later := s.tasks.later.Load(t.origin()); later {
 		return true
-	case t.of != nil:
-		return t.base.startsLater(t.of.inner)
 	}
-	return false
+	return t.of != nil && t.base.startsLater(t.of.inner)
 }

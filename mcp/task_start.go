@@ -40,7 +40,7 @@ func (s *Server) TaskLater(tool string) {
 		misuse("TaskLater: %s has no tool %q that runs as a task; add it before, with Execution.TaskSupport",
 			s.label(), tool)
 	}
-	s.tasks.setLater(tool)
+	s.tasks.later.Store(tool, true)
 }
 
 // StartTask makes the call that is being handled a task; the client gets its

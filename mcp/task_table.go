@@ -26,7 +26,7 @@ type taskTable struct {
 	held   share.Ledger
 	last   uint64 // number
 	timer  *time.Timer
-	later  map[string]bool // tools: see Server.TaskLater
+	later  sync.Map // the names of tools: see Server.TaskLater
 	closed bool
 }
 
@@ -246,17 +246,4 @@ func (tt *taskTable) remove(which func(*task) bool) (gone []*task) {
 		return true
 	})
 	return gone
-}
-
-// setLater notes that a tool becomes a task when its handler says so.
-func (tt *taskTable) setLater(tool string) {
-	tt.mu.Lock()
-	defer tt.mu.Unlock()
-	setEntry(&tt.later, tool, true)
-}
-
-func (tt *taskTable) isLater(tool string) bool {
-	tt.mu.Lock()
-	defer tt.mu.Unlock()
-	return tt.later[tool]
 }
