@@ -197,7 +197,7 @@ func addressee(frame []byte) (key string) {
 
 // exchange posts a frame and waits for the responses.
 func (e *eventChannel) exchange(x *trip, body []byte) error {
-	box := newInbox()
+	box := &inbox{more: make(chan struct{}, 1)}
 	defer e.expect(x, box)()
 	if err := e.post(x, body); err != nil {
 		return err
@@ -310,8 +310,6 @@ type inbox struct {
 	frames [][]byte
 	size   int
 }
-
-func newInbox() *inbox { return &inbox{more: make(chan struct{}, 1)} }
 
 // put reports false when the inbox is full.
 func (b *inbox) put(frame []byte, limit int) bool {
