@@ -28,24 +28,20 @@ type adminOptions struct {
 	client *http.Client
 }
 
-// An adminCommand is one of farcall admin.
+// An adminCommand is one of farcall admin. It takes the words that its use has in capitals, the
+// last of them if it likes where that is in brackets.
 type adminCommand struct {
 	use, short string
-	args       cobra.PositionalArgs
-	flags      func(cmd *cobra.Command)
 	run        func(ctx context.Context, o *adminOptions, args []string) error
+	flags      func(cmd *cobra.Command) // nil: none
 }
 
 func newAdminCmd(e *env) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:                        "admin",
-		SuggestionsMinimumDistance: 2,
-		Short:                      "Look at a running gateway, and change it",
-		Args:                       cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := command("admin", "Look at a running gateway, and change it",
+		func(cmd *cobra.Command, args []string) error {
 			return unknownCommand(cmd, args, "there is no 'farcall admin %s'")
-		},
-	}
+		})
+	cmd.Args, cmd.SuggestionsMinimumDistance = cobra.ArbitraryArgs, 2
 	for _, c := range slices.Concat(upstreamCommands(), decisionCommands(), gatewayCommands()) {
 		cmd.AddCommand(c.cobra(e))
 	}
@@ -55,17 +51,19 @@ func newAdminCmd(e *env) *cobra.Command {
 // cobra makes the command.
 func (c *adminCommand) cobra(e *env) *cobra.Command {
 	o := &adminOptions{remote: &remote{env: e}}
-	cmd := &cobra.Command{
-		Use: c.use, Short: c.short, Long: c.short + ".", Args: c.args,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			rest, err := o.aim(cmd, args)
-			if err != nil {
-				return err
-			}
-			ctx, stop := interruptible(cmd.Context())
-			defer stop()
-			return c.run(ctx, o, rest)
-		},
+	cmd := command(c.use, c.short, func(cmd *cobra.Command, args []string) error {
+		rest, err := o.aim(cmd, args)
+		if err != nil {
+			return err
+		}
+		ctx, stop := interruptible(cmd.Context())
+		defer stop()
+		return c.run(ctx, o, rest)
+	})
+	cmd.Long = c.short + "."
+	words, spare := strings.Count(c.use, " "), strings.Count(c.use, "[")
+	if cmd.Args = cobra.ExactArgs(words); spare > 0 {
+		cmd.Args = cobra.RangeArgs(words-spare, words)
 	}
 	o.flags(cmd, defaultTimeout)
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print the answer as it came")
@@ -234,10 +232,4 @@ func (o *adminOptions) table(head []string, rows [][]string) error {
 		}
 		return text
 	})
-}
-
-// say prints a line.
-func (o *adminOptions) say(format string, args ...any) error {
-	_, err := fmt.Fprintf(o.stdout, format+"\n", args...)
-	return err
 }

@@ -18,30 +18,12 @@ import (
 // gatewayCommands are those about the gateway as a whole.
 func gatewayCommands() []*adminCommand {
 	return []*adminCommand{
-		{
-			use: "sessions TARGET", short: "List the sessions of MCP",
-			args: cobra.ExactArgs(1), run: listSessions,
-		},
-		{
-			use: "calls TARGET", short: "List the last calls that failed or took long",
-			args: cobra.ExactArgs(1), run: listCalls,
-		},
-		{
-			use: "end-session TARGET ID", short: "End a session",
-			args: cobra.ExactArgs(2), run: endSession,
-		},
-		{
-			use: "log-level TARGET [LEVELS]", short: "Show the levels of the log, or set them",
-			args: cobra.RangeArgs(1, 2), run: logLevel,
-		},
-		{
-			use: "dump-capture TARGET", short: "Have the flight recorder written to a file",
-			args: cobra.ExactArgs(1), run: dumpCapture,
-		},
-		{
-			use: "reload TARGET", short: "Have the configuration read again",
-			args: cobra.ExactArgs(1), run: reloadGateway,
-		},
+		{"sessions TARGET", "List the sessions of MCP", listSessions, nil},
+		{"calls TARGET", "List the last calls that failed or took long", listCalls, nil},
+		{"end-session TARGET ID", "End a session", endSession, nil},
+		{"log-level TARGET [LEVELS]", "Show the levels of the log, or set them", logLevel, nil},
+		{"dump-capture TARGET", "Have the flight recorder written to a file", dumpCapture, nil},
+		{"reload TARGET", "Have the configuration read again", reloadGateway, nil},
 	}
 }
 
@@ -162,24 +144,17 @@ func decisionCommands() []*adminCommand {
 	var digest string
 	q := &adminQuestion{}
 	return []*adminCommand{
+		{"pins TARGET [NAME]", "Show what is pinned, or what an upstream has changed", listPins, nil},
 		{
-			use: "pins TARGET [NAME]", short: "Show what is pinned, or what an upstream has changed",
-			args: cobra.RangeArgs(1, 2), run: listPins,
-		},
-		{
-			use: "accept-pins TARGET NAME", short: "Pin what an upstream says now",
-			args: cobra.ExactArgs(2),
-			flags: func(cmd *cobra.Command) {
-				cmd.Flags().StringVar(&digest, "digest", "", "accept only what has this `digest`")
-			},
-			run: func(ctx context.Context, o *adminOptions, args []string) error {
+			"accept-pins TARGET NAME", "Pin what an upstream says now",
+			func(ctx context.Context, o *adminOptions, args []string) error {
 				return acceptPins(ctx, o, args[0], digest)
 			},
+			func(cmd *cobra.Command) {
+				cmd.Flags().StringVar(&digest, "digest", "", "accept only what has this `digest`")
+			},
 		},
-		{
-			use: "explain TARGET CALL", short: "Say whether the guard allows a call, and why",
-			args: cobra.ExactArgs(2), flags: q.flags, run: q.run,
-		},
+		{"explain TARGET CALL", "Say whether the guard allows a call, and why", q.run, q.flags},
 	}
 }
 
@@ -310,32 +285,19 @@ func (q *adminQuestion) run(ctx context.Context, o *adminOptions, args []string)
 func upstreamCommands() []*adminCommand {
 	var graceful bool
 	return []*adminCommand{
+		{"upstreams TARGET [NAME]", "List the upstreams and their states", listUpstreams, nil},
 		{
-			use: "upstreams TARGET [NAME]", short: "List the upstreams and their states",
-			args: cobra.RangeArgs(1, 2), run: listUpstreams,
-		},
-		{
-			use: "restart TARGET NAME", short: "Restart an upstream",
-			args: cobra.ExactArgs(2),
-			flags: func(cmd *cobra.Command) {
-				cmd.Flags().BoolVar(&graceful, "graceful", false, "let the calls under way end first, for as long as drain_timeout")
-			},
-			run: func(ctx context.Context, o *adminOptions, args []string) error {
+			"restart TARGET NAME", "Restart an upstream",
+			func(ctx context.Context, o *adminOptions, args []string) error {
 				return orderUpstream(ctx, o, args[0], "restart", map[string]bool{"graceful": graceful})
 			},
+			func(cmd *cobra.Command) {
+				cmd.Flags().BoolVar(&graceful, "graceful", false, "let the calls under way end first, for as long as drain_timeout")
+			},
 		},
-		{
-			use: "drain TARGET NAME", short: "Let the calls of an upstream end, and disable it",
-			args: cobra.ExactArgs(2), run: orderOf("drain"),
-		},
-		{
-			use: "disable TARGET NAME", short: "Disable an upstream at once",
-			args: cobra.ExactArgs(2), run: orderOf("disable"),
-		},
-		{
-			use: "enable TARGET NAME", short: "Enable an upstream that was drained or disabled",
-			args: cobra.ExactArgs(2), run: orderOf("enable"),
-		},
+		{"drain TARGET NAME", "Let the calls of an upstream end, and disable it", orderOf("drain"), nil},
+		{"disable TARGET NAME", "Disable an upstream at once", orderOf("disable"), nil},
+		{"enable TARGET NAME", "Enable an upstream that was drained or disabled", orderOf("enable"), nil},
 	}
 }
 

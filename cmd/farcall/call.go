@@ -19,15 +19,8 @@ import (
 func newCallCmd(e *env) *cobra.Command {
 	r := &remote{env: e}
 	var o callOptions
-	cmd := &cobra.Command{
-		Use:   "call TARGET METHOD [PARAMS]",
-		Short: "Call a method and print its result",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return r.call(cmd, args, o)
-		},
-		ValidArgsFunction: r.completeSecond(r.methodNames),
-	}
-	r.callFlags(cmd, defaultTimeout)
+	cmd := r.onMethod("call", "Call a method and print its result",
+		func(cmd *cobra.Command, args []string) error { return r.call(cmd, args, o) })
 	r.signFlag(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&r.gzip, "gzip", false, "accept gzip over HTTP; off by default: where answers hold secrets beside what others choose, their sizes reveal them (BREACH)")
@@ -35,6 +28,16 @@ func newCallCmd(e *env) *cobra.Command {
 	f.BoolVar(&o.curl, "curl", false, "print the shell line that makes the call, instead of making it")
 	f.BoolVar(&o.notifications, "notifications", false, "print the notifications that arrive on standard error")
 	f.StringArrayVar(&o.answers, "answer", nil, "answer the server's own calls, `METHOD=RESULT`; can be repeated")
+	return cmd
+}
+
+// onMethod makes a command that takes TARGET METHOD [PARAMS].
+func (r *remote) onMethod(
+	name, short string, run func(*cobra.Command, []string) error,
+) *cobra.Command {
+	cmd := command(name+" TARGET METHOD [PARAMS]", short, run)
+	cmd.ValidArgsFunction = r.completeSecond(r.methodNames)
+	r.callFlags(cmd, defaultTimeout)
 	return cmd
 }
 
@@ -172,15 +175,8 @@ func (r *remote) methodNames(ctx context.Context, text string) (names []string) 
 func newNotifyCmd(e *env) *cobra.Command {
 	r := &remote{env: e}
 	var curl bool
-	cmd := &cobra.Command{
-		Use:   "notify TARGET METHOD [PARAMS]",
-		Short: "Send a notification, which has no answer",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return r.notify(cmd, args, curl)
-		},
-		ValidArgsFunction: r.completeSecond(r.methodNames),
-	}
-	r.callFlags(cmd, defaultTimeout)
+	cmd := r.onMethod("notify", "Send a notification, which has no answer",
+		func(cmd *cobra.Command, args []string) error { return r.notify(cmd, args, curl) })
 	cmd.Flags().BoolVar(&curl, "curl", false, "print the shell line that sends it, instead of sending it")
 	return cmd
 }
@@ -286,23 +282,16 @@ func (r *remote) curlLine(t *target.Target, message string) string {
 	if r.insecure {
 		words = append(words, "-k")
 	}
-	if r.cacert != "" {
-		words = append(words, "--cacert", r.cacert)
-	}
-	if r.cert != "" {
-		words = append(words, "--cert", r.cert)
-	}
-	if r.key != "" {
-		words = append(words, "--key", r.key)
+	for _, w := range [][]string{{"--cacert", r.cacert}, {"--cert", r.cert}, {"--key", r.key}} {
+		if w[1] != "" {
+			words = append(words, w...)
+		}
 	}
 	if r.timeout > 0 && r.timeout != defaultTimeout {
 		words = append(words, "--max-time", fmt.Sprint(r.timeout.Seconds()))
 	}
 	words = append(words, "-H", "Content-Type: application/json")
-	for _, h := range r.header {
-		words = append(words, "-H", h)
-	}
-	return shellWords(words) + r.bearerWords() + " " + shellWords([]string{"--data-binary", message, t.URL.String()})
+	return r.webLine(words, "--data-binary", message, t.URL.String())
 }
 
 func (r *remote) websocatLine(t *target.Target) string {
@@ -310,18 +299,20 @@ func (r *remote) websocatLine(t *target.Target) string {
 	if r.insecure {
 		words = append(words, "-k")
 	}
+	return r.webLine(words, t.URL.String())
+}
+
+// webLine is a command with the headers, and what stands behind them. The token of --bearer stays
+// in its file.
+func (r *remote) webLine(words []string, behind ...string) string {
 	for _, h := range r.header {
 		words = append(words, "-H", h)
 	}
-	return shellWords(words) + r.bearerWords() + " " + shellWords([]string{t.URL.String()})
-}
-
-// bearerWords are the header of --bearer: the token stays in its file.
-func (r *remote) bearerWords() string {
-	if r.bearer == "" {
-		return ""
+	line := shellWords(words)
+	if r.bearer != "" {
+		line += ` -H "Authorization: Bearer $(cat ` + shellQuote(r.bearer) + `)"`
 	}
-	return ` -H "Authorization: Bearer $(cat ` + shellQuote(r.bearer) + `)"`
+	return line + " " + shellWords(behind)
 }
 
 func (r *remote) opensslFlags() (flags string) {

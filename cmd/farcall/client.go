@@ -21,25 +21,20 @@ func newClientCmd(e *env) *cobra.Command {
 }
 
 func newClientListCmd(e *env) *cobra.Command {
-	return &cobra.Command{
-		Use:   "list",
-		Short: "List the clients that farcall knows, and their files",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			rows := [][]string{}
-			for _, c := range clients.All() {
-				path, err := c.File()
-				if err != nil {
-					return err
-				}
-				if _, err := os.Stat(path); err != nil {
-					path += " (not there)"
-				}
-				rows = append(rows, []string{c.Name, tame(path), c.Title})
+	return noArgs("list", "List the clients that farcall knows, and their files", func() error {
+		rows := [][]string{}
+		for _, c := range clients.All() {
+			path, err := c.File()
+			if err != nil {
+				return err
 			}
-			return columns(e.stdout, rows, nil)
-		},
-	}
+			if _, err := os.Stat(path); err != nil {
+				path += " (not there)"
+			}
+			rows = append(rows, []string{c.Name, tame(path), c.Title})
+		}
+		return columns(e.stdout, rows, nil)
+	})
 }
 
 // clientFlags are those of client add.

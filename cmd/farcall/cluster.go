@@ -12,24 +12,16 @@ import (
 )
 
 func newClusterCmd(e *env) *cobra.Command {
-	status := &adminCommand{
-		use: "status TARGET", short: "Show the nodes, and what they share",
-		args: cobra.ExactArgs(1), run: clusterStatus,
-	}
+	const short = "Show the nodes, and what they share"
+	status := &adminCommand{use: "status TARGET", short: short, run: clusterStatus}
 	return newGroup("cluster", "Look at the nodes that share state, make their key",
 		"There are status and key.", status.cobra(e), newClusterKeyCmd(e))
 }
 
 func newClusterKeyCmd(e *env) *cobra.Command {
-	return &cobra.Command{
-		Use:   "key",
-		Short: "Print a new key for the nodes of a cluster",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(e.stdout, base64.StdEncoding.EncodeToString(random()))
-			return err
-		},
-	}
+	return noArgs("key", "Print a new key for the nodes of a cluster", func() error {
+		return e.say("%s", base64.StdEncoding.EncodeToString(random()))
+	})
 }
 
 func clusterStatus(ctx context.Context, o *adminOptions, _ []string) error {

@@ -18,14 +18,11 @@ import (
 func newDiscoverCmd(e *env) *cobra.Command {
 	r := &remote{env: e}
 	var asText, asJSON bool
-	cmd := &cobra.Command{
-		Use:   "discover TARGET [METHOD]",
-		Short: "List the methods of a server that describes itself",
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := command("discover TARGET [METHOD]", "List the methods of a server that describes itself",
+		func(cmd *cobra.Command, args []string) error {
 			return r.discover(cmd, args, asText || e.isTTY && !asJSON)
-		},
-		ValidArgsFunction: r.completeSecond(r.methodNames),
-	}
+		})
+	cmd.ValidArgsFunction = r.completeSecond(r.methodNames)
 	r.flags(cmd, defaultTimeout)
 	r.verboseFlag(cmd)
 	cmd.Flags().BoolVar(&asText, "text", false, "print signatures")

@@ -88,8 +88,7 @@ func (e *env) printCode(text string) error {
 	}
 	known := meanings(jsonrpc.Code(n))
 	if len(known) == 0 {
-		_, err := fmt.Fprintf(e.stdout, "%d has no meaning that is registered: %s.\n", n, rangeOf(n))
-		return err
+		return e.say("%d has no meaning that is registered: %s.", n, rangeOf(n))
 	}
 	for i, c := range known {
 		if i > 0 {

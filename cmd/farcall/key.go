@@ -116,38 +116,29 @@ func newKeyNewCmd(e *env) *cobra.Command {
 }
 
 func newKeyHashCmd(e *env) *cobra.Command {
-	return &cobra.Command{
-		Use:   "hash",
-		Short: "Print the hash of a key that is read from standard input",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			const most = 4 << 10
-			key, err := io.ReadAll(io.LimitReader(e.stdin, most+1))
-			key = bytes.TrimSpace(key)
-			switch {
-			case err != nil:
-				return usagef("", "cannot read the key: %w", err)
-			case len(key) == 0:
-				return usagef("For example: farcall key hash < ci.key", "there is no key on standard input")
-			case len(key) > most || bytes.ContainsAny(key, " \t\r\n"):
-				return usagef("A key is one word.", "what is on standard input is no key")
-			}
-			_, err = fmt.Fprintln(e.stdout, hashOf(key))
-			return err
-		},
-	}
+	const short = "Print the hash of a key that is read from standard input"
+	return noArgs("hash", short, func() error {
+		const most = 4 << 10
+		key, err := io.ReadAll(io.LimitReader(e.stdin, most+1))
+		key = bytes.TrimSpace(key)
+		switch {
+		case err != nil:
+			return usagef("", "cannot read the key: %w", err)
+		case len(key) == 0:
+			return usagef("For example: farcall key hash < ci.key", "there is no key on standard input")
+		case len(key) > most || bytes.ContainsAny(key, " \t\r\n"):
+			return usagef("A key is one word.", "what is on standard input is no key")
+		}
+		return e.say("%s", hashOf(key))
+	})
 }
 
 func newKeySignCmd(e *env) *cobra.Command {
 	var id string
 	var pair bool
 	var to keyTarget
-	cmd := &cobra.Command{
-		Use:     "sign-new",
-		Aliases: []string{"signature"},
-		Short:   "Make a key for signed requests, and the line for guard.signatures",
-		Args:    noKeyArgs,
-		RunE: func(*cobra.Command, []string) error {
+	cmd := command("sign-new", "Make a key for signed requests, and the line for guard.signatures",
+		func(*cobra.Command, []string) error {
 			if err := checkKeyID(id); err != nil {
 				return err
 			}
@@ -164,8 +155,8 @@ func newKeySignCmd(e *env) *cobra.Command {
 				advice = fmt.Sprintf("This is the only time that the secret is shown. Put it into the variable %s, or into a file: secret: file:PATH.", secretVariable(id))
 			}
 			return to.put(e, m, secret, "signatures", advice)
-		},
-	}
+		})
+	cmd.Aliases, cmd.Args = []string{"signature"}, noKeyArgs
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&id, "id", "signer", "the `name` of who will sign: the principal and the keyid")

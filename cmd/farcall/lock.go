@@ -45,8 +45,7 @@ func newLockAddCmd(e *env) *cobra.Command {
 			if err := lock.Add(args[0], &l); err != nil {
 				return &exitError{code: exitFailure, err: err}
 			}
-			_, err := fmt.Fprintln(e.stdout, describeLock(&l))
-			return err
+			return e.say("%s", describeLock(&l))
 		})
 	cmd.Args = oneFile("farcall lock add locks.jsonl --principal ci")
 	lockFlags(cmd, &l)
@@ -56,10 +55,8 @@ func newLockAddCmd(e *env) *cobra.Command {
 }
 
 func newLockListCmd(e *env) *cobra.Command {
-	return &cobra.Command{
-		Use: "list FILE", Short: "List the locks of a file",
-		Args: oneFile("farcall lock list locks.jsonl"),
-		RunE: func(_ *cobra.Command, args []string) error {
+	cmd := command("list FILE", "List the locks of a file",
+		func(_ *cobra.Command, args []string) error {
 			all, err := lock.Read(args[0])
 			if err != nil {
 				return locksFailure(err)
@@ -68,17 +65,16 @@ func newLockListCmd(e *env) *cobra.Command {
 				fmt.Fprintln(e.stdout, describeLock(&all[i]))
 			}
 			return nil
-		},
-	}
+		})
+	cmd.Args = oneFile("farcall lock list locks.jsonl")
+	return cmd
 }
 
 func newLockRemoveCmd(e *env) *cobra.Command {
 	var l lock.Lock
 	var expired bool
-	cmd := &cobra.Command{
-		Use: "remove FILE", Aliases: []string{"rm"}, Short: "Remove locks from a file",
-		Args: oneFile("farcall lock remove locks.jsonl --principal ci"),
-		RunE: func(_ *cobra.Command, args []string) error {
+	cmd := command("remove FILE", "Remove locks from a file",
+		func(_ *cobra.Command, args []string) error {
 			if err := l.Check(); err != nil && !expired {
 				return usagef("Name one: --principal, --key, --jti or --session; or use --expired.", "%w", err)
 			}
@@ -92,10 +88,10 @@ func newLockRemoveCmd(e *env) *cobra.Command {
 			case n == 0 && !expired:
 				return &exitError{code: exitFailure, err: fmt.Errorf("%s has no lock of %s", args[0], l.Target())}
 			}
-			_, err = fmt.Fprintf(e.stdout, "removed %d\n", n)
-			return err
-		},
-	}
+			return e.say("removed %d", n)
+		})
+	cmd.Aliases = []string{"rm"}
+	cmd.Args = oneFile("farcall lock remove locks.jsonl --principal ci")
 	lockFlags(cmd, &l)
 	cmd.Flags().BoolVar(&expired, "expired", false, "remove the locks that have expired")
 	return cmd

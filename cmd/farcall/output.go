@@ -64,6 +64,12 @@ func (e *env) printValue(v any) error {
 	return e.printJSON(raw)
 }
 
+// say prints a line.
+func (e *env) say(format string, args ...any) error {
+	_, err := fmt.Fprintf(e.stdout, format+"\n", args...)
+	return err
+}
+
 // printLine prints a value on one line, as those of a stream are.
 func (e *env) printLine(raw jsonrpc.Raw) error {
 	b := compact(raw)

@@ -148,6 +148,13 @@ func command(use, short string, run func(*cobra.Command, []string) error) *cobra
 	return &cobra.Command{Use: use, Short: short, RunE: run}
 }
 
+// noArgs returns a command that takes no arguments.
+func noArgs(use, short string, run func() error) *cobra.Command {
+	cmd := command(use, short, func(*cobra.Command, []string) error { return run() })
+	cmd.Args = cobra.NoArgs
+	return cmd
+}
+
 // newGroup returns a command that only has others. hint names them.
 func newGroup(use, short, hint string, below ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{

@@ -22,15 +22,8 @@ import (
 func newStreamCmd(e *env) *cobra.Command {
 	r := &remote{env: e}
 	var o streamOptions
-	cmd := &cobra.Command{
-		Use:   "stream TARGET METHOD [PARAMS]",
-		Short: "Call a streaming method and print each item as it arrives",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return r.stream(cmd, args, o)
-		},
-		ValidArgsFunction: r.completeSecond(r.methodNames),
-	}
-	r.callFlags(cmd, defaultTimeout)
+	cmd := r.onMethod("stream", "Call a streaming method and print each item as it arrives",
+		func(cmd *cobra.Command, args []string) error { return r.stream(cmd, args, o) })
 	f := cmd.Flags()
 	f.BoolVarP(&o.follow, "follow", "f", false, "stay connected after the answer and print notifications")
 	f.IntVarP(&o.count, "count", "n", 0, "end after so many items; 0 for no limit")

@@ -21,15 +21,9 @@ var (
 )
 
 func newVersionCmd(e *env) *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version, the commit and its date",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(e.stdout, versionLine())
-			return err
-		},
-	}
+	return noArgs("version", "Print the version, the commit and its date", func() error {
+		return e.say("%s", versionLine())
+	})
 }
 
 // versionLine returns the version, the commit with its date, Go's version and the platform.
@@ -91,12 +85,8 @@ func buildSetting(key string) string {
 // newManCmd writes the man pages that release archives carry. It is hidden: packagers need it,
 // users do not.
 func newManCmd(e *env) *cobra.Command {
-	return &cobra.Command{
-		Use:    "man DIRECTORY",
-		Short:  "Write the man pages into a directory",
-		Args:   cobra.ExactArgs(1),
-		Hidden: true,
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := command("man DIRECTORY", "Write the man pages into a directory",
+		func(_ *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // man pages are for every user
 				return err
 			}
@@ -105,6 +95,7 @@ func newManCmd(e *env) *cobra.Command {
 			date := sourceDate()
 			header := &doc.GenManHeader{Section: "1", Source: "farcall " + versionName(), Manual: "farcall", Date: &date}
 			return doc.GenManTree(root, header, args[0])
-		},
-	}
+		})
+	cmd.Args, cmd.Hidden = cobra.ExactArgs(1), true
+	return cmd
 }
