@@ -214,10 +214,8 @@ func showPins(ctx context.Context, o *adminOptions, name string) error {
 		if err := p.show(o); err != nil {
 			return err
 		}
-		return &exitError{
-			code: exitFailure, err: fmt.Errorf("%s is not as %s has it", inLine(p.Upstream), inLine(p.File)),
-			hint: fmt.Sprintf("Read the changes above: a model will act on them. 'farcall admin accept-pins TARGET %s --digest %s' accepts them.", inLine(p.Upstream), inLine(p.Digest)),
-		}
+		hint := fmt.Sprintf("Read the changes above: a model will act on them. 'farcall admin accept-pins TARGET %s --digest %s' accepts them.", inLine(p.Upstream), inLine(p.Digest))
+		return failf(exitFailure, hint, "%s is not as %s has it", inLine(p.Upstream), inLine(p.File))
 	})
 }
 

@@ -42,10 +42,8 @@ func (r *remote) discover(cmd *cobra.Command, args []string, text bool) error {
 	return r.with(cmd.Context(), t, nil, func(ctx, limited context.Context, s *session) error {
 		doc, err := discover(limited, s)
 		if errors.Is(err, jsonrpc.MethodNotFound) {
-			return &exitError{
-				code: exitAnswered, err: fmt.Errorf("%s does not describe itself: it has no method rpc.discover", t),
-				hint: "Its methods can be called all the same: farcall call TARGET METHOD.",
-			}
+			return failf(exitAnswered, "Its methods can be called all the same: farcall call TARGET METHOD.",
+				"%s does not describe itself: it has no method rpc.discover", t)
 		}
 		if err != nil {
 			return callFailure(ctx, "rpc.discover", t, s, err)

@@ -117,17 +117,11 @@ func callFailure(ctx context.Context, what string, t *target.Target, s *session,
 		return &exitError{code: exitInterrupted, err: fmt.Errorf("%s: interrupted", what)}
 	}
 	if noise, raw := s.noise(); noise != "" {
-		return &exitError{
-			code: exitProtocol, err: fmt.Errorf("%s: %s sent what is not JSON-RPC: %s", what, t, noise),
-			hint: noiseHint(t, raw),
-		}
+		return failf(exitProtocol, noiseHint(t, raw), "%s: %s sent what is not JSON-RPC: %s", what, t, noise)
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return &exitError{
-			code: exitTimeout, err: fmt.Errorf("%s: no answer from %s in time", what, t),
-			hint: silenceHint(t, s.received()),
-		}
+		return silent(what, t, s.received())
 	case errors.Is(err, httprpc.ErrConnect) && !errors.Is(err, io.EOF):
 		return connectFailure(t, err)
 	case errors.Is(err, farcall.ErrProtocol):
@@ -294,26 +288,23 @@ func noiseHint(t *target.Target, p []byte) string {
 	return ""
 }
 
-// silenceHint is for an answer that did not come in time. The bytes p came, and no message.
-func silenceHint(t *target.Target, p []byte) string {
+// silent is the exit for an answer that did not come in time. The bytes p came, and no message.
+func silent(what string, t *target.Target, p []byte) error {
 	hint := "Wait longer with --timeout 2m, or for ever with --timeout 0."
 	switch seen := seenHint(t, p); {
 	case seen != "":
-		return seen
+		hint = seen
 	case len(p) > 0:
 		hint += " What came is no whole message: " + excerpt(p)
 	}
-	return hint
+	return failf(exitTimeout, hint, "%s: no answer from %s in time", what, t)
 }
 
 // closedFailure is the exit for a connection that ended before the answer. The bytes p came, and
 // no message.
 func closedFailure(what string, t *target.Target, p []byte, err error) error {
 	if exit, ok := errors.AsType[*stream.ExitError](err); ok {
-		return &exitError{
-			code: exitProtocol, err: fmt.Errorf("%s: %s ended without an answer: %v", what, t, exit.State),
-			hint: stderrHint(exit),
-		}
+		return failf(exitProtocol, stderrHint(exit), "%s: %s ended without an answer: %v", what, t, exit.State)
 	}
 	text := fmt.Sprintf("%s: %s closed the connection without an answer", what, t)
 	if cause := closeCause(err); cause != "" {
@@ -375,14 +366,12 @@ func commandHint(name string) string {
 func malformedHint(t *target.Target, err error) string {
 	const before = "malformed HTTP response \""
 	_, quoted, found := strings.Cut(err.Error(), before)
-	switch {
-	case !found || t.URL == nil:
-	case strings.HasPrefix(quoted, `\x15\x03`) && t.URL.Scheme == "http":
-		return "The other end sent a TLS record: use https://" + t.URL.Host + t.URL.Path + "."
-	case strings.HasPrefix(quoted, `\x15\x03`) && t.URL.Scheme == "ws":
-		return "The other end sent a TLS record: use wss://" + t.URL.Host + t.URL.Path + "."
+	tls := found && strings.HasPrefix(quoted, `\x15\x03`) && t.URL != nil
+	if !tls || t.URL.Scheme != "http" && t.URL.Scheme != "ws" {
+		return ""
 	}
-	return ""
+	at := t.URL.Host + t.URL.Path
+	return "The other end sent a TLS record: use " + t.URL.Scheme + "s://" + at + "."
 }
 
 // handshakeHint is for a TLS handshake that failed.
@@ -390,7 +379,11 @@ func handshakeHint(t *target.Target, err error) string {
 	var record tls.RecordHeaderError
 	switch {
 	case strings.Contains(err.Error(), "HTTP response to HTTPS client"):
-		return "The other end answered without TLS, in HTTP: use " + plainScheme(t) + "."
+		scheme := "http://"
+		if t.Kind == target.WebSocket {
+			scheme = "ws://"
+		}
+		return "The other end answered without TLS, in HTTP: use " + scheme + "."
 	case errors.As(err, &record) && isHTTP(record.RecordHeader[:]):
 		return "The other end answered without TLS, in HTTP: use http:// or ws://."
 	case errors.As(err, &record) && isJSON(record.RecordHeader[:]):
@@ -404,14 +397,6 @@ func handshakeHint(t *target.Target, err error) string {
 			"as a port of farcall without a certificate does."
 	}
 	return malformedHint(t, err)
-}
-
-// plainScheme is the scheme of a URL without TLS.
-func plainScheme(t *target.Target) string {
-	if t.Kind == target.WebSocket {
-		return "ws://"
-	}
-	return "http://"
 }
 
 // unconnectedHint is for a connection that was not made in time.

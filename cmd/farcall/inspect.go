@@ -136,11 +136,8 @@ func (f *inspectFlags) open(ctx context.Context, chosen bool) (net.Listener, err
 		l, err = new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
 	}
 	if err != nil {
-		return nil, &exitError{
-			code: exitFailure,
-			err:  fmt.Errorf("cannot listen: %w", err),
-			hint: "Choose another address with --listen 127.0.0.1:PORT.",
-		}
+		return nil, failf(exitFailure, "Choose another address with --listen 127.0.0.1:PORT.",
+			"cannot listen: %w", err)
 	}
 	return l, nil
 }

@@ -235,10 +235,7 @@ func (s *mcpSession) failure(ctx context.Context, what string, err error) error 
 	case ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled):
 		return &exitError{code: exitInterrupted, err: fmt.Errorf("%s: interrupted", what)}
 	case errors.Is(err, context.DeadlineExceeded):
-		return &exitError{
-			code: exitTimeout, err: fmt.Errorf("%s: no answer from %s in time", what, t),
-			hint: silenceHint(t, s.received()),
-		}
+		return silent(what, t, s.received())
 	case errors.As(err, &wire):
 		return s.answered(what, wire, err)
 	case errors.As(err, &status):

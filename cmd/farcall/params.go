@@ -181,9 +181,7 @@ func (r *remote) pipedParams(ctx context.Context) (jsonrpc.Raw, error) {
 		}
 		return params, err
 	case <-ctx.Done():
-		return nil, &exitError{
-			code: exitTimeout, err: errors.New("standard input is a pipe that was not closed in time, so the params are not known"),
-			hint: "Write PARAMS, or </dev/null for none.",
-		}
+		return nil, failf(exitTimeout, "Write PARAMS, or </dev/null for none.",
+			"standard input is a pipe that was not closed in time, so the params are not known")
 	}
 }

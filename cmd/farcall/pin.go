@@ -128,10 +128,9 @@ func pinAll(ctx context.Context, e *env, c *gateway.Config, path string, accept 
 	case changes == "":
 		fmt.Fprintf(e.stdout, "%s in %s, all unchanged\n", countOf(count, "definition"), path)
 	default:
-		return &exitError{
-			code: exitFailure, err: fmt.Errorf("the servers are not as %s has them", path),
-			hint: "Read the changes above: a model will act on them. 'farcall pin --accept' accepts all of them.",
-		}
+		return failf(exitFailure,
+			"Read the changes above: a model will act on them. 'farcall pin --accept' accepts all of them.",
+			"the servers are not as %s has them", path)
 	}
 	return nil
 }

@@ -57,7 +57,12 @@ func (e *exitError) Unwrap() error { return e.err }
 
 // usagef says that the command line is wrong.
 func usagef(hint, format string, args ...any) error {
-	return &exitError{code: exitUsage, err: fmt.Errorf(format, args...), hint: hint}
+	return failf(exitUsage, hint, format, args...)
+}
+
+// failf ends the program with a code, and says why and what to do next.
+func failf(code int, hint, format string, args ...any) error {
+	return &exitError{code: code, err: fmt.Errorf(format, args...), hint: hint}
 }
 
 // run is the whole program. It returns the exit code.

@@ -361,10 +361,8 @@ func (f *serveFlags) subscribe(ctx context.Context, stderr io.Writer) error {
 			Budget: f.limits.budget, Logger: f.tells, Methods: f.methods,
 		})
 		if err != nil {
-			return &exitError{
-				code: exitFailure, err: fmt.Errorf("cannot serve over NATS: %w", err),
-				hint: "Is a NATS server there? nats-server starts one, on localhost:4222.",
-			}
+			return failf(exitFailure, "Is a NATS server there? nats-server starts one, on localhost:4222.",
+				"cannot serve over NATS: %w", err)
 		}
 		f.queues = append(f.queues, s)
 		fmt.Fprintln(stderr, "farcall: ready "+port.Redacted(address))

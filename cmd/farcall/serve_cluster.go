@@ -64,10 +64,8 @@ func (f *serveFlags) openCluster(
 		},
 	})
 	if err != nil {
-		return nil, &exitError{
-			code: exitConnect, err: fmt.Errorf("cluster: %w", err),
-			hint: "Is " + c.Engine() + " reachable? docs/cluster.md has more.",
-		}
+		hint := "Is " + c.Engine() + " reachable? docs/cluster.md has more."
+		return nil, failf(exitConnect, hint, "cluster: %w", err)
 	}
 	if f.log != logOff {
 		fmt.Fprintf(stderr, "farcall: cluster: %s\n", c.Engine())
