@@ -20,13 +20,16 @@ import (
 // apiPath is where a gateway serves its API for operators.
 const apiPath = "/api/v1"
 
-// adminOptions are those of the commands of farcall admin.
-type adminOptions struct {
+// operated is a gateway that is asked over HTTP by an operator.
+type operated struct {
 	*remote
 	asJSON bool
 	target *target.Target
 	client *http.Client
 }
+
+// adminOptions are those of the commands of farcall admin.
+type adminOptions struct{ operated }
 
 // An adminCommand is one of farcall admin. It takes the words that its use has in capitals, the
 // last of them if it likes where that is in brackets.
@@ -50,7 +53,7 @@ func newAdminCmd(e *env) *cobra.Command {
 
 // cobra makes the command.
 func (c *adminCommand) cobra(e *env) *cobra.Command {
-	o := &adminOptions{remote: &remote{env: e}}
+	o := &adminOptions{operated{remote: &remote{env: e}}}
 	cmd := command(c.use, c.short, func(cmd *cobra.Command, args []string) error {
 		rest, err := o.aim(cmd, args)
 		if err != nil {
@@ -74,7 +77,7 @@ func (c *adminCommand) cobra(e *env) *cobra.Command {
 }
 
 // aim finds out where the gateway is.
-func (o *adminOptions) aim(cmd *cobra.Command, args []string) (rest []string, err error) {
+func (o *operated) aim(cmd *cobra.Command, args []string) (rest []string, err error) {
 	o.target, rest, err = o.split(cmd, args)
 	if err != nil {
 		return nil, err
@@ -131,8 +134,6 @@ func (o *adminOptions) read(ctx context.Context, method, path string, body, v an
 
 // answer returns what the gateway answers.
 func (o *adminOptions) answer(ctx context.Context, method, path string, body any) ([]byte, error) {
-	ctx, cancel := o.limit(ctx)
-	defer cancel()
 	var text []byte
 	if method != http.MethodGet {
 		if body == nil {
@@ -143,33 +144,43 @@ func (o *adminOptions) answer(ctx context.Context, method, path string, body any
 			return nil, err
 		}
 	}
+	got, answer, err := o.ask(ctx, method, apiPath+path, text)
+	if err == nil && got.StatusCode != http.StatusOK {
+		err = adminFailure(got, answer)
+	}
+	return answer, err
+}
+
+// ask sends a request to a path of the gateway, and returns the answer with what is in it: of more
+// than maxStatus bytes not all.
+func (o *operated) ask(
+	ctx context.Context, method, path string, text []byte,
+) (*http.Response, []byte, error) {
+	ctx, cancel := o.limit(ctx)
+	defer cancel()
 	u := *o.target.URL
-	where, query, _ := strings.Cut(path, "?")
-	u.RawPath, u.RawQuery = apiPath+where, query
+	u.RawPath, u.RawQuery, _ = strings.Cut(path, "?")
 	u.Path, _ = url.PathUnescape(u.RawPath)
 	r, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(text))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if r.Header, err = o.headers(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if text != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
 	got, err := o.client.Do(r)
 	if err != nil {
-		return nil, connectFailure(o.target, err)
+		return nil, nil, connectFailure(o.target, err)
 	}
 	defer got.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(got.Body, maxStatus))
+	answer, err := io.ReadAll(io.LimitReader(got.Body, maxStatus+1))
 	if err != nil {
-		return nil, connectFailure(o.target, err)
+		return nil, nil, connectFailure(o.target, err)
 	}
-	if got.StatusCode != http.StatusOK {
-		return nil, adminFailure(got, answer)
-	}
-	return answer, nil
+	return got, answer, nil
 }
 
 // adminFailure is the exit for what a gateway has refused.
@@ -205,7 +216,7 @@ func adminFailure(got *http.Response, body []byte) error {
 	return exit
 }
 
-// upstreamState is what the API says of an upstream, as far as it is shown.
+// upstreamState is what the API or /api/status says of an upstream, as far as it is shown.
 type upstreamState struct {
 	Name      string  `json:"name"`
 	State     string  `json:"state"`
@@ -215,6 +226,9 @@ type upstreamState struct {
 	Revision  string  `json:"revision"`
 	Processes int     `json:"processes"`
 	InFlight  int     `json:"inFlight"`
+	Queued    int     `json:"queued"`
+	Children  int     `json:"children"`
+	Restarts  int     `json:"restarts"`
 	Calls     int64   `json:"calls"`
 	Errors    int64   `json:"errors"`
 	P50       float64 `json:"p50Ms"`

@@ -14,62 +14,42 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
-	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/internal/visible"
 )
 
 // status is what a gateway says at /api/status, as far as it is shown.
 type status struct {
-	Name      string         `json:"name"`
-	Version   string         `json:"version"`
-	Since     time.Time      `json:"since"`
-	Draining  bool           `json:"draining"`
-	Sessions  int            `json:"sessions"`
-	InFlight  int            `json:"inFlight"`
-	Suspended int            `json:"suspended"`
-	Calls     int64          `json:"calls"`
-	Errors    int64          `json:"errors"`
-	Upstreams []serverStatus `json:"upstreams"`
-}
-
-type serverStatus struct {
-	Name      string  `json:"name"`
-	State     string  `json:"state"`
-	Revision  string  `json:"revision"`
-	InFlight  int     `json:"inFlight"`
-	Queued    int     `json:"queued"`
-	Children  int     `json:"children"`
-	Restarts  int     `json:"restarts"`
-	Calls     int64   `json:"calls"`
-	Errors    int64   `json:"errors"`
-	P50       float64 `json:"p50Ms"`
-	P99       float64 `json:"p99Ms"`
-	LastError string  `json:"lastError"`
+	Name      string          `json:"name"`
+	Version   string          `json:"version"`
+	Since     time.Time       `json:"since"`
+	Draining  bool            `json:"draining"`
+	Sessions  int             `json:"sessions"`
+	InFlight  int             `json:"inFlight"`
+	Suspended int             `json:"suspended"`
+	Calls     int64           `json:"calls"`
+	Errors    int64           `json:"errors"`
+	Upstreams []upstreamState `json:"upstreams"`
 }
 
 // statsOptions are those of stats and top.
 type statsOptions struct {
-	*remote
-	target   *target.Target
-	url      string // of its status
-	client   *http.Client
-	raw      bool
+	operated
 	interval time.Duration
 	count    int
 	sort     string
 }
 
 func newStatsCmd(e *env) *cobra.Command {
-	o := &statsOptions{remote: &remote{env: e}}
+	o := &statsOptions{operated: operated{remote: &remote{env: e}}}
 	cmd := command("stats TARGET", "Show what a gateway and its servers are doing", o.once)
 	cmd.Args = cobra.ExactArgs(1)
 	o.flags(cmd, defaultTimeout)
-	cmd.Flags().BoolVar(&o.raw, "json", false, "print the answer as it came")
+	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print the answer as it came")
 	return cmd
 }
 
 func newTopCmd(e *env) *cobra.Command {
-	o := &statsOptions{remote: &remote{env: e}}
+	o := &statsOptions{operated: operated{remote: &remote{env: e}}}
 	cmd := command("top TARGET", "Watch what a gateway and its servers are doing", o.watch)
 	cmd.Args = cobra.ExactArgs(1)
 	o.flags(cmd, defaultTimeout)
@@ -80,25 +60,9 @@ func newTopCmd(e *env) *cobra.Command {
 	return cmd
 }
 
-// aim finds out where the status is.
-func (o *statsOptions) aim(cmd *cobra.Command, args []string) error {
-	t, _, err := o.split(cmd, args)
-	if err != nil {
-		return err
-	}
-	if t.Kind != target.HTTP {
-		return usagef("Write http://host:port.", "%s is not HTTP: a gateway shows its state there", t)
-	}
-	u := *t.URL
-	u.Path, u.RawPath, u.RawQuery = "/api/status", "", ""
-	o.target, o.url = t, u.String()
-	o.client, err = o.httpClient()
-	return err
-}
-
 // once is stats.
 func (o *statsOptions) once(cmd *cobra.Command, args []string) error {
-	if err := o.aim(cmd, args); err != nil {
+	if _, err := o.aim(cmd, args); err != nil {
 		return err
 	}
 	ctx, stop := interruptible(cmd.Context())
@@ -107,7 +71,7 @@ func (o *statsOptions) once(cmd *cobra.Command, args []string) error {
 	switch {
 	case err != nil:
 		return err
-	case o.raw:
+	case o.asJSON:
 		return o.printJSON(raw)
 	}
 	_, err = io.WriteString(o.stdout, o.table(s, nil, 0))
@@ -129,7 +93,7 @@ func (o *statsOptions) watch(cmd *cobra.Command, args []string) error {
 	if !slices.Contains([]string{"", "calls", "errors", "queued", "p99"}, o.sort) {
 		return usagef("Use calls, errors, queued or p99.", "--sort: there is no column %q to sort by", o.sort)
 	}
-	if err := o.aim(cmd, args); err != nil {
+	if _, err := o.aim(cmd, args); err != nil {
 		return err
 	}
 	ctx, stop := interruptible(cmd.Context())
@@ -175,34 +139,20 @@ const maxStatus = 64 << 20
 
 // fetch asks for the status.
 func (o *statsOptions) fetch(ctx context.Context) ([]byte, *status, error) {
-	ctx, cancel := o.limit(ctx)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, o.url, nil)
+	answer, text, err := o.ask(ctx, http.MethodGet, "/api/status", nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	if r.Header, err = o.headers(); err != nil {
-		return nil, nil, err
-	}
-	answer, err := o.client.Do(r)
-	if err != nil {
-		return nil, nil, connectFailure(o.target, err)
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxStatus+1))
-	s := new(status)
+	s, url := new(status), answer.Request.URL
 	switch {
-	case err != nil:
-		return nil, nil, connectFailure(o.target, err)
 	case answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden:
-		return nil, nil, &exitError{
-			code: exitAnswered, err: fmt.Errorf("%s: %s", o.url, answer.Status),
-			hint: "It needs the permission to call gateway/status: --bearer FILE has a key of such a principal.",
-		}
+		return nil, nil, failf(exitAnswered,
+			"It needs the permission to call gateway/status: --bearer FILE has a key of such a principal.",
+			"%s: %s", url, answer.Status)
 	case answer.StatusCode != http.StatusOK:
-		return nil, nil, &exitError{code: exitAnswered, err: fmt.Errorf("%s: %s", o.url, answer.Status), hint: noGatewayHint(answer.StatusCode)}
+		return nil, nil, failf(exitAnswered, noGatewayHint(answer.StatusCode), "%s: %s", url, answer.Status)
 	case len(text) > maxStatus || jsonv2.Unmarshal(text, s) != nil:
-		return nil, nil, &exitError{code: exitProtocol, err: fmt.Errorf("%s: what it says is no status of a gateway", o.url)}
+		return nil, nil, failf(exitProtocol, "", "%s: what it says is no status of a gateway", url)
 	}
 	return text, s, nil
 }
@@ -216,7 +166,7 @@ func (o *statsOptions) table(s, before *status, since time.Duration) string {
 	if s.Draining {
 		b.WriteString(o.paint(colourRed, "It takes no new calls: it is about to stop.") + "\n")
 	}
-	old := map[string]serverStatus{}
+	old := map[string]upstreamState{}
 	head := []string{"SERVER", "STATE", "IN FLIGHT", "QUEUED", "CALLS", "ERRORS", "P50", "P99", "PROCESSES", "RESTARTS", "LAST ERROR"}
 	if before != nil {
 		head[4], head[5] = "CALLS/S", "ERRORS/S"
@@ -242,18 +192,18 @@ func (o *statsOptions) table(s, before *status, since time.Duration) string {
 }
 
 // sorted returns the servers in the order that is asked for.
-func (o *statsOptions) sorted(all []serverStatus) []serverStatus {
-	by := map[string]func(u *serverStatus) float64{
-		"calls":  func(u *serverStatus) float64 { return float64(u.Calls) },
-		"errors": func(u *serverStatus) float64 { return float64(u.Errors) },
-		"queued": func(u *serverStatus) float64 { return float64(u.Queued) },
-		"p99":    func(u *serverStatus) float64 { return u.P99 },
+func (o *statsOptions) sorted(all []upstreamState) []upstreamState {
+	by := map[string]func(u *upstreamState) float64{
+		"calls":  func(u *upstreamState) float64 { return float64(u.Calls) },
+		"errors": func(u *upstreamState) float64 { return float64(u.Errors) },
+		"queued": func(u *upstreamState) float64 { return float64(u.Queued) },
+		"p99":    func(u *upstreamState) float64 { return u.P99 },
 	}[o.sort]
 	if by == nil {
 		return all
 	}
 	all = slices.Clone(all)
-	slices.SortStableFunc(all, func(a, b serverStatus) int { return cmp.Compare(by(&b), by(&a)) })
+	slices.SortStableFunc(all, func(a, b upstreamState) int { return cmp.Compare(by(&b), by(&a)) })
 	return all
 }
 
