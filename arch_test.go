@@ -59,7 +59,7 @@ var archLadder = map[string]archRow{
 	"mcp/era":                    {ours: "jsonrpc internal/jsonv2 internal/scan mcp/spec", names: 10},
 	"mcp/mcphttp":                {ours: "internal/backoff internal/onhttp . jsonrpc internal/budget internal/callctx internal/cancel internal/jsonv2 internal/late internal/oneway internal/origin internal/owner internal/remote internal/seal internal/share internal/stack internal/scan internal/slow internal/sse internal/wirelog mcp/era mcp/spec mcp/internal/object mcp/internal/observed observe", names: 20}, // Configured brings the policy of a backend to any handler, Resumer and Resumable its sessions to any replica
 	"mcp":                        {ours: ". internal/backoff internal/beneath jsonrpc stream internal/accept internal/callctx internal/cancel internal/http1 internal/target internal/jsonv2 internal/late internal/owner internal/permit internal/port internal/remote internal/scan internal/schema internal/seal internal/share internal/uritemplate internal/validate mcp/era mcp/internal/inbound mcp/internal/object mcp/internal/arguments mcp/internal/trie mcp/mcphttp mcp/relay mcp/spec store internal/wirelog mcp/internal/observed observe", names: 60},
-	"mcp/mcpauth":                {ours: "internal/fetch internal/filelock internal/jsonv2 internal/scan mcp/mcphttp", outside: "github.com/lestrrat-go/jwx/v3 github.com/zalando/go-keyring", names: 18},
+	"mcp/mcpauth":                {ours: "internal/fetch internal/filelock internal/jsonv2 internal/replace internal/scan mcp/mcphttp", outside: "github.com/lestrrat-go/jwx/v3 github.com/zalando/go-keyring", names: 18},
 	// Extension, MIMEType, Model, App, Page, AddPage, WithPage, Shown
 	"mcp/apps": {ours: "mcp", names: 8},
 	// New, and what it describes: File, Package, Transport, Input
@@ -98,7 +98,7 @@ var archLadder = map[string]archRow{
 	"internal/glob":     {pure: true},
 	"internal/size":     {pure: true},
 	"internal/visible":  {},
-	"internal/lock":     {ours: "internal/jsonv2"},
+	"internal/lock":     {ours: "internal/jsonv2 internal/replace"},
 	"internal/filelock": {outside: "golang.org/x/sys"},
 	"internal/lint":     {ours: "internal/scan internal/validate jsonrpc"},
 	// Records, Record and five errors; Local, Options, New and Open. Eleven for what processes share:
@@ -182,7 +182,7 @@ var archLadder = map[string]archRow{
 	"gateway/internal/control":    {ours: "internal/jsonv2 internal/origin internal/schema"},
 	"gateway/internal/faulty":     {ours: "jsonrpc internal/scan mcp/era"},
 	"gateway/internal/hook":       {ours: "internal/owner internal/scan internal/share jsonrpc stream"},
-	"gateway/internal/pin":        {ours: "jsonrpc internal/jsonv2 internal/scan"},
+	"gateway/internal/pin":        {ours: "jsonrpc internal/jsonv2 internal/replace internal/scan"},
 	"gateway/internal/wording":    {},
 	"gateway/internal/raw":        {ours: "gateway/internal/wording internal/backoff internal/beginning . httprpc jsonrpc internal/jsonv2 internal/owner internal/scan internal/share internal/visible stream"},
 	"gateway/internal/refs":       {ours: "jsonrpc internal/scan"},

@@ -11,13 +11,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/replace"
 )
 
 // A Lock locks one target: exactly one of Principal, Key, JTI and Session is given.
@@ -329,17 +329,5 @@ func Remove(path string, drop func(*Lock) bool) (removed int, err error) {
 	if removed == 0 {
 		return 0, nil
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return 0, err
-	}
-	_, err = f.Write(kept.Bytes())
-	err = errors.Join(err, f.Chmod(info.Mode().Perm()), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return removed, err
+	return removed, replace.Whole(path, kept.Bytes(), info.Mode().Perm())
 }

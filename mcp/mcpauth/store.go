@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall/internal/filelock"
+	"github.com/farcall-dev/farcall/internal/replace"
 	"github.com/farcall-dev/farcall/internal/scan"
 )
 
@@ -178,7 +179,7 @@ func (s *fileStore) change(ctx context.Context, do func(map[string][]byte) bool)
 	if err != nil || !do(all) {
 		return err
 	}
-	if err := replace(path, appendStore(nil, all)); err != nil {
+	if err := replace.Whole(path, appendStore(nil, all), 0o600); err != nil {
 		return fmt.Errorf("mcpauth: the token store could not be written, and is as it was before: %w", err)
 	}
 	return nil
@@ -324,26 +325,6 @@ func appendStore(b []byte, all map[string][]byte) []byte {
 		b = append(b, all[key]...)
 	}
 	return append(b, "\n}}\n"...)
-}
-
-// replace puts another file in the place of one, or fails and leaves it.
-func replace(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // its mode is 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) //nolint:errcheck // it is there only when something has failed
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if closing := f.Close(); err == nil {
-		err = closing
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }
 
 const (

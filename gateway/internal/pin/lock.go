@@ -7,13 +7,13 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/replace"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
@@ -457,22 +457,7 @@ func flat(array []byte) bool {
 
 // Save writes the file, whole or not at all.
 func (l *Lock) Save(path string) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".farcall-lock-*")
-	if err != nil {
-		return fmt.Errorf("the lock file cannot be written: %w", err)
-	}
-	defer os.Remove(f.Name()) //nolint:errcheck // it is there only when something has failed
-	_, err = f.Write(l.Bytes())
-	if err == nil {
-		err = f.Chmod(0o644)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
+	if err := replace.Whole(path, l.Bytes(), 0o644); err != nil {
 		return fmt.Errorf("the lock file cannot be written: %w", err)
 	}
 	return nil

@@ -347,14 +347,7 @@ func (r *reconnect) wait(ctx context.Context) error {
 	case d > retryWait:
 		return &tooEarlyError{after: d, err: err}
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return backoff.Sleep(ctx, d)
 }
 
 // meter counts what happens.

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestWords fails when placesText has a line with a word that is none of its column.
+// TestWords fails when placesText has a line with an unknown word.
 func TestWords(t *testing.T) {
 	t.Parallel()
 	shapes := map[string]bool{}
