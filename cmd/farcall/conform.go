@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/farcall-dev/farcall/cmd/farcall/internal/conform"
 	"github.com/farcall-dev/farcall/internal/target"
@@ -27,20 +28,27 @@ func newConformCmd(e *env) *cobra.Command {
 			return r.conform(cmd, args, o)
 		})
 	r.flags(cmd, 5*time.Second)
-	f := cmd.Flags()
-	f.BoolVar(&o.json, "json", false, "print the report as JSON")
-	f.BoolVar(&o.list, "list", false, "list the cases and probe nothing")
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "print failed cases only")
-	f.BoolVar(&o.must, "must", false, "leave out what is recommended but not required by the specification")
+	f := o.flags(cmd, "probe")
 	f.BoolVar(&o.s1, "s1", false, "the server must have the specification's example methods, and its error messages")
 	f.StringVar(&o.echo, "echo", "", "a `method` that returns its params; without, one is looked for")
-	f.StringVar(&o.run, "run", "", "run the cases with names that match this `regexp`")
 	return cmd
 }
 
 type conformOptions struct {
 	json, list, quiet, must, s1 bool
 	echo, run                   string
+}
+
+// flags adds those that both protocols have. verb is what --list does not do.
+func (o *conformOptions) flags(cmd *cobra.Command, verb string) *pflag.FlagSet {
+	f := cmd.Flags()
+	f.BoolVar(&o.json, "json", false, "print the report as JSON")
+	f.BoolVar(&o.list, "list", false, "list the cases and "+verb+" nothing")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "print failed cases only")
+	f.BoolVar(&o.must, "must", false,
+		"leave out what is recommended but not required by the specification")
+	f.StringVar(&o.run, "run", "", "run the cases with names that match this `regexp`")
+	return f
 }
 
 func (e *env) listCases() error {
@@ -59,29 +67,24 @@ func (r *remote) conform(cmd *cobra.Command, args []string, o conformOptions) er
 	case len(rest) > 0:
 		return usagef("For example: "+cmd.CommandPath()+" localhost:7331", "one TARGET, not also %q", rest)
 	}
-	options := &conform.Options{Timeout: r.timeout, Echo: o.echo, S1: o.s1, MustOnly: o.must}
-	return r.conformed(cmd, t, o, "'^batch/'", "JSON-RPC 2.0", func(
-		ctx context.Context, d conform.Dialer, only *regexp.Regexp, each func(conform.Result),
-	) (*conform.Report, error) {
-		options.Only, options.OnResult = only, each
-		return conform.Run(ctx, d, options)
-	})
+	options := &conform.Options{Echo: o.echo, S1: o.s1}
+	return r.conformed(cmd, t, o, "'^batch/'", "JSON-RPC 2.0", options, conform.Run)
 }
 
 // conformed runs the cases of a protocol, and prints what comes out. example is a value of --run.
 func (r *remote) conformed(
 	cmd *cobra.Command, t *target.Target, o conformOptions, example, protocol string,
-	run func(context.Context, conform.Dialer, *regexp.Regexp, func(conform.Result)) (*conform.Report, error),
+	options *conform.Options,
+	run func(context.Context, conform.Dialer, *conform.Options) (*conform.Report, error),
 ) (err error) {
-	var only *regexp.Regexp
+	options.Timeout, options.MustOnly = r.timeout, o.must
 	if o.run != "" {
-		if only, err = regexp.Compile(o.run); err != nil {
+		if options.Only, err = regexp.Compile(o.run); err != nil {
 			return usagef("--run takes a regular expression, such as "+example+".", "%w", err)
 		}
 	}
-	var each func(conform.Result)
 	if !o.json {
-		each = func(res conform.Result) {
+		options.OnResult = func(res conform.Result) {
 			if !o.quiet || res.Verdict == conform.Fail {
 				r.printResult(res)
 			}
@@ -93,7 +96,7 @@ func (r *remote) conformed(
 	}
 	ctx, stop := interruptible(cmd.Context())
 	defer stop()
-	report, err := run(ctx, dialer, only, each)
+	report, err := run(ctx, dialer, options)
 	switch {
 	case errors.Is(err, conform.ErrConnect):
 		return connectFailure(t, err)
@@ -177,14 +180,8 @@ func newMCPConformCmd(e *env) *cobra.Command {
 		})
 	r.flags(cmd, 10*time.Second)
 	_ = cmd.Flags().MarkHidden("framing") // MCP has one message a line
-	f := cmd.Flags()
-	f.StringVar(&revision, "era", "auto", "check only `auto|modern|legacy|REVISION`")
-	f.BoolVar(&o.json, "json", false, "print the report as JSON")
-	f.BoolVar(&o.list, "list", false, "list the cases and check nothing")
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "print failed cases only")
-	f.BoolVar(&o.must, "must", false,
-		"leave out what is recommended but not required by the specification")
-	f.StringVar(&o.run, "run", "", "run the cases with names that match this `regexp`")
+	o.flags(cmd, "check").
+		StringVar(&revision, "era", "auto", "check only `auto|modern|legacy|REVISION`")
 	return cmd
 }
 
@@ -211,11 +208,6 @@ func (r *remote) mcpConform(cmd *cobra.Command, args []string, o conformOptions,
 	if err != nil {
 		return err
 	}
-	options := &conform.MCPOptions{Timeout: r.timeout, MustOnly: o.must, Revisions: revisions}
-	return r.conformed(cmd, t, o, "'/tools/'", "MCP", func(
-		ctx context.Context, d conform.Dialer, only *regexp.Regexp, each func(conform.Result),
-	) (*conform.Report, error) {
-		options.Only, options.OnResult = only, each
-		return conform.RunMCP(ctx, d, options)
-	})
+	options := &conform.Options{Revisions: revisions}
+	return r.conformed(cmd, t, o, "'/tools/'", "MCP", options, conform.RunMCP)
 }

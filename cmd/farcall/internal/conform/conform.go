@@ -21,6 +21,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/farcall-dev/farcall/mcp/era"
 )
 
 // Level says how binding a case is.
@@ -64,10 +66,12 @@ type Report struct {
 	Cases     []Result `json:"cases"`
 }
 
-// Options adjust a run.
+// Options adjust a run of Run or RunMCP.
 type Options struct {
-	// Timeout bounds the wait for each answer. Default 5 s.
+	// Timeout bounds the wait for each answer. Default 5 s, and 10 s for MCP.
 	Timeout time.Duration
+	// Revisions are those of MCP to be checked. Default all.
+	Revisions []*era.Revision
 	// Echo names a method that returns its params. Default: found through
 	// rpc.discover, or "echo" when there is one.
 	Echo string
@@ -76,7 +80,7 @@ type Options struct {
 	S1 bool
 	// MustOnly leaves out what is only recommended.
 	MustOnly bool
-	// Only selects cases by name. Default all.
+	// Only selects cases by name, such as 2025-11-25/tools/schemas. Default all.
 	Only *regexp.Regexp
 	// OnResult receives each result as it is known.
 	OnResult func(Result)
@@ -137,9 +141,9 @@ func (r *runner) selected(all []Case) []Case {
 }
 
 // run sends one case and judges what comes back.
-func (r *runner) run(ctx context.Context, blank Case) {
-	c, reason := r.prepare(blank)
-	res := Result{Name: c.Name, Title: c.Title, Ref: c.Ref, Level: c.Level, Expected: c.expected(r.opts.S1)}
+func (r *runner) run(ctx context.Context, unfilled Case) {
+	c, reason := r.prepare(unfilled)
+	res := r.blank(&c)
 	for _, s := range c.sends {
 		res.Sent = append(res.Sent, printable(s))
 	}
@@ -156,6 +160,13 @@ func (r *runner) run(ctx context.Context, blank Case) {
 		res.Verdict = Pass
 	}
 	r.add(res)
+}
+
+// blank is the result of a case without a verdict.
+func (r *runner) blank(c *Case) Result {
+	return Result{
+		Name: c.Name, Title: c.Title, Ref: c.Ref, Level: c.Level, Expected: c.expected(r.opts.S1),
+	}
 }
 
 func (r *runner) add(res Result) {
@@ -182,11 +193,9 @@ func (r *runner) refuseAll(cases []Case, err error) {
 		Expected: "an answer with the same id",
 	})
 	for i := range cases {
-		c := &cases[i]
-		r.add(Result{
-			Name: c.Name, Title: c.Title, Ref: c.Ref, Level: c.Level, Verdict: Skip,
-			Finding: "plain requests are not answered", Expected: c.expected(r.opts.S1),
-		})
+		res := r.blank(&cases[i])
+		res.Verdict, res.Finding = Skip, "plain requests are not answered"
+		r.add(res)
 	}
 }
 

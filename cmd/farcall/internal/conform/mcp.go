@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,20 +30,6 @@ const (
 	unknownURI      = "farcall-conform:///no/such/resource"
 	mostPages       = 1000
 )
-
-// MCPOptions adjust a run of RunMCP.
-type MCPOptions struct {
-	// Revisions are those to be checked. Default all.
-	Revisions []*era.Revision
-	// Timeout bounds the wait for each answer. Default 10 s.
-	Timeout time.Duration
-	// MustOnly leaves out what is only recommended.
-	MustOnly bool
-	// Only selects cases by name, such as 2025-11-25/tools/schemas. Default all.
-	Only *regexp.Regexp
-	// OnResult receives each result as it is known.
-	OnResult func(Result)
-}
 
 // An mcpCase is one property of MCP servers.
 type mcpCase struct {
@@ -78,8 +63,8 @@ func (c *mcpCase) result(r *era.Revision) Result {
 
 // RunMCP checks the MCP server that d reaches: each revision that it speaks, over
 // separate connections. Nothing is called but lists, reads and names that do not exist.
-func RunMCP(ctx context.Context, d Dialer, o *MCPOptions) (*Report, error) {
-	var opts MCPOptions
+func RunMCP(ctx context.Context, d Dialer, o *Options) (*Report, error) {
+	var opts Options
 	if o != nil {
 		opts = *o
 	}
@@ -92,7 +77,7 @@ func RunMCP(ctx context.Context, d Dialer, o *MCPOptions) (*Report, error) {
 	if d.mcp == nil {
 		return nil, fmt.Errorf("MCP is not spoken over %s", d.kind)
 	}
-	r := &runner{report: &Report{Transport: d.kind}, opts: Options{OnResult: opts.OnResult}}
+	r := &runner{report: &Report{Transport: d.kind}, opts: opts}
 	spoken := 0
 	for _, revision := range opts.Revisions {
 		p := &mcpProbe{
@@ -142,7 +127,7 @@ type mcpProbe struct {
 }
 
 // all runs the cases. It reports false when the server does not speak the revision.
-func (p *mcpProbe) all(ctx context.Context, r *runner, o *MCPOptions) (spoken bool, err error) {
+func (p *mcpProbe) all(ctx context.Context, r *runner, o *Options) (spoken bool, err error) {
 	if err := p.link.open(ctx); err != nil {
 		return false, fmt.Errorf("%w: %w", ErrConnect, err)
 	}
@@ -187,7 +172,7 @@ func (p *mcpProbe) all(ctx context.Context, r *runner, o *MCPOptions) (spoken bo
 }
 
 // chosen reports whether a case is to be run.
-func (c *mcpCase) chosen(p *mcpProbe, o *MCPOptions) bool {
+func (c *mcpCase) chosen(p *mcpProbe, o *Options) bool {
 	return c.of(p.rev) && (p.web || !strings.HasPrefix(c.name, "http/")) &&
 		(c.level == Must || !o.MustOnly) &&
 		(o.Only == nil || o.Only.MatchString(c.result(p.rev).Name))

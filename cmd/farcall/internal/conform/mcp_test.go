@@ -185,7 +185,7 @@ func TestMCPBrokenServerIsFound(t *testing.T) {
 			report, err := RunMCP(
 				t.Context(),
 				NewHTTP(web.Client(), web.URL, nil),
-				&MCPOptions{Revisions: []*era.Revision{era.Lookup(revision)}},
+				&Options{Revisions: []*era.Revision{era.Lookup(revision)}},
 			)
 			if err != nil {
 				t.Fatal(err)
