@@ -41,12 +41,12 @@ var directions = map[string][]direction{
 type revisions uint8
 
 var revisionSets = map[string]revisions{
-	"all":          0b11111,
-	"2025-06-18..": 0b11100,
-	"2025-11-25..": 0b11000,
-	"2025-11-25":   0b01000,
-	"..2025-11-25": 0b01111,
-	"2026-07-28":   0b10000,
+	"all":     0b11111,
+	"from3rd": 0b11100, // 2025-06-18 and later
+	"from4th": 0b11000, // 2025-11-25 and later
+	"only4th": 0b01000,
+	"upTo4th": 0b01111,
+	"newest":  0b10000,
 }
 
 // placesText has a line for each place, or for several that are alike. It describes its form.
