@@ -216,7 +216,7 @@ func adminFailure(got *http.Response, body []byte) error {
 	return exit
 }
 
-// upstreamState is what the API or /api/status says of an upstream, as far as it is shown.
+// upstreamState is what the API says of an upstream, as far as it is shown.
 type upstreamState struct {
 	Name      string  `json:"name"`
 	State     string  `json:"state"`
@@ -226,9 +226,6 @@ type upstreamState struct {
 	Revision  string  `json:"revision"`
 	Processes int     `json:"processes"`
 	InFlight  int     `json:"inFlight"`
-	Queued    int     `json:"queued"`
-	Children  int     `json:"children"`
-	Restarts  int     `json:"restarts"`
 	Calls     int64   `json:"calls"`
 	Errors    int64   `json:"errors"`
 	P50       float64 `json:"p50Ms"`

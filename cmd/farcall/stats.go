@@ -19,16 +19,31 @@ import (
 
 // status is what a gateway says at /api/status, as far as it is shown.
 type status struct {
-	Name      string          `json:"name"`
-	Version   string          `json:"version"`
-	Since     time.Time       `json:"since"`
-	Draining  bool            `json:"draining"`
-	Sessions  int             `json:"sessions"`
-	InFlight  int             `json:"inFlight"`
-	Suspended int             `json:"suspended"`
-	Calls     int64           `json:"calls"`
-	Errors    int64           `json:"errors"`
-	Upstreams []upstreamState `json:"upstreams"`
+	Name      string         `json:"name"`
+	Version   string         `json:"version"`
+	Since     time.Time      `json:"since"`
+	Draining  bool           `json:"draining"`
+	Sessions  int            `json:"sessions"`
+	InFlight  int            `json:"inFlight"`
+	Suspended int            `json:"suspended"`
+	Calls     int64          `json:"calls"`
+	Errors    int64          `json:"errors"`
+	Upstreams []serverStatus `json:"upstreams"`
+}
+
+type serverStatus struct {
+	Name      string  `json:"name"`
+	State     string  `json:"state"`
+	Revision  string  `json:"revision"`
+	InFlight  int     `json:"inFlight"`
+	Queued    int     `json:"queued"`
+	Children  int     `json:"children"`
+	Restarts  int     `json:"restarts"`
+	Calls     int64   `json:"calls"`
+	Errors    int64   `json:"errors"`
+	P50       float64 `json:"p50Ms"`
+	P99       float64 `json:"p99Ms"`
+	LastError string  `json:"lastError"`
 }
 
 // statsOptions are those of stats and top.
@@ -166,7 +181,7 @@ func (o *statsOptions) table(s, before *status, since time.Duration) string {
 	if s.Draining {
 		b.WriteString(o.paint(colourRed, "It takes no new calls: it is about to stop.") + "\n")
 	}
-	old := map[string]upstreamState{}
+	old := map[string]serverStatus{}
 	head := []string{"SERVER", "STATE", "IN FLIGHT", "QUEUED", "CALLS", "ERRORS", "P50", "P99", "PROCESSES", "RESTARTS", "LAST ERROR"}
 	if before != nil {
 		head[4], head[5] = "CALLS/S", "ERRORS/S"
@@ -192,18 +207,18 @@ func (o *statsOptions) table(s, before *status, since time.Duration) string {
 }
 
 // sorted returns the servers in the order that is asked for.
-func (o *statsOptions) sorted(all []upstreamState) []upstreamState {
-	by := map[string]func(u *upstreamState) float64{
-		"calls":  func(u *upstreamState) float64 { return float64(u.Calls) },
-		"errors": func(u *upstreamState) float64 { return float64(u.Errors) },
-		"queued": func(u *upstreamState) float64 { return float64(u.Queued) },
-		"p99":    func(u *upstreamState) float64 { return u.P99 },
+func (o *statsOptions) sorted(all []serverStatus) []serverStatus {
+	by := map[string]func(u *serverStatus) float64{
+		"calls":  func(u *serverStatus) float64 { return float64(u.Calls) },
+		"errors": func(u *serverStatus) float64 { return float64(u.Errors) },
+		"queued": func(u *serverStatus) float64 { return float64(u.Queued) },
+		"p99":    func(u *serverStatus) float64 { return u.P99 },
 	}[o.sort]
 	if by == nil {
 		return all
 	}
 	all = slices.Clone(all)
-	slices.SortStableFunc(all, func(a, b upstreamState) int { return cmp.Compare(by(&b), by(&a)) })
+	slices.SortStableFunc(all, func(a, b serverStatus) int { return cmp.Compare(by(&b), by(&a)) })
 	return all
 }
 

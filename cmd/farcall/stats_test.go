@@ -10,11 +10,11 @@ import (
 func TestStatsTable(t *testing.T) {
 	t.Parallel()
 	o := &statsOptions{operated: operated{remote: &remote{env: &env{}}}, sort: "errors"}
-	now := &status{Name: "g\x1b[2J", Since: time.Now().Add(-50 * time.Hour), Calls: 1, Upstreams: []upstreamState{
+	now := &status{Name: "g\x1b[2J", Since: time.Now().Add(-50 * time.Hour), Calls: 1, Upstreams: []serverStatus{
 		{Name: "a", State: "up", Calls: 1200, P50: 0.25, P99: 1234.5},
 		{Name: "names\nof lines", State: "open", Errors: 3, LastError: strings.Repeat("ä", 100) + "\x1b[31m\nmore"},
 	}}
-	was := &status{Upstreams: []upstreamState{{Name: "a", Calls: 200}}}
+	was := &status{Upstreams: []serverStatus{{Name: "a", Calls: 200}}}
 	got := o.table(now, was, 4*time.Second)
 	lines := strings.Split(strings.TrimSuffix(got, "\n"), "\n")
 	if len(lines) != 4 || strings.Contains(got, "\x1b") || strings.Contains(got, "more") || !strings.Contains(lines[0], "up 2d2h: 0 sessions, 0 calls in flight") {
