@@ -110,23 +110,23 @@ func (m *mcpRemote) onTarget(
 	return cmd
 }
 
-// onName makes a command that takes TARGET, one name or URI, and maybe words. The shell is offered
-// names.
+// onName makes a command that takes TARGET, one name or URI, and more words if its use has some in
+// brackets. The shell is offered names.
 func (m *mcpRemote) onName(
 	use, short, what string, names func(context.Context, *mcpSession) []string,
-	run func(cmd *cobra.Command, t *target.Target, name string, words []string) error,
+	run func(ctx context.Context, t *target.Target, name string, words []string) error,
 ) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: use, Short: short,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			t, name, words, err := m.named(cmd, args, what)
-			if err != nil {
-				return err
-			}
-			return run(cmd, t, name, words)
-		},
-		ValidArgsFunction: m.completer(names),
-	}
+	cmd := command(use, short, func(cmd *cobra.Command, args []string) error {
+		t, name, words, err := m.named(cmd, args, what)
+		if err == nil && !strings.Contains(use, "[") {
+			err = none(cmd, words)
+		}
+		if err != nil {
+			return err
+		}
+		return run(cmd.Context(), t, name, words)
+	})
+	cmd.ValidArgsFunction = m.completer(names)
 	m.flags(cmd)
 	m.askFlags(cmd)
 	m.outputFlag(cmd)

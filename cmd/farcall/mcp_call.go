@@ -20,10 +20,7 @@ import (
 func newMCPCallCmd(e *env) *cobra.Command {
 	m := newMCPRemote(e)
 	const use, short = "call TARGET TOOL [ARGUMENTS]", "Call a tool and print its result"
-	return m.onName(use, short, "tool", toolNames,
-		func(cmd *cobra.Command, t *target.Target, tool string, words []string) error {
-			return m.call(cmd.Context(), t, tool, words)
-		})
+	return m.onName(use, short, "tool", toolNames, m.call)
 }
 
 func toolNames(ctx context.Context, s *mcpSession) (names []string) {

@@ -21,13 +21,7 @@ import (
 
 func newMCPReadCmd(e *env) *cobra.Command {
 	m := newMCPRemote(e)
-	return m.onName("read TARGET URI", "Read a resource and print it", "URI", resourceNames,
-		func(cmd *cobra.Command, t *target.Target, uri string, rest []string) error {
-			if err := none(cmd, rest); err != nil {
-				return err
-			}
-			return m.read(cmd.Context(), t, uri)
-		})
+	return m.onName("read TARGET URI", "Read a resource and print it", "URI", resourceNames, m.read)
 }
 
 func resourceNames(ctx context.Context, s *mcpSession) (names []string) {
@@ -71,7 +65,7 @@ func decodeResult[T any](what string, raw jsonrpc.Raw) (*T, error) {
 	return r, nil
 }
 
-func (m *mcpRemote) read(ctx context.Context, t *target.Target, uri string) error {
+func (m *mcpRemote) read(ctx context.Context, t *target.Target, uri string, _ []string) error {
 	return m.ask(ctx, t, uri, spec.MethodResourcesRead, &spec.ReadResourceRequestParams{URI: uri}, func(raw jsonrpc.Raw) error {
 		r, err := decodeResult[spec.ReadResourceResult](uri, raw)
 		if err != nil {
@@ -96,10 +90,7 @@ func (m *mcpRemote) read(ctx context.Context, t *target.Target, uri string) erro
 func newMCPPromptCmd(e *env) *cobra.Command {
 	m := newMCPRemote(e)
 	const use, short = "prompt TARGET PROMPT [name=value ...]", "Fill in a prompt and print its messages"
-	return m.onName(use, short, "prompt", promptNames,
-		func(cmd *cobra.Command, t *target.Target, name string, words []string) error {
-			return m.prompt(cmd.Context(), t, name, words)
-		})
+	return m.onName(use, short, "prompt", promptNames, m.prompt)
 }
 
 func (m *mcpRemote) prompt(ctx context.Context, t *target.Target, name string, words []string) error {
