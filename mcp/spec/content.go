@@ -164,11 +164,22 @@ func (c *Content) read(b []byte, inside string) error {
 		return nil
 	}
 	places := []place{
-		{"text", &c.Text}, {"data", &c.Data}, {"mimeType", &c.MIMEType}, {"annotations", &c.Annotations},
-		{"uri", &c.URI}, {"name", &c.Name}, {"title", &c.Title}, {"description", &c.Description},
-		{"size", &c.Size}, {"icons", &c.Icons}, {"resource", &c.Resource}, {"id", &c.ID},
-		{"toolUseId", &c.ToolUseID}, {"structuredContent", &c.StructuredContent},
-		{"isError", &c.IsError}, {"_meta", &c.Meta},
+		{"text", &c.Text},
+		{"data", &c.Data},
+		{"mimeType", &c.MIMEType},
+		{"annotations", &c.Annotations},
+		{"uri", &c.URI},
+		{"name", &c.Name},
+		{"title", &c.Title},
+		{"description", &c.Description},
+		{"size", &c.Size},
+		{"icons", &c.Icons},
+		{"resource", &c.Resource},
+		{"id", &c.ID},
+		{"toolUseId", &c.ToolUseID},
+		{"structuredContent", &c.StructuredContent},
+		{"isError", &c.IsError},
+		{"_meta", &c.Meta},
 	}
 	return object(c.Type, b, func(key, value []byte) error {
 		switch name := string(key); {

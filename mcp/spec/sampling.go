@@ -112,8 +112,11 @@ func (r CreateMessageResult) MarshalJSON() ([]byte, error) {
 func (r *CreateMessageResult) UnmarshalJSON(b []byte) error {
 	*r = CreateMessageResult{}
 	return members("sampling result", b, []place{
-		{"role", &r.Role}, {"content", &oneOrMore{&r.Content, &r.array}},
-		{"model", &r.Model}, {"stopReason", &r.StopReason}, {"_meta", &r.Meta},
+		{"role", &r.Role},
+		{"content", &oneOrMore{&r.Content, &r.array}},
+		{"model", &r.Model},
+		{"stopReason", &r.StopReason},
+		{"_meta", &r.Meta},
 	})
 }
 

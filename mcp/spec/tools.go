@@ -83,7 +83,10 @@ func (r *CallToolResult) write(w *writer) {
 func (r *CallToolResult) UnmarshalJSON(b []byte) error {
 	*r = CallToolResult{}
 	return members("tool result", b, []place{
-		{"content", &r.Content}, {"structuredContent", &r.StructuredContent},
-		{"resultType", &r.ResultType}, {"isError", &r.IsError}, {"_meta", &r.Meta},
+		{"content", &r.Content},
+		{"structuredContent", &r.StructuredContent},
+		{"resultType", &r.ResultType},
+		{"isError", &r.IsError},
+		{"_meta", &r.Meta},
 	})
 }

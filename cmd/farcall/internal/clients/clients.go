@@ -52,7 +52,7 @@ func urlEntry(key string) func(string) Entry {
 // typedEntry makes entries with the type http.
 func typedEntry(url string) Entry { return Entry{{"type", "http"}, {"url", url}} }
 
-// opencode takes entries that say of which type they are and that they are enabled.
+// opencode takes entries that say what type they have and that they are enabled.
 const opencode = "opencode"
 
 func opencodeEntry(url string) Entry {
