@@ -3,7 +3,6 @@ package farcall_test
 import (
 	"fmt"
 	"go/ast"
-	"strings"
 )
 
 // archFacts bounds how often the code asks for each fact about the lifecycle of a
@@ -27,7 +26,7 @@ var archFacts = map[string]int{
 func findFacts(tree *archTree) (found []string) {
 	uses := map[string]int{}
 	for _, f := range tree.files {
-		if f.test || f.foreign || strings.HasPrefix(f.path, "mcp/era/rev") { // those state facts
+		if f.test || f.foreign {
 			continue
 		}
 		ast.Inspect(f.ast, func(n ast.Node) bool {

@@ -6,8 +6,8 @@
 // does not know passes untouched. No other package names a revision or compares
 // two: code asks a fact ("does this revision have audio?").
 //
-// A new revision is one file, with what differs from the revision before it, in
-// facts and in messages, and one row in the table.
+// A new revision is one file, with its facts and its differences from the
+// revision before it, and one row in the table.
 package era
 
 import (
@@ -129,13 +129,6 @@ type Revision struct {
 	// URLElicitationRequired is the code of the error that asks the user to visit an
 	// address first; 0: there is none.
 	URLElicitationRequired jsonrpc.Code
-}
-
-// after returns a revision that differs from the one before by what change sets.
-func after(before *Revision, change func(r *Revision)) *Revision {
-	r := *before
-	change(&r)
-	return &r
 }
 
 // A row is a revision and its step to the one before.

@@ -1,19 +1,30 @@
 package era
 
-import "github.com/farcall-dev/farcall/mcp/spec"
+import (
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
 
-var rev20250326 = after(rev20241105, func(r *Revision) {
-	r.Name = spec.Revision20250326
-	r.Batch = true
-	r.StreamableHTTP = true
-	r.SessionHeader = true
-	r.ResumableStreams = true
-	r.ProgressMessage = true
-	r.CompletionsCapability = true
-	r.Audio = true
-	r.ToolAnnotations = true
-	r.HTTPSSE = false
-})
+var rev20250326 = &Revision{
+	Name: spec.Revision20250326,
+
+	Handshake:             true,
+	Batch:                 true,
+	StreamableHTTP:        true,
+	SessionHeader:         true,
+	ResumableStreams:      true,
+	PingAllowed:           true,
+	SetLevel:              true,
+	Subscribe:             true,
+	RootsChanged:          true,
+	ProgressMessage:       true,
+	CompletionsCapability: true,
+	Audio:                 true,
+	ToolAnnotations:       true,
+
+	ResourceNotFound:   -32002,
+	UnsupportedVersion: jsonrpc.InvalidParams,
+}
 
 // step20250326: audio, annotations of tools, a message in progress.
 var step20250326 = step{

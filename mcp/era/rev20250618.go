@@ -5,17 +5,32 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-var rev20250618 = after(rev20250326, func(r *Revision) {
-	r.Name = spec.Revision20250618
-	r.VersionHeader = true
-	r.CompletionContext = true
-	r.ResourceLinks = true
-	r.StructuredContent = true
-	r.OutputSchema = true
-	r.Titles = true
-	r.Elicitation = true
-	r.Batch = false
-})
+var rev20250618 = &Revision{
+	Name: spec.Revision20250618,
+
+	Handshake:             true,
+	StreamableHTTP:        true,
+	SessionHeader:         true,
+	VersionHeader:         true,
+	ResumableStreams:      true,
+	PingAllowed:           true,
+	SetLevel:              true,
+	Subscribe:             true,
+	RootsChanged:          true,
+	ProgressMessage:       true,
+	CompletionsCapability: true,
+	CompletionContext:     true,
+	Audio:                 true,
+	ResourceLinks:         true,
+	ToolAnnotations:       true,
+	StructuredContent:     true,
+	OutputSchema:          true,
+	Titles:                true,
+	Elicitation:           true,
+
+	ResourceNotFound:   -32002,
+	UnsupportedVersion: jsonrpc.InvalidParams,
+}
 
 // step20250618: structured results, links to resources, titles, elicitation.
 var step20250618 = step{

@@ -1,19 +1,45 @@
 package era
 
-import "github.com/farcall-dev/farcall/mcp/spec"
+import (
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
 
-var rev20251125 = after(rev20250618, func(r *Revision) {
-	r.Name = spec.Revision20251125
-	r.PollingStreams = true
-	r.Icons = true
-	r.ElicitationURL = true
-	r.ElicitationComplete = true
-	r.ElicitationDefaults = true
-	r.ElicitationEnums = true
-	r.SamplingTools = true
-	r.LegacyTasks = true
-	r.URLElicitationRequired = -32042
-})
+var rev20251125 = &Revision{
+	Name: spec.Revision20251125,
+
+	Handshake:             true,
+	StreamableHTTP:        true,
+	SessionHeader:         true,
+	VersionHeader:         true,
+	ResumableStreams:      true,
+	PollingStreams:        true,
+	PingAllowed:           true,
+	SetLevel:              true,
+	Subscribe:             true,
+	RootsChanged:          true,
+	ProgressMessage:       true,
+	CompletionsCapability: true,
+	CompletionContext:     true,
+	Audio:                 true,
+	ResourceLinks:         true,
+	ToolAnnotations:       true,
+	StructuredContent:     true,
+	OutputSchema:          true,
+	Titles:                true,
+	Icons:                 true,
+	Elicitation:           true,
+	ElicitationURL:        true,
+	ElicitationComplete:   true,
+	ElicitationDefaults:   true,
+	ElicitationEnums:      true,
+	SamplingTools:         true,
+	LegacyTasks:           true,
+
+	ResourceNotFound:       -32002,
+	UnsupportedVersion:     jsonrpc.InvalidParams,
+	URLElicitationRequired: -32042,
+}
 
 // step20251125: icons, richer elicitation, sampling with tools, tasks.
 var step20251125 = step{

@@ -5,33 +5,41 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-var rev20260728 = after(rev20251125, func(r *Revision) {
-	r.Name = spec.Revision20260728
-	r.RequestMeta = true
-	r.InputRounds = true
-	r.ResultTypes = true
-	r.CacheHints = true
-	r.ListenStream = true
-	r.MirroredHeaders = true
-	r.ReservedCodes = true
-	r.MetaLogLevel = true
-	r.Extensions = true
-	r.AnyStructured = true
-	r.TasksExtension = true
-	r.Handshake = false
-	r.SessionHeader = false
-	r.ResumableStreams = false
-	r.PollingStreams = false
-	r.PingAllowed = false
-	r.SetLevel = false
-	r.Subscribe = false
-	r.RootsChanged = false
-	r.ElicitationComplete = false
-	r.LegacyTasks = false
-	r.ResourceNotFound = jsonrpc.InvalidParams
-	r.UnsupportedVersion = -32022
-	r.URLElicitationRequired = 0
-})
+var rev20260728 = &Revision{
+	Name: spec.Revision20260728,
+
+	RequestMeta:           true,
+	InputRounds:           true,
+	ResultTypes:           true,
+	CacheHints:            true,
+	ListenStream:          true,
+	MirroredHeaders:       true,
+	ReservedCodes:         true,
+	StreamableHTTP:        true,
+	VersionHeader:         true,
+	MetaLogLevel:          true,
+	ProgressMessage:       true,
+	CompletionsCapability: true,
+	CompletionContext:     true,
+	Extensions:            true,
+	Audio:                 true,
+	ResourceLinks:         true,
+	ToolAnnotations:       true,
+	StructuredContent:     true,
+	OutputSchema:          true,
+	AnyStructured:         true,
+	Titles:                true,
+	Icons:                 true,
+	Elicitation:           true,
+	ElicitationURL:        true,
+	ElicitationDefaults:   true,
+	ElicitationEnums:      true,
+	SamplingTools:         true,
+	TasksExtension:        true,
+
+	ResourceNotFound:   jsonrpc.InvalidParams,
+	UnsupportedVersion: -32022,
+}
 
 // step20260728: stateless.
 var step20260728 = step{
