@@ -144,7 +144,7 @@ func (o *adminOptions) answer(ctx context.Context, method, path string, body any
 			return nil, err
 		}
 	}
-	got, answer, err := o.ask(ctx, method, apiPath+path, text)
+	got, answer, err := o.ask(ctx, method, apiPath+path, text) //nolint:bodyclose // ask has closed it
 	if err == nil && got.StatusCode != http.StatusOK {
 		err = adminFailure(got, answer)
 	}

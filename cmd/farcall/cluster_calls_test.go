@@ -137,7 +137,7 @@ func TestClusterPlacesOfOthers(t *testing.T) {
 	guard.WriteString("\nguard:\n  allow: [{calls: [\"*\"]}]\n  keys:\n")
 	keys := []string{"fc_local", "fc_other", "fc_third"}
 	for _, key := range keys {
-		guard.WriteString(fmt.Sprintf("    - {id: %s, hash: %q}\n", key, hashOf([]byte(key))))
+		fmt.Fprintf(&guard, "    - {id: %s, hash: %q}\n", key, hashOf([]byte(key)))
 	}
 	n := startNodes(t, guard.String()+config)
 	n.present(t)

@@ -154,7 +154,7 @@ const maxStatus = 64 << 20
 
 // fetch asks for the status.
 func (o *statsOptions) fetch(ctx context.Context) ([]byte, *status, error) {
-	answer, text, err := o.ask(ctx, http.MethodGet, "/api/status", nil)
+	answer, text, err := o.ask(ctx, http.MethodGet, "/api/status", nil) //nolint:bodyclose // ask has closed it
 	if err != nil {
 		return nil, nil, err
 	}
