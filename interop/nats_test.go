@@ -43,7 +43,8 @@ func TestNATS(t *testing.T) {
 	}
 	lines := bufio.NewScanner(stdout)
 	for _, want := range []string{
-		`{"jsonrpc":"2.0","result":5,"id":1}`, `[{"jsonrpc":"2.0","result":2,"id":"a"}]`, "notified", "play play", "ready",
+		`{"jsonrpc":"2.0","result":5,"id":1}`, `[{"jsonrpc":"2.0","result":2,"id":"a"}]`, "notified",
+		"play play true a,b", `{"jsonrpc":"2.0","result":5,"id":1}`, "ready",
 	} {
 		if !lines.Scan() || lines.Text() != want {
 			t.Errorf("%q, want %q", lines.Text(), want)
