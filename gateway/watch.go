@@ -11,6 +11,7 @@ import (
 	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
+	"github.com/farcall-dev/farcall/observe"
 )
 
 // watching is a resource that a client watches. The server that has it may be
@@ -59,7 +60,9 @@ func (e *endpoint) watch(ctx context.Context, uri string, updated func()) (at *s
 		if err := e.blockedTarget(uri, &target); err != nil {
 			return nil, "", nil, err
 		}
-		done, err := e.g.shield.begin(ctx, nil, &guard.Call{Method: spec.MethodResourcesRead, Upstream: target.Source, Name: target.Name})
+		// All resources of one call are decided about at once; none is the decision about that call.
+		alone := context.WithValue(ctx, observe.Key{}, (*observe.Call)(nil))
+		done, err := e.g.shield.begin(alone, nil, &guard.Call{Method: spec.MethodResourcesRead, Upstream: target.Source, Name: target.Name})
 		if err != nil {
 			return nil, "", nil, err
 		}
@@ -74,7 +77,12 @@ func (e *endpoint) watch(ctx context.Context, uri string, updated func()) (at *s
 	} else if wants {
 		return nil, "", nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "%s", signInText(at.cfg.Name))
 	}
-	stop, err = at.mcp.Watch(ctx, e.g.caller(ctx), target.Name, updated)
+	stays := context.WithoutCancel(ctx)
+	stop, err = at.mcp.Watch(ctx, e.g.caller(ctx), target.Name, func() {
+		if e.g.shield.stays(stays, target.Source, target.Name) { // until move ends it, after a reload
+			updated()
+		}
+	})
 	return at, target.Name, stop, err
 }
 
