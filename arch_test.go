@@ -86,7 +86,7 @@ var archLadder = map[string]archRow{
 	"capture":     {ours: "internal/audit internal/filelock internal/glob internal/scan observe", outside: "github.com/klauspost/compress", names: 10},
 	"capture/tap": {ours: "capture", names: 4},
 	// Part says which side of a hop, and Compare compares two Scripts.
-	"capture/mock": {ours: ". capture capture/diff internal/scan jsonrpc", names: 11},
+	"capture/mock": {ours: ". capture capture/diff internal/owner internal/scan internal/share jsonrpc", names: 11},
 	// New, Options and Comparer; Finding with Level and its three values; AppendCanonical.
 	"capture/diff": {ours: "internal/scan", names: 9},
 	// Write with its Options, and Formats.

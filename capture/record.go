@@ -370,7 +370,7 @@ func (d *drain) named(method string, params []byte) string {
 	return d.word(clip(scan.Unquote(value)))
 }
 
-// key stands for a request in flight. Over HTTP the answer comes in the same exchange, unless the
+// key stands for an in-flight request. Over HTTP the answer comes in the same exchange, unless the
 // client has come back for it: then the exchange is 0.
 func (d *drain) key(rec *Record, exchange uint64, up bool) uint64 {
 	var h maphash.Hash

@@ -8,6 +8,9 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+
+	"github.com/farcall-dev/farcall/internal/owner"
+	"github.com/farcall-dev/farcall/internal/share"
 )
 
 const (
@@ -26,7 +29,7 @@ func (s *Script) Speaks(frame []byte) bool {
 // Handler answers requests of HTTP with the frames of the capture. Those of clients that the script
 // does not speak to go to next. It does not look at the host and the origin of a request.
 func (s *Script) Handler(next http.Handler, o *Options) http.Handler {
-	sessions := map[string]*player{}
+	sessions := share.NewTable[string, *player](share.Bounds{Total: maxSessions})
 	return &handler{script: s, next: next, o: o, alone: newPlayer(s, o), sessions: sessions}
 }
 
@@ -37,16 +40,16 @@ type handler struct {
 	alone  *player // of requests without a session
 
 	mu       sync.Mutex
-	sessions map[string]*player
+	sessions *share.Table[string, *player] // by the address of the client
 }
 
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	session := r.Header.Get(headerSession)
 	h.mu.Lock()
-	p := h.sessions[session]
+	p, _, _ := h.sessions.Get(session)
 	if p != nil && r.Method == http.MethodDelete {
-		delete(h.sessions, session)
+		h.sessions.Remove(session)
 	}
 	h.mu.Unlock()
 	switch {
@@ -75,7 +78,7 @@ func (h *handler) post(w http.ResponseWriter, r *http.Request, p *player) {
 	if p == nil {
 		p = h.alone
 		if m.method == methodInitialize {
-			p = h.begin(w.Header())
+			p = h.begin(w.Header(), r.RemoteAddr)
 		}
 	}
 	a := &reply{w: w, events: strings.Contains(r.Header.Get("Accept"), "text/event-stream")}
@@ -87,16 +90,13 @@ func (h *handler) post(w http.ResponseWriter, r *http.Request, p *player) {
 	}
 }
 
-// begin begins a session. When there are too many, the others end.
-func (h *handler) begin(header http.Header) *player {
+// begin begins a session. When there are too many, the address that has most loses its oldest.
+func (h *handler) begin(header http.Header, address string) *player {
 	p, id := newPlayer(h.script, h.o), rand.Text()
 	header.Set(headerSession, id)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.sessions) >= maxSessions {
-		clear(h.sessions)
-	}
-	h.sessions[id] = p
+	h.sessions.Put(owner.Address(address), id, p, 1)
 	return p
 }
 

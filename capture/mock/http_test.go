@@ -133,7 +133,8 @@ func TestHandlerPlain(t *testing.T) {
 	body(t, resp, http.StatusOK, "{\n\"id\":\"a\",\"result\":2}")
 }
 
-// TestHandlerBoundsSessions: sessions that are never ended make room, and the newest one stays.
+// TestHandlerBoundsSessions: sessions that are never ended make room for the newest one, and those of
+// another address stay.
 func TestHandlerBoundsSessions(t *testing.T) {
 	t.Parallel()
 	script, err := mock.Load(record(t, capture.Options{Raw: true}, asked), nil)
@@ -141,23 +142,26 @@ func TestHandlerBoundsSessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := script.Handler(http.NotFoundHandler(), nil)
-	send := func(session, frame string) *httptest.ResponseRecorder {
+	send := func(address, session, frame string) *httptest.ResponseRecorder {
 		in := strings.NewReader(frame)
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", in)
 		r.Header.Set("Mcp-Session-Id", session)
+		r.RemoteAddr = address
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		return w
 	}
-	var first, last string
-	for range 1025 {
-		last = send("", begin).Header().Get("Mcp-Session-Id")
-		if first == "" {
-			first = last
-		}
+	const many, other, ping = "192.0.2.1:1", "192.0.2.2:1", `{"id":1,"method":"ping"}`
+	begins := func(address string) string {
+		return send(address, "", begin).Header().Get("Mcp-Session-Id")
 	}
-	const ping = `{"id":1,"method":"ping"}`
-	if was, is := send(first, ping).Code, send(last, ping).Code; was != 404 || is != 200 {
-		t.Errorf("the first session has status %d, the last one %d", was, is)
+	sessions := map[string]string{"other": begins(other), "first": begins(many)}
+	for range 1024 {
+		sessions["last"] = begins(many)
+	}
+	for name, want := range map[string]int{"other": 200, "first": 404, "last": 200} {
+		if got := send(many, sessions[name], ping).Code; got != want {
+			t.Errorf("the %s session has status %d, want %d", name, got, want)
+		}
 	}
 }
