@@ -159,7 +159,7 @@ func (m *Mux) root() (*Mux, string) {
 	return m, prefix
 }
 
-// Hide leaves methods out of Methods and rpc.discover, such as names of before that old clients
+// Hide leaves methods out of Methods and rpc.discover, such as former names that old clients
 // still call. It panics when there is no such method.
 func (m *Mux) Hide(methods ...string) {
 	m, prefix := m.root()

@@ -35,18 +35,7 @@ func BenchmarkCall(b *testing.B) {
 		b.Run(way.client+" to "+way.server, func(b *testing.B) {
 			c := &benchClient{g: newBenchGateway(b, way.server), revision: way.client}
 			c.begin(b)
-			b.ReportAllocs()
-			b.SetParallelism(32)
-			var callers atomic.Int64
-			b.RunParallel(func(p *testing.PB) {
-				call := c.call(b, strings.Replace(benchCall, "100", strconv.FormatInt(callers.Add(1), 10), 1))
-				for p.Next() {
-					if answer := call(); !bytes.Contains(answer, []byte(`hello`)) {
-						b.Errorf("answered %s", answer)
-						return
-					}
-				}
-			})
+			c.inParallel(b)
 		})
 	}
 }
@@ -68,20 +57,26 @@ func BenchmarkCallBeside(b *testing.B) {
 		b.Run("config="+row.name, func(b *testing.B) {
 			c := &benchClient{g: newBenchGatewayOf(b, row.config, "2025-06-18"), path: row.path, revision: "2025-06-18"}
 			c.begin(b)
-			b.ReportAllocs()
-			b.SetParallelism(32)
-			var callers atomic.Int64
-			b.RunParallel(func(p *testing.PB) {
-				call := c.call(b, strings.Replace(benchCall, "100", strconv.FormatInt(callers.Add(1), 10), 1))
-				for p.Next() {
-					if answer := call(); !bytes.Contains(answer, []byte(`hello`)) {
-						b.Errorf("answered %s", answer)
-						return
-					}
-				}
-			})
+			c.inParallel(b)
 		})
 	}
+}
+
+// inParallel measures calls of many callers.
+func (c *benchClient) inParallel(b *testing.B) {
+	b.Helper()
+	b.ReportAllocs()
+	b.SetParallelism(32)
+	var callers atomic.Int64
+	b.RunParallel(func(p *testing.PB) {
+		call := c.call(b, strings.Replace(benchCall, "100", strconv.FormatInt(callers.Add(1), 10), 1))
+		for p.Next() {
+			if answer := call(); !bytes.Contains(answer, []byte(`hello`)) {
+				b.Errorf("answered %s", answer)
+				return
+			}
+		}
+	})
 }
 
 const benchCall = `{"jsonrpc":"2.0","id":100,"method":"tools/call","params":{"name":"server__greet","arguments":{"name":"hello"}}}`

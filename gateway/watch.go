@@ -77,9 +77,9 @@ func (e *endpoint) watch(ctx context.Context, uri string, updated func()) (at *s
 	} else if wants {
 		return nil, "", nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "%s", signInText(at.cfg.Name))
 	}
-	stays := context.WithoutCancel(ctx)
+	caller := context.WithoutCancel(ctx)
 	stop, err = at.mcp.Watch(ctx, e.g.caller(ctx), target.Name, func() {
-		if e.g.shield.stays(stays, target.Source, target.Name) { // until move ends it, after a reload
+		if e.g.shield.stays(caller, target.Source, target.Name) { // a reload ends the watch a little later
 			updated()
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -115,7 +116,7 @@ func (s *Server) begin(subject string) error {
 	service, err := micro.AddService(s.nc, micro.Config{
 		Name: s.o.Name, Version: "0.0.0", QueueGroup: cmp.Or(s.o.Queue, micro.DefaultQueueGroup),
 		Description: "JSON-RPC 2.0 over NATS: publish a message of it",
-		Endpoint:    &micro.EndpointConfig{Subject: subject, Handler: s.taking("")},
+		Endpoint:    &micro.EndpointConfig{Subject: subject, Handler: micro.HandlerFunc(s.message)},
 		Metadata:    map[string]string{"protocol": "jsonrpc-2.0"},
 	})
 	if err != nil {
@@ -136,20 +137,22 @@ func (s *Server) begin(subject string) error {
 	return errors.Join(err, s.nc.Flush(), s.nc.LastError())
 }
 
-// taking returns what takes requests for a method, which are its params. "": they are messages of
-// JSON-RPC.
+// message takes a message of JSON-RPC.
+func (s *Server) message(req micro.Request) { s.request(req, req.Data()) }
+
+// taking returns what takes the params of a method.
 func (s *Server) taking(method string) micro.HandlerFunc {
+	call := slices.Clip(jsonrpc.AppendString([]byte(`{"jsonrpc":"2.0","id":1,"method":`), method))
 	return func(req micro.Request) {
-		frame := req.Data()
-		call := jsonrpc.AppendString([]byte(`{"jsonrpc":"2.0","id":1,"method":`), method)
+		params := req.Data()
 		switch {
-		case method == "":
-		case len(frame) == 0:
-			frame = append(call, '}')
-		case jsonrpc.Valid(frame) == nil: // else the answer says that it is no JSON
-			frame = append(append(append(call, `,"params":`...), frame...), '}')
+		case len(params) == 0:
+			s.request(req, append(call, '}'))
+		case jsonrpc.Valid(params) != nil: // the answer says that it is no JSON
+			s.request(req, params)
+		default:
+			s.request(req, append(append(append(call, `,"params":`...), params...), '}'))
 		}
-		s.request(req, frame)
 	}
 }
 

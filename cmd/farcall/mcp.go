@@ -133,7 +133,7 @@ func (m *mcpRemote) onName(
 	return cmd
 }
 
-// named is a command that takes TARGET and one name or URI at least.
+// named returns the target of a command line, the name or URI behind it, and what follows that.
 func (m *mcpRemote) named(cmd *cobra.Command, args []string, what string) (t *target.Target, name string, rest []string, err error) {
 	t, rest, err = m.target(cmd, args)
 	if err != nil {

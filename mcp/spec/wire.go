@@ -123,8 +123,6 @@ var (
 	errNoType   = errors.New(`content must be an object with a "type", a string`)
 )
 
-// What is null counts as absent: no member of ours may be null, but peers write
-// it where they have nothing.
 // A place is where the value of a member goes.
 type place struct {
 	name string
@@ -164,6 +162,8 @@ func read(into any, value []byte) error {
 	return jsonv2.Unmarshal(value, into)
 }
 
+// What is null counts as absent: no member of ours may be null, but peers write
+// it where they have nothing.
 func isNull(value []byte) bool { return value[0] == 'n' }
 
 func readText(into *string, value []byte) error {

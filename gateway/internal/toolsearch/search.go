@@ -24,7 +24,7 @@ type Result struct {
 }
 
 // The constants of the ranking. They were chosen on label sets that are not held out, see
-// TestEvaluate: weakBelow so that of queries which are about something else nine in ten are below it.
+// TestEvaluate: weakBelow so that about nine in ten queries for something else are below it.
 const (
 	saturation    = 1.2 // k1
 	synonymWeight = .33
