@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -75,7 +76,14 @@ func TestBreakpoints(t *testing.T) {
 	t.Parallel()
 	web := httptest.NewServer(mcphttp.NewHandler(playground(), nil))
 	t.Cleanup(web.Close)
+	sockets := httptest.NewServer(wsrpc.NewHandler(func(tr farcall.Transport, _ *http.Request) {
+		_ = playground().Serve(t.Context(), tr) // it ends with the connection
+	}, &wsrpc.Options{Subprotocols: []string{"mcp"}}))
+	t.Cleanup(sockets.Close)
+	child := Server{Command: []string{os.Args[0]}, Env: append(os.Environ(), childVar+"=playground")}
 	for name, s := range map[string]Server{
+		"stdio":              child,
+		"websocket":          {Target: "ws" + strings.TrimPrefix(sockets.URL, "http") + "/mcp"},
 		"in process":         {InProcess: playground()},
 		"in process, legacy": {InProcess: playground(), Era: "legacy"},
 		"http":               {Target: web.URL + "/mcp"},

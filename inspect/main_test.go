@@ -20,6 +20,11 @@ func TestMain(m *testing.M) {
 	case "crash":
 		fmt.Fprintln(os.Stderr, "\x1b[31mno such file\x1b[0m \x1b]0;title\x07")
 		os.Exit(3)
+	case "playground":
+		if err := playground().ServeStdio(context.Background()); err != nil {
+			os.Exit(4)
+		}
+		os.Exit(0)
 	case "serve":
 		fmt.Fprintln(os.Stderr, "starting up")
 		fmt.Println("a banner")
