@@ -133,8 +133,8 @@ func TestHandlerPlain(t *testing.T) {
 	body(t, resp, http.StatusOK, "{\n\"id\":\"a\",\"result\":2}")
 }
 
-// TestHandlerBoundsSessions: sessions that are never ended make room for the newest one, and those of
-// another address stay.
+// TestHandlerBoundsSessions: sessions that are never ended make room for the newest one, and those
+// of another address stay.
 func TestHandlerBoundsSessions(t *testing.T) {
 	t.Parallel()
 	script, err := mock.Load(record(t, capture.Options{Raw: true}, asked), nil)
