@@ -119,11 +119,11 @@ func (a *reply) write(frame []byte) {
 		return
 	case m.method == "" && !a.begun:
 		a.w.Header().Set("Content-Type", "application/json")
-		_, _ = a.w.Write(frame) // the client is gone
+		_, _ = a.w.Write(frame) //nolint:gosec // it is JSON; an error says that the client is gone
 	default:
 		a.w.Header().Set("Content-Type", "text/event-stream") // later ones have no effect
 		event := append([]byte("data: "), bytes.ReplaceAll(frame, []byte("\n"), []byte("\ndata: "))...)
-		_, _ = a.w.Write(append(event, "\n\n"...))  // as above
+		_, _ = a.w.Write(append(event, "\n\n"...))  //nolint:gosec // as above
 		_ = http.NewResponseController(a.w).Flush() // as above
 	}
 	a.begun = true
