@@ -126,5 +126,6 @@ func allGroups() []group {
 	groups = append(groups, mcpLoadGroups()...)
 	groups = append(groups, gatewayGroups()...)
 	groups = append(groups, observeGroups()...)
+	groups = append(groups, captureGroups()...)
 	return append(groups, guardGroups()...)
 }

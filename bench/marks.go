@@ -65,6 +65,7 @@ func marks() []mark {
 	all = append(all, gatewayMarks()...)
 	all = append(all, guardMarks()...)
 	all = append(all, observeMarks()...)
+	all = append(all, captureMarks()...)
 	return append(all,
 		mark{"idle WebSocket connections: memory of each", 25, " KB", idleOf("ws farcall")},
 		mark{"idle TCP connections: memory of each", 8, " KB", idleOf("tcp farcall")},

@@ -221,6 +221,8 @@ const howMeasured = `## What is measured
 - **Five callers beside a flood**: the server takes 16 calls at once, of 1 ms in which it waits. Five callers call again 2 ms after
   each answer. The flood is one more principal with 64 connections, which call at once when they had an answer, and after
   10 ms when they were refused. Rounds with and without it alternate; the mark is the median of their ratios. Callers, flood and server share the CPUs.
+- **capture**: frames of 130 bytes. The median call is the time that a burst takes of the goroutine that has them, for each;
+  the time of a burst has all that the recorder does for it. The filters read a capture in memory and select nothing.
 - **idle MCP sessions**: begun over one connection, with one call in each. Resident memory is read as it is, with whatever
   garbage there is; the live heap after a collection.
 - **idle**: connections to a server in another process, opened one after another. The floor is one goroutine for each, in
