@@ -22,7 +22,7 @@ func Of(b []byte) (f Beginning) {
 	if f.Batch = i < len(b) && b[i] == '['; f.Batch {
 		b = b[i+1:]
 	}
-	scan.Beginning(b, func(key, value []byte) bool {
+	for key, value := range scan.Beginning(b) {
 		switch string(key) {
 		case "id":
 			if id, err := jsonrpc.ParseID(value); err == nil && len(value) > 0 {
@@ -33,8 +33,7 @@ func Of(b []byte) (f Beginning) {
 		case "result", "error":
 			f.Answer = true
 		}
-		return true
-	})
+	}
 	f.Answer = f.Answer && !f.Call
 	return f
 }

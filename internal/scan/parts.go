@@ -2,26 +2,35 @@ package scan
 
 import (
 	"bytes"
+	"encoding/binary"
+	"iter"
+	"slices"
 	"unicode/utf16"
 	"unicode/utf8"
 )
 
-// Object calls yield with the name, unescaped, and the value of each member of
-// the object b, in order, until yield returns false. It does nothing when b is
-// no object. The slices are parts of b, except a name that was written with
-// escapes. Of a text that is not valid it gives the members before the fault.
-func Object(b []byte, yield func(key, value []byte) bool) {
-	i := Space(b, 0)
-	if i >= len(b) || b[i] != '{' {
-		return
-	}
-	for {
-		i = Space(b, i+1)
-		if i >= len(b) || b[i] != '"' {
+// Members returns the name, unescaped, and the value of each member of
+// the object b, in order. There are none when b is no object. The slices
+// are parts of b, except a name that was written with escapes.
+// Of a text that is not valid it gives the members before the fault.
+func Members(b []byte) iter.Seq2[[]byte, []byte] {
+	return func(yield func(key, value []byte) bool) { members(b, false, yield) }
+}
+
+// Beginning is Members for the beginning of an object, that may end anywhere: the value of the
+// member in which it ends is nil.
+func Beginning(b []byte) iter.Seq2[[]byte, []byte] {
+	return func(yield func(key, value []byte) bool) { members(b, true, yield) }
+}
+
+func members(b []byte, cut bool, yield func(key, value []byte) bool) {
+	first := byte('{')
+	for i := Space(b, 0); i < len(b) && b[i] == first; first = ',' {
+		start := Space(b, i+1)
+		if start >= len(b) || b[start] != '"' {
 			return
 		}
-		start := i
-		end, escaped, f := String(b, i)
+		end, escaped, f := String(b, start)
 		if f != OK {
 			return
 		}
@@ -32,38 +41,11 @@ func Object(b []byte, yield func(key, value []byte) bool) {
 		if start, f = Colon(b, end); f != OK {
 			return
 		}
-		if end, f = Value(b, start, -1); f != OK || !yield(key, b[start:end:end]) {
-			return
-		}
-		if i = Space(b, end); i >= len(b) || b[i] != ',' {
-			return
-		}
-	}
-}
-
-// Beginning is Object for the beginning of an object, that may end anywhere: the value of the
-// member in which it ends is nil.
-func Beginning(b []byte, yield func(key, value []byte) bool) {
-	first := byte('{')
-	for i := Space(b, 0); i < len(b) && b[i] == first; first = ',' {
-		start := Space(b, i+1)
-		if start >= len(b) || b[start] != '"' {
-			return
-		}
-		end, _, f := String(b, start)
-		if f != OK {
-			return
-		}
-		key := Unquote(b[start:end])
-		if start, f = Colon(b, end); f != OK {
-			return
-		}
-		end, f = Value(b, start, -1)
-		if f != OK || end == len(b) { // a number may go on
+		if end, f = Value(b, start, -1); cut && (f != OK || end == len(b)) { // a number may go on
 			yield(key, nil)
 			return
 		}
-		if !yield(key, b[start:end:end]) {
+		if f != OK || !yield(key, b[start:end:end]) {
 			return
 		}
 		i = Space(b, end)
@@ -71,14 +53,13 @@ func Beginning(b []byte, yield func(key, value []byte) bool) {
 }
 
 // Member returns the value of a member of the object b, or nil.
-func Member(b []byte, name string) (value []byte) {
-	Object(b, func(key, v []byte) bool {
+func Member(b []byte, name string) []byte {
+	for key, value := range Members(b) {
 		if string(key) == name {
-			value = v
+			return value
 		}
-		return value == nil
-	})
-	return value
+	}
+	return nil
 }
 
 // StringMember returns the text of a member that is a string; "": there is none. Member says the
@@ -91,10 +72,14 @@ func StringMember(b []byte, name string) string {
 	return string(Unquote(value))
 }
 
-// Array calls yield with each element of the array b, in order, until yield
-// returns false. It does nothing when b is no array. Of a text that is not
-// valid it gives the elements before the fault.
-func Array(b []byte, yield func(value []byte) bool) {
+// Elements returns each element of the array b, in order. There are none
+// when b is no array. Of a text that is not valid it gives the elements
+// before the fault.
+func Elements(b []byte) iter.Seq[[]byte] {
+	return func(yield func(value []byte) bool) { elements(b, yield) }
+}
+
+func elements(b []byte, yield func(value []byte) bool) {
 	i := Space(b, 0)
 	if i >= len(b) || b[i] != '[' {
 		return
@@ -172,46 +157,68 @@ func hex(s []byte) (r rune) {
 	return r
 }
 
+// slashes is how many backslashes a byte has before it in a string. More than one: it is written in
+// another way.
+var slashes = func() (t [256]uint8) {
+	for c := range t {
+		if c < ' ' || c >= utf8.RuneSelf {
+			t[c] = 2
+		}
+	}
+	t['"'], t['\\'] = 1, 1
+	return t
+}()
+
+// AppendMember appends a member to an object without its closing brace.
+func AppendMember[S string | []byte](object []byte, name S, value []byte) []byte {
+	if object[len(object)-1] != '{' {
+		object = append(object, ',')
+	}
+	return append(append(AppendQuoted(object, name), ':'), value...)
+}
+
 // AppendQuoted appends s as a JSON string. It escapes only what must be
 // escaped; bytes that are not UTF-8 become U+FFFD.
 func AppendQuoted[S string | []byte](dst []byte, s S) []byte {
 	const digits = "0123456789abcdef"
 	dst = append(dst, '"')
-	start := 0
-	for i := 0; i < len(s); {
-		c := s[i]
-		if c >= utf8.RuneSelf {
-			r, n := utf8.DecodeRuneInString(string(s[i:min(i+utf8.UTFMax, len(s))]))
-			if r == utf8.RuneError && n == 1 {
-				dst = append(append(dst, s[start:i]...), "\uFFFD"...)
-				start = i + 1
+	for len(s) > 0 {
+		part := min(len(s), 64)
+		dst = slices.Grow(dst, 6*part+16) // whatever that part has
+		at, i := len(dst), 0
+		to := dst[:cap(dst)]
+		for i < part {
+			if w := s[i:]; len(w) >= 8 {
+				x := uint64(w[0]) | uint64(w[1])<<8 | uint64(w[2])<<16 | uint64(w[3])<<24 |
+					uint64(w[4])<<32 | uint64(w[5])<<40 | uint64(w[6])<<48 | uint64(w[7])<<56
+				if special(x) == 0 {
+					binary.LittleEndian.PutUint64(to[at:], x)
+					i, at = i+8, at+8
+					continue
+				}
 			}
-			i += n
-			continue
+			for end := min(i+8, part); i < end; {
+				// Where JSON is quoted, which bytes are escaped is hard to predict: there is no branch.
+				c := s[i]
+				if n := slashes[c]; n < 2 {
+					to[at] = '\\'
+					at += int(n)
+					to[at] = c
+					i, at = i+1, at+1
+				} else if c < ' ' {
+					to[at], to[at+1] = '\\', "uuuuuuuubtnufruuuuuuuuuuuuuuuuuu"[c]
+					if at += 2; to[at-1] == 'u' {
+						at += copy(to[at:], []byte{'0', '0', digits[c>>4], digits[c&15]})
+					}
+					i++
+				} else {
+					r, n := utf8.DecodeRuneInString(string(s[i:min(i+utf8.UTFMax, len(s))]))
+					at += utf8.EncodeRune(to[at:], r) // U+FFFD for what is not valid
+					i += n
+				}
+			}
 		}
-		if c >= ' ' && c != '"' && c != '\\' {
-			i++
-			continue
-		}
-		dst = append(append(dst, s[start:i]...), '\\')
-		switch c {
-		case '"', '\\':
-			dst = append(dst, c)
-		case '\b':
-			dst = append(dst, 'b')
-		case '\f':
-			dst = append(dst, 'f')
-		case '\n':
-			dst = append(dst, 'n')
-		case '\r':
-			dst = append(dst, 'r')
-		case '\t':
-			dst = append(dst, 't')
-		default:
-			dst = append(dst, 'u', '0', '0', digits[c>>4], digits[c&15])
-		}
-		i++
-		start = i
+		dst, s = to[:at], s[i:]
 	}
-	return append(append(dst, s[start:]...), '"')
+	return append(dst, '"')
 }

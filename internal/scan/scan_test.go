@@ -287,9 +287,17 @@ func TestAllocations(t *testing.T) {
 	array := []byte(`[1,[2],"x"]`)
 	var sink int
 	for name, f := range map[string]func(){
-		"Text":   func() { _, _ = Text(text, 64) },
-		"Object": func() { Object(text, func(k, v []byte) bool { sink += len(k) + len(v); return true }) },
-		"Array":  func() { Array(array, func(v []byte) bool { sink += len(v); return true }) },
+		"Text": func() { _, _ = Text(text, 64) },
+		"Members": func() {
+			for k, v := range Members(text) {
+				sink += len(k) + len(v)
+			}
+		},
+		"Elements": func() {
+			for v := range Elements(array) {
+				sink += len(v)
+			}
+		},
 	} {
 		if n := testing.AllocsPerRun(100, f); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
@@ -314,6 +322,9 @@ func FuzzScan(f *testing.F) {
 			if got < 0 || got > len(b) {
 				t.Fatalf("%q: offset %d", b, got)
 			}
+			if skipped := Skip(b, 0); skipped > len(b) || fault == OK && got == len(b) && skipped != got {
+				t.Fatalf("%q: skipped up to %d, want %d", b, skipped, got)
+			}
 		}
 		_, fault := Text(b, -1)
 		if len(b) < 5000 && (fault == OK) != (json.Valid(b) && utf8.Valid(b)) {
@@ -323,20 +334,18 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// parts checks that Object and Array find what encoding/json finds, and that
+// parts checks that Members and Elements find what encoding/json finds, and that
 // they survive anything.
 func parts(t *testing.T, b []byte, valid bool) {
 	t.Helper()
 	var out []byte
-	Object(b, func(key, value []byte) bool {
+	for key, value := range Members(b) {
 		out = append(AppendQuoted(append(out, ','), key), ':')
 		out = append(out, value...)
-		return true
-	})
-	Array(b, func(value []byte) bool {
+	}
+	for value := range Elements(b) {
 		out = append(append(out, ','), value...)
-		return true
-	})
+	}
 	if !valid {
 		return
 	}
@@ -375,7 +384,7 @@ func same(t *testing.T, a, b []byte) {
 	}
 }
 
-func TestObject(t *testing.T) {
+func TestMembers(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
 		{`{}`, ``},
 		{` { } `, ``},
@@ -392,21 +401,23 @@ func TestObject(t *testing.T) {
 		{`{"a":1 "b":2}`, `a=1;`},
 		{`{"a" 1}`, ``},
 	} {
-		got := ""
-		Object([]byte(test.text), func(key, value []byte) bool {
-			got += fmt.Sprintf("%s=%s;", key, value)
+		var got strings.Builder
+		for key, value := range Members([]byte(test.text)) {
+			fmt.Fprintf(&got, "%s=%s;", key, value)
 			if cap(value) != len(value) {
 				t.Errorf("%s: appending to %s would overwrite what follows", test.text, value)
 			}
-			return string(key) != "stop"
-		})
-		if got != test.want {
-			t.Errorf("%s: %s, want %s", test.text, got, test.want)
+			if string(key) == "stop" {
+				break
+			}
+		}
+		if got.String() != test.want {
+			t.Errorf("%s: %s, want %s", test.text, got.String(), test.want)
 		}
 	}
 }
 
-func TestArray(t *testing.T) {
+func TestElements(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
 		{`[]`, ``},
 		{` [ ] `, ``},
@@ -417,13 +428,15 @@ func TestArray(t *testing.T) {
 		{`[1,]`, `1;`},
 		{`[1 2]`, `1;`},
 	} {
-		got := ""
-		Array([]byte(test.text), func(value []byte) bool {
-			got += string(value) + ";"
-			return string(value) != `"stop"`
-		})
-		if got != test.want {
-			t.Errorf("%s: %s, want %s", test.text, got, test.want)
+		var got strings.Builder
+		for value := range Elements([]byte(test.text)) {
+			got.WriteString(string(value) + ";")
+			if string(value) == `"stop"` {
+				break
+			}
+		}
+		if got.String() != test.want {
+			t.Errorf("%s: %s, want %s", test.text, got.String(), test.want)
 		}
 	}
 }
@@ -504,6 +517,14 @@ func BenchmarkText(b *testing.B) {
 				}
 			}
 		})
+		b.Run("skip "+bench.name, func(b *testing.B) {
+			b.SetBytes(int64(len(bench.text)))
+			for b.Loop() {
+				if Skip(bench.text, 0) != len(bench.text) {
+					b.Fatal("not at the end")
+				}
+			}
+		})
 	}
 }
 
@@ -518,26 +539,49 @@ func FuzzBeginning(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, cut uint) {
 		part := b[:min(cut, uint(len(b)))]
 		var keys, values []string
-		Object(b, func(key, value []byte) bool {
+		for key, value := range Members(b) {
 			keys, values = append(keys, string(key)), append(values, string(value))
-			return true
-		})
+		}
 		i, ended := 0, false
-		Beginning(part, func(key, value []byte) bool {
+		for key, value := range Beginning(part) {
 			switch {
 			case ended:
 				t.Fatalf("%q has the member %q after the one it ends in", part, key)
 			case value == nil:
 				ended = true
-				return true
+				continue
 			case i >= len(keys) || keys[i] != string(key) || values[i] != string(value):
 				t.Fatalf("%q, part of %q: the member %d is %q with %q, not of %q", part, b, i, key, value, keys)
 			}
 			i++
-			return true
-		})
+		}
 		if whole := i == len(keys); Space(b, 0) < len(b) && len(part) == len(b) && !ended && !whole {
 			t.Fatalf("%q: %d of %d members", b, i, len(keys))
 		}
 	})
+}
+
+// A byte that is escaped, or is none of UTF-8, is quoted in the same way wherever it stands: text is
+// quoted eight bytes at a time, and in parts.
+func TestAppendQuotedAnywhere(t *testing.T) {
+	t.Parallel()
+	for _, special := range []string{
+		"\"", "\\", "\n", "\x00", "\x1f", "é", "\xff", "\xe2\x82", "\U0001F600", "\"\n\"\xff",
+	} {
+		alone := AppendQuoted(nil, special)
+		alone = alone[1 : len(alone)-1]
+		for at := range 140 {
+			before, after := strings.Repeat("a", at), strings.Repeat("b", 140-at)
+			want := `"` + before + string(alone) + after + `"`
+			if got := string(AppendQuoted(nil, before+special+after)); got != want {
+				t.Fatalf("%q at %d: %s", special, at, got)
+			}
+		}
+		if many := strings.Repeat(special, 200); special[0] < utf8.RuneSelf {
+			got := string(AppendQuoted([]byte("x"), []byte(many)))
+			if want := `x"` + strings.Repeat(string(alone), 200) + `"`; got != want {
+				t.Errorf("%q: %s", special, got)
+			}
+		}
+	}
 }
