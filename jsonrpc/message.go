@@ -106,12 +106,11 @@ func (m *Message) Member(name string) Raw {
 		return nil
 	}
 	var value Raw
-	scan.Object(m.Raw, func(key, v []byte) bool {
+	for key, v := range scan.Members(m.Raw) {
 		if string(key) == name {
 			value = v
 		}
-		return true
-	})
+	}
 	return value
 }
 
@@ -165,7 +164,7 @@ type errorParts struct {
 }
 
 func splitError(raw Raw) (p errorParts) {
-	scan.Object(raw, func(key, value []byte) bool {
+	for key, value := range scan.Members(raw) {
 		var part *Raw
 		switch string(key) {
 		case "code":
@@ -175,12 +174,11 @@ func splitError(raw Raw) (p errorParts) {
 		case "data":
 			part = &p.data
 		default:
-			return true
+			continue
 		}
 		p.twice = p.twice || *part != nil
 		*part = value
-		return true
-	})
+	}
 	return p
 }
 

@@ -15,6 +15,7 @@
 package budget
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,9 +60,7 @@ func New(bytes, unauthenticated int64) *Budget {
 			bytes = max(min(bytes, limit/2), 1<<20)
 		}
 	}
-	if unauthenticated <= 0 {
-		unauthenticated = min(DefaultUnauthenticated, bytes/8)
-	}
+	unauthenticated = cmp.Or(max(unauthenticated, 0), min(DefaultUnauthenticated, bytes/8))
 	return &Budget{books: newBooks(min(bytes, math.MaxInt/4), min(unauthenticated, math.MaxInt/64))}
 }
 

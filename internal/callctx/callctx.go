@@ -20,6 +20,23 @@ import (
 	"time"
 )
 
+type (
+	// Observed is the key of the *observe.Call that the handler with the context serves.
+	Observed struct{}
+	// Numbered is the key of a *uint64, the number of that call in a capture.
+	Numbered struct{}
+)
+
+// Number returns the number in a capture of the call that the handler with the context serves or
+// has served; 0: there is none. So a call that is made in a handler finds the one that has caused
+// it.
+func Number(ctx context.Context) uint64 {
+	if n, _ := ctx.Value(Numbered{}).(*uint64); n != nil {
+		return *n
+	}
+	return 0
+}
+
 // Values has the values of a [Context] that its parent does not have.
 type Values interface {
 	// ContextValue returns the value of key. When ok is false the parent is asked.

@@ -103,5 +103,6 @@ type Limit interface {
 	Began(c Call)
 }
 
-// A LimitKey finds a Limit.
+// A LimitKey finds a Limit. It stands for a context that can be cancelled, with which a call takes
+// 3 to 5 allocations and 200 to 480 bytes more (BenchmarkForward of package mcp).
 type LimitKey struct{}

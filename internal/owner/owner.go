@@ -202,10 +202,15 @@ func SessionFrom(ctx interface{ Value(key any) any }) Key {
 type ConnKey struct{}
 
 // A Conn names a connection: its name in records, the address of its other end, "" when the
-// transport has none, and the owner that stands for an unauthenticated caller there.
+// transport has none, the owner that stands for an unauthenticated caller there, and the address of
+// this end, nil when the transport has none.
 type Conn struct {
 	Name, Remote string
 	Owner        Key
+	At           interface { // a net.Addr
+		Network() string
+		String() string
+	}
 }
 
 // ConnFrom returns the connection of the call with the context ctx, the zero Conn when it is not

@@ -1,7 +1,11 @@
 // Package remote answers one question: did this come from the other end of a connection?
 package remote
 
-import "github.com/farcall-dev/farcall/jsonrpc"
+import (
+	"slices"
+
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
 
 // Params are the params of a message that another process has sent. They were validated when the
 // message was decoded: a Peer that is given a *Params passes the bytes on and does not look at them
@@ -60,11 +64,9 @@ func walk(err error, all bool, f func(error) bool) bool {
 		inner := u.Unwrap()
 		return inner != nil && walk(inner, all, f)
 	case interface{ Unwrap() []error }:
-		for _, inner := range u.Unwrap() {
-			if inner != nil && walk(inner, all, f) {
-				return true
-			}
-		}
+		return slices.ContainsFunc(u.Unwrap(), func(inner error) bool {
+			return inner != nil && walk(inner, all, f)
+		})
 	}
 	return false
 }

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -38,8 +39,7 @@ const (
 
 func newBuilder(prefix string) *builder {
 	return &builder{
-		prefix: prefix,
-		uses:   map[reflect.Type]int{}, loops: map[reflect.Type]bool{},
+		prefix: prefix, uses: map[reflect.Type]int{}, loops: map[reflect.Type]bool{},
 		names: map[reflect.Type]string{}, defs: map[string]*Schema{},
 	}
 }
@@ -302,16 +302,13 @@ func (s *Schema) Constrained() bool {
 	if s == nil {
 		return false
 	}
-	for _, limit := range []Raw{
+	limits := []Raw{
 		s.Minimum, s.Maximum, s.MinLength, s.MaxLength, s.MinItems, s.MaxItems, s.MinProperties, s.MaxProperties,
-	} {
-		if limit != nil {
-			return true
-		}
 	}
 	more, _ := s.AdditionalProperties.(*Schema)
 	member := func(m Member) bool { return m.Schema.Constrained() }
 	return s.own != nil || s.UniqueItems || len(s.Enum) > 0 || s.Pattern != "" || s.Items.Constrained() || more.Constrained() ||
+		slices.ContainsFunc(limits, func(limit Raw) bool { return limit != nil }) ||
 		slices.ContainsFunc(s.AnyOf, (*Schema).Constrained) ||
 		slices.ContainsFunc(s.Properties, member) || slices.ContainsFunc(s.Defs, member)
 }
@@ -399,10 +396,7 @@ func (h *headers) walkPart(part any, keyword string, path []string) error {
 }
 
 func (h *headers) add(mark, typ any, path []string, astray string) error {
-	at := strings.Join(path, ".")
-	if at == "" {
-		at = "the root"
-	}
+	at := cmp.Or(strings.Join(path, "."), "the root")
 	name, ok := mark.(string)
 	switch {
 	case astray != "":

@@ -187,8 +187,7 @@ func OwnJSON(t reflect.Type) bool {
 	return from || to || slices.ContainsFunc(jsonTypes, p.Implements)
 }
 
-// OwnText reports whether a type is written as a JSON string by its
-// own methods.
+// OwnText reports whether a type is written as a JSON string by its own methods.
 func OwnText(t reflect.Type) bool {
 	return t.Kind() != reflect.Pointer && !OwnJSON(t) && slices.ContainsFunc(textTypes, reflect.PointerTo(t).Implements)
 }
@@ -221,12 +220,8 @@ func (b *builder) member(f Field) (*Schema, error) {
 	if f.Type.Kind() == reflect.Pointer && !f.Omitted && !f.Quoted {
 		s = b.nullable(s)
 	}
-	if title := f.Tag.Get("title"); title != "" {
-		s.Title = title
-	}
-	if doc := f.Doc(); doc != "" {
-		s.Description = doc
-	}
+	s.Title = cmp.Or(f.Tag.Get("title"), s.Title)
+	s.Description = cmp.Or(f.Doc(), s.Description)
 	raw, defaultErr := f.Default()
 	s.Default = raw
 	return s, errors.Join(err, defaultErr)
@@ -308,8 +303,7 @@ func (s *Schema) values(tag reflect.StructTag, t reflect.Type) error {
 	return nil
 }
 
-// Default returns the JSON of what an absent member means, nil when its tags do
-// not say.
+// Default returns the JSON of what an absent member means, nil when its tags do not say.
 func (f *Field) Default() (Raw, error) {
 	text, ok := f.Tag.Lookup("default")
 	if !ok {
@@ -338,10 +332,9 @@ func literal(text string, t reflect.Type) (Raw, error) {
 	return raw, nil
 }
 
-// Elicitation returns the schema of a form that fills in a struct. Its fields
-// are strings, numbers, booleans, times, and lists of strings to select from: a
-// form is flat (MCP 2026-07-28, client/elicitation, "Requested Schema"). The
-// error names the field that does not fit into one.
+// Elicitation returns the schema of a form that fills in a struct. Its fields are strings, numbers,
+// booleans, times, and lists of strings to select from: a form is flat (MCP 2026-07-28,
+// client/elicitation, "Requested Schema"). The error names the field that does not fit into one.
 //
 // The tag enum makes a string a choice and a list of strings a choice of
 // several; titles names the options for people.

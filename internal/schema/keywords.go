@@ -206,20 +206,18 @@ func promotedFrom(t reflect.Type, raw Raw) reflect.Type {
 
 // refersToRoot reports whether a schema has a reference to itself or a part of it.
 func refersToRoot(raw []byte) bool {
-	found := false
-	each := func(key, value []byte) bool {
+	for key, value := range scan.Members(raw) {
 		reference := string(key) == "$ref" || string(key) == "$dynamicRef" || string(key) == "$recursiveRef"
-		found = found || reference && strings.HasPrefix(string(value), `"#`) || refersToRoot(value)
-		return !found
+		if reference && strings.HasPrefix(string(value), `"#`) || refersToRoot(value) {
+			return true
+		}
 	}
-	switch i := scan.Space(raw, 0); {
-	case i == len(raw):
-	case raw[i] == '{':
-		scan.Object(raw, each)
-	case raw[i] == '[':
-		scan.Array(raw, func(value []byte) bool { return each(nil, value) })
+	for value := range scan.Elements(raw) {
+		if refersToRoot(value) {
+			return true
+		}
 	}
-	return found
+	return false
 }
 
 // MarshalJSON writes the schema. What tags say takes the place of what the type says of itself.
@@ -239,17 +237,14 @@ func (s *Schema) MarshalJSON() ([]byte, error) {
 // has.
 func replaceMembers(object, with []byte) []byte {
 	out := []byte{'{'}
-	add := func(key, value []byte) bool {
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(append(scan.AppendQuoted(out, key), ':'), value...)
-		return true
+	for key, value := range scan.Members(with) {
+		out = scan.AppendMember(out, key, value)
 	}
-	scan.Object(with, add)
-	scan.Object(object, func(key, value []byte) bool {
-		return scan.Member(with, string(key)) != nil || add(key, value)
-	})
+	for key, value := range scan.Members(object) {
+		if scan.Member(with, string(key)) == nil {
+			out = scan.AppendMember(out, key, value)
+		}
+	}
 	return append(out, '}')
 }
 
@@ -262,26 +257,18 @@ func Merge(value, patch []byte) []byte {
 		return patch
 	}
 	out := []byte{'{'}
-	add := func(key, value []byte) {
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(append(scan.AppendQuoted(out, key), ':'), value...)
-	}
-	scan.Object(value, func(key, old []byte) bool { // nothing, when it is no object
+	for key, old := range scan.Members(value) { // nothing, when it is no object
 		switch change := scan.Member(patch, string(key)); {
 		case change == nil:
-			add(key, old)
+			out = scan.AppendMember(out, key, old)
 		case string(change) != "null":
-			add(key, Merge(old, change))
+			out = scan.AppendMember(out, key, Merge(old, change))
 		}
-		return true
-	})
-	scan.Object(patch, func(key, change []byte) bool {
+	}
+	for key, change := range scan.Members(patch) {
 		if string(change) != "null" && scan.Member(value, string(key)) == nil {
-			add(key, Merge(nil, change))
+			out = scan.AppendMember(out, key, Merge(nil, change))
 		}
-		return true
-	})
+	}
 	return append(out, '}')
 }

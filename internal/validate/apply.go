@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/farcall-dev/farcall/internal/scan"
 )
 
 func (s *subject) reference(m member) error {
@@ -52,7 +54,7 @@ func (s *subject) enum(m member) error {
 		return errors.New("must be an array of values")
 	}
 	var values [][]byte
-	for raw := range elements(s.raw(m)) {
+	for raw := range scan.Elements(s.raw(m)) {
 		values = append(values, raw)
 	}
 	s.choose(m.name, values...)

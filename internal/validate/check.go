@@ -2,6 +2,7 @@ package validate
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"unicode/utf8"
 
@@ -126,9 +127,7 @@ func (r *run) may(n *node, i int) bool {
 }
 
 func (r *run) abort(err error) (int, bool) {
-	if r.err == nil {
-		r.err = err
-	}
+	r.err = cmp.Or(r.err, err)
 	r.brief = true
 	return 0, false
 }
@@ -169,10 +168,7 @@ func (r *run) failType(n *node, i int) {
 		return
 	}
 	r.fail("type", func() string {
-		got := kindOf[r.value[i]].names()
-		if got == "" {
-			got = "something that is no JSON"
-		}
+		got := cmp.Or(kindOf[r.value[i]].names(), "something that is no JSON")
 		return "got " + got + ", want " + n.types.names()
 	})
 }

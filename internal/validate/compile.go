@@ -397,17 +397,16 @@ func AppendCanonical(dst, raw []byte) []byte {
 		return scan.AppendQuoted(dst, scan.Unquote(raw))
 	case array:
 		dst = append(dst, '[')
-		for value := range elements(raw) {
+		for value := range scan.Elements(raw) {
 			dst = append(AppendCanonical(dst, value), ',')
 		}
 		return append(dst, ']')
 	case object:
 		type member struct{ name, value []byte }
 		var members []member
-		scan.Object(raw, func(name, value []byte) bool {
+		for name, value := range scan.Members(raw) {
 			members = append(members, member{name, value})
-			return true
-		})
+		}
 		slices.SortStableFunc(members, func(a, b member) int { return bytes.Compare(a.name, b.name) })
 		dst = append(dst, '{')
 		for _, m := range members {
@@ -418,11 +417,6 @@ func AppendCanonical(dst, raw []byte) []byte {
 	default:
 		return append(dst, raw...)
 	}
-}
-
-// elements is scan.Array to range over.
-func elements(raw []byte) func(yield func([]byte) bool) {
-	return func(yield func([]byte) bool) { scan.Array(raw, yield) }
 }
 
 // resolve finds the target of a reference.
@@ -518,25 +512,22 @@ const (
 // value.
 func (c *compiler) loops() bool {
 	state := map[*node]int{}
-	var walk func(n *node) bool
-	walk = func(n *node) bool {
+	var loop func(n *node) bool
+	loop = func(n *node) bool {
 		if n == nil || state[n] == walked {
-			return true
-		}
-		if state[n] == walking {
 			return false
 		}
-		state[n] = walking
-		for _, next := range n.inPlace() {
-			if !walk(next) {
-				return false
-			}
+		if state[n] == walking {
+			return true
+		}
+		if state[n] = walking; slices.ContainsFunc(n.inPlace(), loop) {
+			return true
 		}
 		state[n] = walked
-		return true
+		return false
 	}
 	for _, n := range c.nodes {
-		if !walk(n) {
+		if loop(n) {
 			return true
 		}
 	}

@@ -203,7 +203,7 @@ func (s *subject) strings(m member) ([]string, error) {
 	}
 	var out []string
 	taken := map[string]struct{}{}
-	for raw := range elements(s.raw(m)) {
+	for raw := range scan.Elements(s.raw(m)) {
 		if raw[0] != '"' {
 			return nil, wrong
 		}

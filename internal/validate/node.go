@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"cmp"
 	"regexp"
 )
 
@@ -153,37 +154,27 @@ type resource struct {
 }
 
 func (n *node) numbers() *numberRules {
-	if n.number == nil {
-		n.number = &numberRules{}
-	}
+	n.number = cmp.Or(n.number, &numberRules{})
 	return n.number
 }
 
 func (n *node) texts() *textRules {
-	if n.text == nil {
-		n.text = &textRules{max: -1}
-	}
+	n.text = cmp.Or(n.text, &textRules{max: -1})
 	return n.text
 }
 
 func (n *node) objects() *objectRules {
-	if n.object == nil {
-		n.object = &objectRules{max: -1}
-	}
+	n.object = cmp.Or(n.object, &objectRules{max: -1})
 	return n.object
 }
 
 func (n *node) arrays() *arrayRules {
-	if n.array == nil {
-		n.array = &arrayRules{max: -1}
-	}
+	n.array = cmp.Or(n.array, &arrayRules{max: -1})
 	return n.array
 }
 
 func (n *node) combines() *combination {
-	if n.combined == nil {
-		n.combined = &combination{}
-	}
+	n.combined = cmp.Or(n.combined, &combination{})
 	return n.combined
 }
 

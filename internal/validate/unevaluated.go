@@ -1,6 +1,10 @@
 package validate
 
-import "github.com/farcall-dev/farcall/internal/scan"
+import (
+	"slices"
+
+	"github.com/farcall-dev/farcall/internal/scan"
+)
 
 // unevaluated judges what no other keyword has looked at.
 func (r *run) unevaluated(n *node, i int) bool {
@@ -114,10 +118,8 @@ func (r *run) unevaluatedProperties(n *node, i int) bool {
 	nodes := r.applied(nil, n, i)
 	ok := true
 	r.each(i, func(name []byte, at, _ int) bool {
-		for _, by := range nodes {
-			if r.knows(by, by == n, name) {
-				return true
-			}
+		if slices.ContainsFunc(nodes, func(by *node) bool { return r.knows(by, by == n, name) }) {
+			return true
 		}
 		if c.otherProperties.never {
 			r.failUnknown(n.object, "unevaluatedProperties", name)
@@ -149,12 +151,9 @@ func (r *run) knows(n *node, self bool, name []byte) bool {
 	if k := o.lookup(name, 0); k >= 0 && o.props[k].node != nil {
 		return true
 	}
-	for i := range o.patterns {
-		if r.match(o.patterns[i].pattern, name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(o.patterns, func(p patternProperty) bool {
+		return r.match(p.pattern, name)
+	})
 }
 
 // unevaluatedItems judges the items that no other keyword has looked at.
@@ -206,12 +205,7 @@ func (r *run) knowsItems(n *node, self bool) bool {
 }
 
 func (r *run) fitsOne(nodes []*node, i int) bool {
-	for _, n := range nodes {
-		if r.may(n, i) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(nodes, func(n *node) bool { return r.may(n, i) })
 }
 
 func (r *run) otherItem(n *node, i, index int) bool {

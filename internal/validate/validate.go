@@ -59,13 +59,9 @@ type Limits struct {
 
 func (l Limits) withDefaults() Limits {
 	return Limits{
-		Bytes:      cmp.Or(l.Bytes, 1<<20),
-		Depth:      cmp.Or(l.Depth, 64),
-		Subschemas: cmp.Or(l.Subschemas, 10_000),
-		Pattern:    cmp.Or(l.Pattern, 4096),
-		Work:       cmp.Or(l.Work, 1_000_000),
-		Problems:   cmp.Or(l.Problems, 10),
-
+		Bytes: cmp.Or(l.Bytes, 1<<20), Depth: cmp.Or(l.Depth, 64),
+		Subschemas: cmp.Or(l.Subschemas, 10_000), Pattern: cmp.Or(l.Pattern, 4096),
+		Work: cmp.Or(l.Work, 1_000_000), Problems: cmp.Or(l.Problems, 10),
 		OptionalNulls: l.OptionalNulls,
 	}
 }
