@@ -209,13 +209,11 @@ func (c *core) observeRefusal(ctx context.Context, m *jsonrpc.Message, e *jsonrp
 		Caller: caller, Linked: linked,
 		Transport: c.opts.Transport, Conn: c.opts.Conn, ID: id, Method: string(m.Method), Began: time.Now(),
 		Known: c.mux != nil && c.mux.find(m.Method) != nil, Batch: inBatch,
-		Outcome: observe.Outcome{
-			Code: code, Err: e, BytesIn: len(m.Raw), BytesOut: len(response), Request: m.Raw, Response: response,
-		},
+		Code: code, Err: e, BytesIn: len(m.Raw), BytesOut: len(response), Request: m.Raw, Response: response,
 	})
 }
 
-// What is wrong with a frame: see observe.Frame.
+// What is wrong with a frame: see observe.Observer.
 const (
 	problemSyntax  = "syntax"
 	problemMessage = "message"
@@ -241,7 +239,7 @@ func problemKind(code jsonrpc.Code) string {
 
 func (c *core) observeBad(frame []byte, problem string) {
 	if c.observer != nil && c.observer.Bad != nil {
-		c.observer.Bad(observe.Frame{Transport: c.opts.Transport, Conn: c.opts.Conn, Data: frame, Problem: problem})
+		c.observer.Bad(observe.Frame{Transport: c.opts.Transport, Conn: c.opts.Conn, Data: frame}, problem)
 	}
 }
 

@@ -66,7 +66,7 @@ func (w *watcher) observer() *observe.Observer {
 			locked(func() { w.refused = append(w.refused, fmt.Sprintf("%s %d known=%v", c.Method, int(c.Code), c.Known)) })
 		},
 		Frame: func(f observe.Frame) { locked(func() { w.bytes[f.Out] += len(f.Data) }) },
-		Bad:   func(f observe.Frame) { locked(func() { w.bad = append(w.bad, f.Problem) }) },
+		Bad:   func(_ observe.Frame, problem string) { locked(func() { w.bad = append(w.bad, problem) }) },
 		Open:  func(observe.Lifetime) { locked(func() { w.alive++ }) },
 		Close: func(observe.Lifetime) { locked(func() { w.alive-- }) },
 	}

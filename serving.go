@@ -219,11 +219,11 @@ func (s *serving) ContextValue(key any) (any, bool) {
 		if span := s.span(); span != nil {
 			return span, true
 		}
-	case observe.NumberKey:
+	case callctx.Numbered:
 		if x := s.extra.Load(); x != nil && x.number > 0 {
 			return &x.number, true
 		}
-	case observe.Key:
+	case callctx.Observed:
 		if at := s.observation(); at != nil {
 			return &at.call, true
 		}

@@ -20,7 +20,7 @@ func TestUnexpectedAnswers(t *testing.T) {
 		var got []string
 		a, b := farcall.Pipe()
 		p := farcall.NewPeer(a, nil, &farcall.Options{FirstID: 10, Observer: &observe.Observer{
-			Bad: func(f observe.Frame) { got = append(got, f.Problem) },
+			Bad: func(_ observe.Frame, problem string) { got = append(got, problem) },
 		}})
 		defer func() {
 			p.Close()

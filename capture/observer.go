@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/callctx"
 	"github.com/farcall-dev/farcall/observe"
 )
 
@@ -44,7 +45,7 @@ func (r *Recorder) sent(ctx context.Context, c *observe.Call) { r.request(ctx, c
 
 func (r *Recorder) request(ctx context.Context, c *observe.Call, at time.Time) {
 	e, size := r.entryOf(c), c.BytesIn
-	e.kind, e.parent = calledRequest, observe.Number(ctx)
+	e.kind, e.parent = calledRequest, callctx.Number(ctx)
 	if c.Notification {
 		e.kind = calledNotification
 	}
@@ -105,9 +106,9 @@ func (r *Recorder) entryOf(c *observe.Call) entry {
 
 // badFrame records a frame that is of no use. Which side it came from is not known: most often it
 // is the client's.
-func (r *Recorder) badFrame(f observe.Frame) {
+func (r *Recorder) badFrame(f observe.Frame, problem string) {
 	e := entry{
-		up: !f.Out, bad: true, problem: f.Problem, transport: f.Transport, label: f.Conn,
+		up: !f.Out, bad: true, problem: problem, transport: f.Transport, label: f.Conn,
 	}
 	data := f.Data
 	if r.o.Envelopes {

@@ -330,9 +330,8 @@ func observePiped(ctx context.Context, o *observe.Observer, r *farcall.Record) {
 	if o.Start != nil {
 		ctx = o.Start(ctx, c)
 	}
-	c.Outcome = observe.Outcome{
-		Code: r.Code, Err: r.Err, Took: r.Latency, BytesIn: r.BytesIn, BytesOut: r.BytesOut, Request: r.Request, Response: r.Response,
-	}
+	c.Code, c.Err, c.Took, c.BytesIn, c.BytesOut = r.Code, r.Err, r.Latency, r.BytesIn, r.BytesOut
+	c.Request, c.Response = r.Request, r.Response
 	if o.End != nil {
 		o.End(ctx, c)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/farcall-dev/farcall/gateway/internal/route"
 	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/internal/callctx"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
 	"github.com/farcall-dev/farcall/observe"
@@ -61,7 +62,7 @@ func (e *endpoint) watch(ctx context.Context, uri string, updated func()) (at *s
 			return nil, "", nil, err
 		}
 		// All resources of one call are decided about at once; none is the decision about that call.
-		alone := context.WithValue(ctx, observe.Key{}, (*observe.Call)(nil))
+		alone := context.WithValue(ctx, callctx.Observed{}, (*observe.Call)(nil))
 		done, err := e.g.shield.begin(alone, nil, &guard.Call{Method: spec.MethodResourcesRead, Upstream: target.Source, Name: target.Name})
 		if err != nil {
 			return nil, "", nil, err

@@ -94,6 +94,11 @@ func TestObserver(t *testing.T) {
 	}
 }
 
+// eventNames are the events of a call.
+type eventNames struct{ strings.Builder }
+
+func (e *eventNames) Event(name string) { e.WriteString(" " + name) }
+
 // What a server sends on a stream of subscriptions/listen is an event of the call, over HTTP and on
 // a connection.
 func TestObservedListen(t *testing.T) {
@@ -102,16 +107,12 @@ func TestObservedListen(t *testing.T) {
 		ended := make(chan string, 1)
 		s := mcp.NewServer("s", "1", &mcp.ServerOptions{RPC: &farcall.Options{Observer: &observe.Observer{
 			Start: func(ctx context.Context, c *observe.Call) context.Context {
-				c.Span = observe.Span{Sampled: true}
+				c.Events = new(eventNames)
 				return ctx
 			},
 			End: func(_ context.Context, c *observe.Call) {
 				if c.Method == spec.MethodSubscriptionsListen && !c.Outgoing {
-					var names strings.Builder
-					for _, e := range c.Events {
-						names.WriteString(" " + e.Name)
-					}
-					ended <- names.String()
+					ended <- c.Events.(*eventNames).String() //nolint:forcetypeassert // of Start
 				}
 			},
 		}}})

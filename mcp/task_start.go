@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/callctx"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/remote"
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -155,7 +156,7 @@ func (s *Server) taskCall(c *call, t *task, method string, params jsonrpc.Raw) (
 	if observe.From(c.Parent()) != nil {
 		t.seen = new(observe.Call)
 	}
-	apart := context.WithValue(context.WithoutCancel(c.Parent()), observe.Key{}, t.seen)
+	apart := context.WithValue(context.WithoutCancel(c.Parent()), callctx.Observed{}, t.seen)
 	ctx, cancel := context.WithCancelCause(apart)
 	t.cancel = cancel
 	own.derive(ctx)

@@ -25,7 +25,7 @@ func join(a, b *Observer) *Observer {
 		End:      both2(b.End, a.End),
 		Refuse:   both2(a.Refuse, b.Refuse),
 		Frame:    both(a.Frame, b.Frame),
-		Bad:      both(a.Bad, b.Bad),
+		Bad:      both2(a.Bad, b.Bad),
 		Open:     both(a.Open, b.Open),
 		Close:    both(b.Close, a.Close),
 		Decide:   both(a.Decide, b.Decide),

@@ -20,6 +20,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/callctx"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -45,8 +46,12 @@ type Observer struct {
 	// Frame is called for each frame, one JSON text, that was read or is about to be written.
 	Frame func(f Frame)
 	// Bad is called, after Frame if the frame could be read, for a frame or message that is of no
-	// use: see Frame.Problem.
-	Bad func(f Frame)
+	// use. f.Data is nil if it could not be read. problem is what is wrong: "syntax" (no JSON),
+	// "message" (no JSON-RPC), "size", "read" (there was no memory, or it took too long). Of an answer
+	// that no call waits for: "late answer" (its call has ended), "duplicate answer" (its call was
+	// answered) or "unknown answer" (there was no such call). A connection remembers its last 64 calls
+	// without an answer; what answers an older one counts as late.
+	Bad func(f Frame, problem string)
 	// Open and Close are called when something begins that lasts, and when it ends: see [Kind].
 	Open, Close func(l Lifetime)
 	// Decide is called when a guard has decided about a call.
@@ -67,6 +72,9 @@ type Span struct {
 	// Local: this end has made it. Otherwise it is what a message or a caller has said.
 	Local bool
 }
+
+// IsSet reports whether there is a span.
+func (s *Span) IsSet() bool { return s.Trace != [16]byte{} }
 
 // Parent returns the traceparent that names the span (W3C Trace Context §3.2).
 func (s *Span) Parent() string {
@@ -98,7 +106,7 @@ func (s *Span) SetParent(parent string) {
 // Call is one request or notification, in either direction. It is lent: keep nothing of it after
 // End but what was copied.
 //
-// What is set before Start does not change. Outcome is set before End and Refuse. The fields
+// What is set before Start does not change. How it ended is set before End and Refuse. The fields
 // between belong to the goroutine of the handler until it returns; each says who sets it. [From]
 // finds the Call of a handler.
 //
@@ -123,7 +131,7 @@ type Call struct {
 	Caller, Linked Span
 	// Span is that of the call. A tracer sets it in Start.
 	Span Span
-	// Number is that of the call in a capture, which sets it in Start. [Number] finds it.
+	// Number is that of the call in a capture, which sets it in Start.
 	Number uint64
 
 	// Known: Method is a method of a Mux, or one that MCP defines.
@@ -149,40 +157,14 @@ type Call struct {
 	Attempts int
 	// Before is, of a call of several rounds, the span of the round before.
 	Before Span
-	// Events are what happened during a call with a recorded span, and EventsLeft how many more: see
-	// Event.
-	Events []struct {
-		Name string
-		At   time.Time
-	}
-	EventsLeft int
+	// Events gets what happens during the call: see Event. A tracer sets it in Start.
+	Events interface{ Event(name string) }
 	// UpstreamRevision is, in a gateway, that of MCP which the server speaks, when the call has
 	// reached it. It may be a label.
 	UpstreamRevision string
 
-	Outcome
-}
+	// The rest is how it ended.
 
-// Event notes a value or notification on the stream of a call, by a name that the other end does not
-// choose: the first 128, if the call has a recorded span.
-func (c *Call) Event(name string) {
-	switch {
-	case c == nil || !c.Span.Sampled:
-	case len(c.Events) == maxEvents:
-		c.EventsLeft++
-	default:
-		c.Events = append(c.Events, struct {
-			Name string
-			At   time.Time
-		}{name, time.Now()})
-	}
-}
-
-// maxEvents is the default of OpenTelemetry's SDKs.
-const maxEvents = 128
-
-// Outcome is how a call ended.
-type Outcome struct {
 	// Code is that of the error which was answered. 0: the call succeeded.
 	Code jsonrpc.Code
 	// ToolError: the result is that of a tool and says that it failed (isError).
@@ -200,18 +182,20 @@ type Outcome struct {
 	Request, Response jsonrpc.Raw
 }
 
-// Frame is one JSON text on a transport: a message or a batch.
+// Event notes a value or notification on the stream of a call, by a name that the other end does not
+// choose.
+func (c *Call) Event(name string) {
+	if c != nil && c.Events != nil {
+		c.Events.Event(name)
+	}
+}
+
+// Frame is one JSON text on a transport: a message or a batch. It has as many words as fit into
+// registers.
 type Frame struct {
 	Transport, Conn string // as in Call
 	Out             bool   // it is written
-	// Data is the frame, which is lent. Nil in Bad: it could not be read.
-	Data []byte
-	// Problem is what is wrong, in Bad: "syntax" (no JSON), "message" (no JSON-RPC), "size", "read"
-	// (there was no memory, or it took too long). Of an answer that no call waits for: "late answer"
-	// (its call has ended), "duplicate answer" (its call was answered) or "unknown answer" (there was
-	// no such call). A connection remembers its last 64 calls without an answer; what answers an
-	// older one counts as late.
-	Problem string
+	Data            []byte // the frame, which is lent
 }
 
 // Kind says what a [Lifetime] is of.
@@ -224,7 +208,10 @@ const (
 	Queue      Kind = "queue"      // a call of a gateway waits for a connection to a server; there is no Open
 	Restart    Kind = "restart"    // a process of a gateway's server was started again; there is no Close
 	Stream     Kind = "stream"     // an event stream of HTTP
-	Child      Kind = "child"      // a child process of a gateway starts, until it has answered; there is no Open
+	// Suspension is how long a call in a gateway waits, without a request of its client, for what the
+	// client answers to a question.
+	Suspension Kind = "suspension"
+	Child      Kind = "child" // a child process of a gateway starts, until it has answered; there is no Open
 )
 
 // Lifetime is something that lasts, when it begins and when it ends. Each field but Caller may be a
@@ -234,9 +221,9 @@ type Lifetime struct {
 	Outgoing  bool   // a session that this end has begun
 	Transport string // as in Call
 	Revision  string // of a session
-	Upstream  string // of a queue, a child or a restart
+	Upstream  string // of a queue, a suspension, a child or a restart
 	Caller    Span   // that of the call a child is started for, as in Call; zero: for none
-	// Took is, in Close, how long a session, a queue, a stream or a start has lasted.
+	// Took is, in Close, how long a session, a queue, a suspension, a stream or a start has lasted.
 	Took time.Duration
 }
 
@@ -279,26 +266,9 @@ type Reading struct {
 	Value                 float64
 }
 
-// Key is the key of the *Call in the context of its handler. Use [From].
-type Key struct{}
-
 // From returns the call that the handler with the context serves, or nil when it is not observed.
 // Its fields may be set until the handler returns, by the goroutine of the handler.
 func From(ctx context.Context) *Call {
-	c, _ := ctx.Value(Key{}).(*Call)
+	c, _ := ctx.Value(callctx.Observed{}).(*Call)
 	return c
-}
-
-// NumberKey is the key of the *uint64 with [Call].Number in the context of the handler of a call.
-// Use [Number].
-type NumberKey struct{}
-
-// Number returns the Number of the call that the handler with the context serves or has served; 0:
-// there is none. So a call that is made in a handler finds the one that
-// has caused it.
-func Number(ctx context.Context) uint64 {
-	if n, _ := ctx.Value(NumberKey{}).(*uint64); n != nil {
-		return *n
-	}
-	return 0
 }

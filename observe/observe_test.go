@@ -28,7 +28,7 @@ func noting(name string, log *[]string) *observe.Observer {
 		Sent:   func(context.Context, *observe.Call) { note("sent") },
 		Refuse: func(context.Context, *observe.Call) { note("refuse") },
 		Frame:  func(observe.Frame) { note("frame") },
-		Bad:    func(observe.Frame) { note("bad") },
+		Bad:    func(observe.Frame, string) { note("bad") },
 		Open:   func(observe.Lifetime) { note("open") },
 		Close:  func(observe.Lifetime) { note("close") },
 		Decide: func(observe.Decision) { note("decide") },
@@ -73,7 +73,7 @@ func all(t *testing.T, o *observe.Observer) {
 	o.End(ctx, c)
 	o.Refuse(t.Context(), c)
 	o.Frame(observe.Frame{})
-	o.Bad(observe.Frame{})
+	o.Bad(observe.Frame{}, "syntax")
 	o.Open(observe.Lifetime{})
 	o.Close(observe.Lifetime{})
 	o.Decide(observe.Decision{})

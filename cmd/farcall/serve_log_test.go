@@ -53,7 +53,7 @@ func TestLogIsBounded(t *testing.T) {
 		}
 		c := &observe.Call{
 			ID: jsonrpc.StringID(long), Method: long, Conn: long, Transport: long, Tool: long, Principal: long,
-			Outcome: observe.Outcome{Err: errors.New("there is no " + long)},
+			Err: errors.New("there is no " + long),
 		}
 		callLog(log, false).End(t.Context(), c)
 		log.Warn(long, "text", long, "error", fmt.Errorf("wrapped: %w", c.Err))
@@ -163,12 +163,12 @@ func TestCallLevels(t *testing.T) {
 		want slog.Level
 	}{
 		"an answer":          {observe.Call{}, slog.LevelInfo},
-		"the client leaves":  {observe.Call{Outcome: observe.Outcome{Code: jsonrpc.Cancelled, Err: fmt.Errorf("a call: %w", context.Canceled)}}, slog.LevelInfo},
-		"the server cancels": {observe.Call{Outcome: observe.Outcome{Code: jsonrpc.Cancelled, Err: server}}, slog.LevelWarn},
-		"out of time":        {observe.Call{Outcome: observe.Outcome{Code: jsonrpc.Timeout, Err: context.DeadlineExceeded}}, slog.LevelWarn},
-		"bad params":         {observe.Call{Outcome: observe.Outcome{Code: jsonrpc.InvalidParams}}, slog.LevelWarn},
-		"our fault":          {observe.Call{Outcome: observe.Outcome{Code: jsonrpc.InternalError}}, slog.LevelError},
-		"of ours":            {observe.Call{Outgoing: true, Outcome: observe.Outcome{Code: jsonrpc.InternalError}}, slog.LevelDebug},
+		"the client leaves":  {observe.Call{Code: jsonrpc.Cancelled, Err: fmt.Errorf("a call: %w", context.Canceled)}, slog.LevelInfo},
+		"the server cancels": {observe.Call{Code: jsonrpc.Cancelled, Err: server}, slog.LevelWarn},
+		"out of time":        {observe.Call{Code: jsonrpc.Timeout, Err: context.DeadlineExceeded}, slog.LevelWarn},
+		"bad params":         {observe.Call{Code: jsonrpc.InvalidParams}, slog.LevelWarn},
+		"our fault":          {observe.Call{Code: jsonrpc.InternalError}, slog.LevelError},
+		"of ours":            {observe.Call{Outgoing: true, Code: jsonrpc.InternalError}, slog.LevelDebug},
 	} {
 		if got := callLevel(&c.call); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)

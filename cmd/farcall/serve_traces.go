@@ -37,7 +37,7 @@ func (f *serveFlags) trace(ctx context.Context, log *slog.Logger) (err error) {
 
 // setTraces applies what a configuration says of traces.
 func (f *serveFlags) setTraces(c *gateway.Config) {
-	f.tracer.Set(c.Trace.Parent == parentLink, c.Trace.Slow)
+	f.tracer.Set(func(context.Context) bool { return c.Trace.Parent == parentLink }, c.Trace.Slow)
 	f.tracer.Payloads(nil)
 	if c.Trace.Payloads {
 		var secret []string

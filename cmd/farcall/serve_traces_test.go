@@ -173,10 +173,8 @@ func TestTracePayloads(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.setTraces(c)
-		call := &observe.Call{MCP: true, Known: true, Method: "tools/call", Outcome: observe.Outcome{
-			Request:  jsonrpc.Raw(`{"params":{"name":"mail","arguments":{"body":"dear","password":"x","to":"Ann"}}}`),
-			Response: jsonrpc.Raw(`{"result":{"token":"y","sent":true}}`),
-		}}
+		call := &observe.Call{MCP: true, Known: true, Method: "tools/call", Request: jsonrpc.Raw(`{"params":{"name":"mail","arguments":{"body":"dear","password":"x","to":"Ann"}}}`),
+			Response: jsonrpc.Raw(`{"result":{"token":"y","sent":true}}`)}
 		o.End(o.Start(t.Context(), call), call)
 		var got []string
 		for _, a := range recorded.span.Attributes() {

@@ -58,12 +58,13 @@ type Metrics struct {
 	sessions    [2]*bounded[pair, session]
 	connections *bounded[text, prometheus.Gauge]
 	streams     *bounded[text, prometheus.Gauge]
-	frames      *bounded[pair, *traffic]
+	frames      *bounded[text, *ways]
 	bad         *bounded[pair, prometheus.Counter]
 	refused     *bounded[pair, prometheus.Counter]
 	dropped     *bounded[pair, prometheus.Counter]
 	waits       *bounded[text, prometheus.Observer]
 	childStarts *bounded[text, prometheus.Observer]
+	suspensions *bounded[text, prometheus.Observer]
 	translated  *bounded[pair, prometheus.Counter]
 	decisions   *bounded[pair, prometheus.Counter]
 	guard       *bounded[text, prometheus.Observer]
@@ -96,6 +97,7 @@ func New(o *Options) *Metrics {
 	m.dropped = bound(r, droppedAnswers, r.counter(droppedAnswers).WithLabelValues, pair.values)
 	m.waits = bound(r, queueWait, r.histogram(queueWait).WithLabelValues, text.values)
 	m.childStarts = bound(r, childStart, r.histogram(childStart).WithLabelValues, text.values)
+	m.suspensions = bound(r, suspensions, r.histogram(suspensions).WithLabelValues, text.values)
 	m.translated = bound(r, translated, r.counter(translated).WithLabelValues, pair.values)
 	m.decisions = bound(r, decisions, r.counter(decisions).WithLabelValues, pair.values)
 	m.guard = bound(r, guardTime, r.histogram(guardTime).WithLabelValues, text.values)
@@ -104,8 +106,7 @@ func New(o *Options) *Metrics {
 	r.MustRegister(m.sources)
 	r.gauge(buildInfo).WithLabelValues(opts.Version, runtime.Version()).Set(1)
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.handler = promhttp.HandlerFor(m.Gatherer(),
-		promhttp.HandlerOpts{EnableOpenMetrics: true})
+	m.handler = promhttp.HandlerFor(m.Gatherer(), promhttp.HandlerOpts{EnableOpenMetrics: true})
 	return m
 }
 
@@ -182,41 +183,46 @@ func (m *Metrics) refuse(_ context.Context, c *observe.Call) {
 }
 
 func (m *Metrics) frame(f observe.Frame) {
-	k, hint := direction(f.Transport, f.Out)
-	m.frames.recent(&k, hint).observe(len(f.Data))
+	k := text(f.Transport)
+	ways := m.frames.recent(&k, uint32(len(k)))
+	if f.Out {
+		ways.out.observe(len(f.Data))
+	} else {
+		ways.in.observe(len(f.Data))
+	}
 }
 
-func (m *Metrics) badFrame(f observe.Frame) {
-	if kind, ok := strings.CutSuffix(f.Problem, " answer"); ok {
+func (m *Metrics) badFrame(f observe.Frame, problem string) {
+	if kind, ok := strings.CutSuffix(problem, " answer"); ok {
 		m.dropped.get(pair{kind, f.Transport}).Inc()
 		return
 	}
-	m.bad.get(pair{f.Problem, f.Transport}).Inc()
+	m.bad.get(pair{problem, f.Transport}).Inc()
 }
 
-func (m *Metrics) open(l observe.Lifetime) {
+func (m *Metrics) open(l observe.Lifetime) { m.addOpen(l, 1) }
+
+// addOpen adds to what is open.
+func (m *Metrics) addOpen(l observe.Lifetime, n float64) {
 	switch l.Kind {
 	case observe.Connection:
-		m.connections.get(text(l.Transport)).Inc()
+		m.connections.get(text(l.Transport)).Add(n)
 	case observe.Stream:
-		m.streams.get(text(l.Transport)).Inc()
+		m.streams.get(text(l.Transport)).Add(n)
 	case observe.Session:
-		m.sessions[side(l.Outgoing)].get(pair{l.Revision, l.Transport}).open.Inc()
+		m.sessions[side(l.Outgoing)].get(pair{l.Revision, l.Transport}).open.Add(n)
 	}
 }
 
 func (m *Metrics) close(l observe.Lifetime) {
+	m.addOpen(l, -1)
 	switch l.Kind {
-	case observe.Connection:
-		m.connections.get(text(l.Transport)).Dec()
-	case observe.Stream:
-		m.streams.get(text(l.Transport)).Dec()
 	case observe.Session:
-		s := m.sessions[side(l.Outgoing)].get(pair{l.Revision, l.Transport})
-		s.open.Dec()
-		s.took.Observe(l.Took.Seconds())
+		m.sessions[side(l.Outgoing)].get(pair{l.Revision, l.Transport}).took.Observe(l.Took.Seconds())
 	case observe.Queue:
 		m.waits.get(text(l.Upstream)).Observe(l.Took.Seconds())
+	case observe.Suspension:
+		m.suspensions.get(text(l.Upstream)).Observe(l.Took.Seconds())
 	case observe.Child:
 		m.childStarts.get(text(l.Upstream)).Observe(l.Took.Seconds())
 	}

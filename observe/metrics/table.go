@@ -129,6 +129,9 @@ var (
 	childStart = duration("farcall_child_start_seconds",
 		"How long child processes took from their start to their first answer.",
 		mcpBuckets, labelUpstream)
+	suspensions = duration("farcall_suspension_seconds",
+		"How long calls waited for the client's answer to a question, without a request of the client.",
+		mcpBuckets, labelUpstream)
 	translated = own(counter, "farcall_translated_total",
 		"Calls that were translated between the revision of the client and that of the server.",
 		"from", "to")
@@ -168,7 +171,7 @@ func own(kind, name, help string, labels ...string) metric {
 var table = []metric{
 	mcpServer, mcpClient, mcpServerSession, mcpClientSession, rpcServer, rpcClient,
 	inFlight, refused, frames, frameBytes, badFrames, droppedAnswers, connections, streams, sessions,
-	queueWait, childStart, translated, decisions, guardTime, storeTime, storeErrors,
+	queueWait, childStart, suspensions, translated, decisions, guardTime, storeTime, storeErrors,
 	overflow, buildInfo,
 }
 

@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -38,29 +40,64 @@ func (t *traffic) read() (frames, bytes float64) {
 	return float64(t.frames + n&(1<<frameBits-1)), float64(t.bytes + n>>frameBits)
 }
 
-// direction is the key of the traffic of a transport, and a hint as that of callKey.
-func direction(transport string, out bool) (k pair, hint uint32) {
-	if out {
-		return pair{transport, "out"}, uint32(len(transport))<<1 | 1
-	}
-	return pair{transport, "in"}, uint32(len(transport)) << 1
+// ways are what goes both ways over a transport.
+type ways struct {
+	transport string
+	in, out   traffic
 }
 
-func (r *registry) traffic() *bounded[pair, *traffic] {
-	known := map[pair]*traffic{}                              // by the values of the labels
-	return bound(r, frames, func(values ...string) *traffic { // under the lock of the result
-		key := pair(values)
-		if t := known[key]; t != nil {
-			return t
+// frameCounts are the collector of the traffic of all transports.
+type frameCounts struct {
+	frames, bytes *prometheus.Desc
+
+	mu  sync.Mutex
+	all map[string]*ways // by the transport
+}
+
+func (r *registry) traffic() *bounded[text, *ways] {
+	describe := func(row metric) *prometheus.Desc {
+		return prometheus.NewDesc(row.name, row.help, row.labels, nil)
+	}
+	c := &frameCounts{frames: describe(frames), bytes: describe(frameBytes), all: map[string]*ways{}}
+	r.MustRegister(c)
+	half := *r
+	half.most /= 2 // each has two series
+	return bound(&half, frames, c.of, text.values)
+}
+
+// of returns the traffic with the values of the labels: the first is the transport.
+func (c *frameCounts) of(values ...string) *ways {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := c.all[values[0]]
+	if w == nil {
+		w = &ways{transport: values[0]}
+		c.all[values[0]] = w
+	}
+	return w
+}
+
+// Describe implements prometheus.Collector.
+func (c *frameCounts) Describe(to chan<- *prometheus.Desc) {
+	to <- c.frames
+	to <- c.bytes
+}
+
+// Collect implements prometheus.Collector.
+func (c *frameCounts) Collect(to chan<- prometheus.Metric) {
+	c.mu.Lock()
+	all := slices.Collect(maps.Values(c.all))
+	c.mu.Unlock()
+	send := func(t *traffic, transport, direction string) {
+		n, size := t.read()
+		if n == 0 {
+			return
 		}
-		t, labels := new(traffic), prometheus.Labels{labelTransport: key[0], labelDirection: key[1]}
-		known[key] = t
-		register := func(row metric, read func() float64) {
-			r.MustRegister(prometheus.NewCounterFunc(
-				prometheus.CounterOpts{Name: row.name, Help: row.help, ConstLabels: labels}, read))
-		}
-		register(frames, func() float64 { n, _ := t.read(); return n })
-		register(frameBytes, func() float64 { _, n := t.read(); return n })
-		return t
-	}, pair.values)
+		to <- prometheus.MustNewConstMetric(c.frames, prometheus.CounterValue, n, transport, direction)
+		to <- prometheus.MustNewConstMetric(c.bytes, prometheus.CounterValue, size, transport, direction)
+	}
+	for _, w := range all {
+		send(&w.in, w.transport, "in")
+		send(&w.out, w.transport, "out")
+	}
 }

@@ -75,14 +75,11 @@ func (t *Tracer) record(c *observe.Call, x *spanContext) *span {
 		s.kind = trace.SpanKindClient
 	}
 	for _, other := range [...]*observe.Span{&x.link, &c.Before} {
-		if *other != (observe.Span{}) {
+		if other.IsSet() {
 			s.links = append(s.links, sdk.Link{SpanContext: new(spanContext).of(other, true)})
 		}
 	}
-	for _, e := range c.Events {
-		s.events = append(s.events, sdk.Event{Name: e.Name, Time: e.At})
-	}
-	s.left = c.EventsLeft
+	s.events, s.left = x.events, x.left
 	if redact := t.payloads.Load(); redact != nil && !c.Outgoing {
 		s.addPayloads(c, *redact)
 	}

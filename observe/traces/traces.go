@@ -55,9 +55,9 @@ type Options struct {
 // A Tracer makes spans. Its methods may be called concurrently. A nil *Tracer makes none.
 type Tracer struct {
 	opts  Options
-	bound uint64 // of the trace ids that are recorded
-	link  atomic.Bool
-	slow  atomic.Int64 // Options.Slow
+	bound uint64                                     // of the trace ids that are recorded
+	link  atomic.Pointer[func(context.Context) bool] // nil: see Set
+	slow  atomic.Int64                               // Options.Slow
 	kept  budget
 
 	payloads atomic.Pointer[func(jsonrpc.Raw) []byte]
@@ -81,14 +81,25 @@ func New(o *Options) *Tracer {
 	return t
 }
 
-// Set changes what may change while the tracer is in use. With link it begins its own trace for
-// each call that arrives, with a link to the caller's span, and decides by Ratio whether to record
-// it: for an end with untrusted callers. slow is Options.Slow.
-func (t *Tracer) Set(link bool, slow time.Duration) {
-	if t != nil {
-		t.link.Store(link)
-		t.slow.Store(int64(slow))
+// Set changes what may change while the tracer is in use. Where link is true for the context of a
+// call that arrives, the tracer begins a trace with a link to the caller's span, and decides by
+// Ratio whether to record it: for untrusted callers. Nil: it is true for none. slow is Options.Slow.
+func (t *Tracer) Set(link func(context.Context) bool, slow time.Duration) {
+	switch {
+	case t == nil:
+		return
+	case link == nil:
+		t.link.Store(nil)
+	default:
+		t.link.Store(&link)
 	}
+	t.slow.Store(int64(slow))
+}
+
+// links reports whether the span of who makes a call is a link, and not the parent.
+func (t *Tracer) links(ctx context.Context, c *observe.Call) bool {
+	link := t.link.Load()
+	return link != nil && !c.Outgoing && (*link)(ctx)
 }
 
 // Payloads adds the arguments and results of calls that arrive to their spans, as redact returns
@@ -109,7 +120,7 @@ func (t *Tracer) Observer() *observe.Observer {
 	if t == nil {
 		return nil
 	}
-	return &observe.Observer{Start: t.start, End: t.end, Refuse: t.refuse, Close: t.close, Traces: true}
+	return &observe.Observer{Start: t.start, End: t.end, Sent: t.sent, Refuse: t.refuse, Close: t.close, Traces: true}
 }
 
 // Shutdown hands over the spans that have ended. The context bounds how long that takes.
@@ -121,56 +132,58 @@ func (t *Tracer) Shutdown(ctx context.Context) error {
 }
 
 func (t *Tracer) start(ctx context.Context, c *observe.Call) context.Context {
-	caller := t.callerOf(ctx, c)
-	theirs := caller // what the calls of a handler carry when nothing is done
-	if t.link.Load() && !c.Outgoing {
-		caller = observe.Span{}
+	theirs := t.callerOf(ctx, c) // what the calls of a handler carry when nothing is done
+	caller := theirs
+	if t.links(ctx, c) {
+		caller = new(observe.Span)
 	}
-	sampled := t.samples(caller)
-	if !sampled && caller == theirs && caller != (observe.Span{}) && !caller.Sampled && (!c.Outgoing || !caller.Local) {
-		c.Span = caller // it is passed on as it is
+	if caller == theirs && caller.IsSet() && !caller.Sampled && (!c.Outgoing || !caller.Local) && !t.samples(caller, caller) {
+		c.Span = *caller // it is passed on as it is
 		return ctx
 	}
-	c.Span = within(caller)
-	c.Span.Sampled = sampled
-	if !sampled {
-		if !c.Outgoing && theirs == (observe.Span{}) {
-			return ctx // the calls of its handler say so: there, it is the caller
+	switch t.newSpan(&c.Span, caller); {
+	case c.Span.Sampled:
+		return t.begin(ctx, c, caller, theirs)
+	case !c.Outgoing && !theirs.IsSet():
+		return ctx // the calls of its handler say so: there, it is the caller
+	}
+	return farcall.WithTrace(ctx, farcall.Trace{Parent: c.Span.Parent(), Baggage: farcall.TraceFrom(ctx).Baggage})
+}
+
+// callerOf returns the span that makes the call; zero: it begins a trace. That of OpenTelemetry in
+// the context counts where a handler or a program may have made one.
+func (t *Tracer) callerOf(ctx context.Context, c *observe.Call) *observe.Span {
+	if c.Outgoing || !c.Caller.IsSet() {
+		if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
+			return &observe.Span{Trace: sc.TraceID(), ID: sc.SpanID(), Sampled: sc.IsSampled(), Local: !sc.IsRemote()}
 		}
-		return farcall.WithTrace(ctx, farcall.Trace{Parent: c.Span.Parent(), Baggage: farcall.TraceFrom(ctx).Baggage})
 	}
-	return t.begin(ctx, c, caller, theirs)
+	return &c.Caller
 }
 
-// callerOf returns the span that makes the call. That of OpenTelemetry in the context counts where
-// a handler or a program may have made one.
-func (t *Tracer) callerOf(ctx context.Context, c *observe.Call) observe.Span {
-	if !c.Outgoing && c.Caller != (observe.Span{}) {
-		return c.Caller
+// newSpan makes s a new span of a caller. It is sampled when it is recorded.
+func (t *Tracer) newSpan(s, caller *observe.Span) {
+	within(s, caller)
+	if s.Sampled = t.samples(caller, s); s.Sampled && !caller.IsSet() {
+		unique(s)
 	}
-	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
-		return observe.Span{Trace: sc.TraceID(), ID: sc.SpanID(), Sampled: sc.IsSampled(), Local: !sc.IsRemote()}
-	}
-	return c.Caller
 }
 
-// samples reports whether the call of a caller is recorded. No caller: it begins a trace.
-func (t *Tracer) samples(caller observe.Span) bool {
-	if caller != (observe.Span{}) && (caller.Local || !t.opts.Apart) {
+// samples reports whether a span is recorded that a caller has, or that begins a trace.
+func (t *Tracer) samples(caller, span *observe.Span) bool {
+	if caller.IsSet() && (caller.Local || !t.opts.Apart) {
 		return caller.Sampled
 	}
-	if caller == (observe.Span{}) {
-		return random()>>1 < t.bound
-	}
-	return low(caller.Trace)>>1 < t.bound // as other tracers with that ratio do
+	return low(span.Trace)>>1 < t.bound // as other tracers with that ratio do
 }
 
 // begin begins a span that is recorded, and returns the context that carries it.
-func (t *Tracer) begin(ctx context.Context, c *observe.Call, caller, theirs observe.Span) context.Context {
+func (t *Tracer) begin(ctx context.Context, c *observe.Call, caller, theirs *observe.Span) context.Context {
 	sent := farcall.TraceFrom(ctx)
-	x := t.under(c, theirs)
-	x.Context = callctx.Over(ctx, x)
-	if sent.Parent = c.Span.Parent(); caller == (observe.Span{}) {
+	x := t.under(ctx, c, theirs)
+	x.Context, x.tracer, x.call = callctx.Over(ctx, x), t, c
+	c.Events = x
+	if sent.Parent = c.Span.Parent(); !caller.IsSet() {
 		sent.State = ""
 	}
 	if sent.State != "" {
@@ -182,12 +195,12 @@ func (t *Tracer) begin(ctx context.Context, c *observe.Call, caller, theirs obse
 }
 
 // under returns what is above the span of a call: its caller, and what else has sent it as a link.
-// With Set(true) that is the caller of one that arrived.
-func (t *Tracer) under(c *observe.Call, caller observe.Span) *spanContext {
-	if t.link.Load() && !c.Outgoing {
-		return &spanContext{link: caller}
+// See Set.
+func (t *Tracer) under(ctx context.Context, c *observe.Call, caller *observe.Span) *spanContext {
+	if t.links(ctx, c) {
+		return &spanContext{link: *caller}
 	}
-	return &spanContext{caller: caller, link: c.Linked}
+	return &spanContext{caller: *caller, link: c.Linked}
 }
 
 // spanContext is the context of a call with a recorded span, and what the span has that the call
@@ -199,6 +212,8 @@ type spanContext struct {
 	caller observe.Span
 	link   observe.Span // zero: none
 	state  trace.TraceState
+
+	stream
 }
 
 type spanKey struct{}
@@ -213,7 +228,7 @@ func (x *spanContext) ContextValue(key any) (any, bool) {
 
 // of returns a span of the trace in the words of OpenTelemetry.
 func (x *spanContext) of(s *observe.Span, remote bool) trace.SpanContext {
-	if *s == (observe.Span{}) {
+	if !s.IsSet() {
 		return trace.SpanContext{}
 	}
 	var flags trace.TraceFlags
@@ -225,24 +240,26 @@ func (x *spanContext) of(s *observe.Span, remote bool) trace.SpanContext {
 func (t *Tracer) end(ctx context.Context, c *observe.Call) {
 	if c.Span.Sampled {
 		if x, _ := ctx.Value(spanKey{}).(*spanContext); x != nil {
-			t.opts.Spans.OnEnd(t.record(c, x))
+			x.end()
 		}
 		return
 	}
 	if (c.Code != 0 || c.ToolError || t.late(c.Took)) && t.keeps() {
-		t.keep(c, false)
+		t.keep(ctx, c, false)
 	}
 }
 
 // close records the start of a child, with the call it was started for above it.
 func (t *Tracer) close(l observe.Lifetime) {
-	if l.Kind != observe.Child || !t.samples(l.Caller) {
+	if l.Kind != observe.Child {
 		return
 	}
-	id, x, now := within(l.Caller), new(spanContext), time.Now()
-	id.Sampled = true
+	id, x, now := new(observe.Span), new(spanContext), time.Now()
+	if t.newSpan(id, &l.Caller); !id.Sampled {
+		return
+	}
 	t.opts.Spans.OnEnd(&span{
-		name: "child start", id: x.of(&id, false), parent: x.of(&l.Caller, false),
+		name: "child start", id: x.of(id, false), parent: x.of(&l.Caller, false),
 		kind: trace.SpanKindInternal, start: now.Add(-l.Took), end: now, resource: t.opts.Resource,
 		attributes: []attribute.KeyValue{attrUpstream.String(l.Upstream)},
 	})
@@ -256,14 +273,13 @@ func (t *Tracer) late(took time.Duration) bool {
 
 func (t *Tracer) refuse(ctx context.Context, c *observe.Call) {
 	caller := t.callerOf(ctx, c)
-	x := t.under(c, caller)
-	c.Span = within(x.caller)
-	if c.Span.Sampled = t.samples(x.caller); c.Span.Sampled {
+	x := t.under(ctx, c, caller)
+	if t.newSpan(&c.Span, &x.caller); c.Span.Sampled {
 		s := t.record(c, x)
 		s.attributes = append(s.attributes, attrRefused.Bool(true))
 		t.opts.Spans.OnEnd(s)
 	} else if t.keeps() {
-		t.keep(c, true)
+		t.keep(ctx, c, true)
 	}
 }
 
@@ -274,15 +290,13 @@ func (t *Tracer) keeps() bool {
 }
 
 // keep records a call that is not sampled: its id is the one that it has sent, if it has sent any.
-func (t *Tracer) keep(c *observe.Call, refused bool) {
-	x := t.under(c, c.Caller)
-	id := c.Span
-	if !id.Local {
-		id = within(id)
-	}
-	id.Sampled = true // or no exporter takes it
+func (t *Tracer) keep(ctx context.Context, c *observe.Call, refused bool) {
+	x := t.under(ctx, c, &c.Caller)
 	before := c.Span
-	c.Span = id
+	if !before.Local {
+		within(&c.Span, &before)
+	}
+	c.Span.Sampled = true // or no exporter takes it
 	s := t.record(c, x)
 	c.Span = before
 	if s.attributes = append(s.attributes, attrUnsampled.Bool(true)); refused {

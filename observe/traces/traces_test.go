@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
@@ -138,7 +139,9 @@ func TestSampling(t *testing.T) {
 		"link, off":              {options: traces.Options{Ratio: -1}, link: true, message: sampled, sent: "-00"},
 	} {
 		call, k, tracer := chain(&v.options)
-		tracer.Set(v.link, 0)
+		if v.link {
+			tracer.Set(func(ctx context.Context) bool { return ctx != nil }, 0)
+		}
 		ctx := t.Context()
 		if v.ctx != nil {
 			ctx = v.ctx(ctx)
@@ -227,12 +230,12 @@ func TestAttributes(t *testing.T) {
 		want string
 	}{
 		{
-			observe.Call{MCP: true, Known: true, Method: "tools/call", Tool: "echo", Revision: "2025-11-25", Transport: "stdio", ID: jsonrpc.StringID("a"), Outcome: observe.Outcome{ToolError: true, BytesIn: 1, BytesOut: 2}},
+			observe.Call{MCP: true, Known: true, Method: "tools/call", Tool: "echo", Revision: "2025-11-25", Transport: "stdio", ID: jsonrpc.StringID("a"), ToolError: true, BytesIn: 1, BytesOut: 2},
 			"tools/call echo",
 			"mcp.method.name=tools/call mcp.protocol.version=2025-11-25 gen_ai.operation.name=execute_tool gen_ai.tool.name=echo network.transport=pipe farcall.transport=stdio jsonrpc.request.id=a error.type=tool_error farcall.bytes.in=1 farcall.bytes.out=2",
 		},
 		{
-			observe.Call{MCP: true, Known: true, Method: "prompts/get", Prompt: "review", Transport: "https", Outgoing: true, Upstream: "docs", ID: jsonrpc.IntID(3), Outcome: observe.Outcome{Code: -32602, Err: errors.New("private")}},
+			observe.Call{MCP: true, Known: true, Method: "prompts/get", Prompt: "review", Transport: "https", Outgoing: true, Upstream: "docs", ID: jsonrpc.IntID(3), Code: -32602, Err: errors.New("private")},
 			"prompts/get review",
 			"mcp.method.name=prompts/get gen_ai.prompt.name=review network.transport=tcp farcall.transport=https farcall.upstream=docs jsonrpc.request.id=3 error.type=-32602 rpc.response.status_code=-32602 farcall.bytes.in=0 farcall.bytes.out=0",
 		},
@@ -279,11 +282,12 @@ func TestPayloads(t *testing.T) {
 		}
 		return strings.Join(all, " ")
 	}
-	tool := observe.Call{MCP: true, Known: true, Method: "tools/call", Outcome: observe.Outcome{
+	tool := observe.Call{
+		MCP: true, Known: true, Method: "tools/call",
 		Request:  jsonrpc.Raw(`{"params":{"name":"t","arguments":{"text":"secret"}}}`),
 		Response: jsonrpc.Raw(`{"result":{"content":["secret"]}}`),
-	}}
-	add := observe.Call{Known: true, Method: "add", Outcome: observe.Outcome{Request: jsonrpc.Raw(`{"params":[1,2]}`)}}
+	}
+	add := observe.Call{Known: true, Method: "add", Request: jsonrpc.Raw(`{"params":[1,2]}`)}
 	sent := tool
 	sent.Outgoing = true
 	redact := func(raw jsonrpc.Raw) []byte { return []byte(strings.ReplaceAll(string(raw), "secret", "…")) }
@@ -311,7 +315,7 @@ func TestEvents(t *testing.T) {
 	for _, ratio := range []float64{1, -1} {
 		k := &keeper{}
 		o := traces.New(&traces.Options{Spans: k, Ratio: ratio}).Observer()
-		c := &observe.Call{}
+		c := &observe.Call{Began: time.Now()}
 		ctx := o.Start(t.Context(), c)
 		for range 130 {
 			c.Event("value")
@@ -376,3 +380,29 @@ func TestAllocations(t *testing.T) {
 type nothing struct{ sdk.SpanProcessor }
 
 func (*nothing) OnEnd(sdk.ReadOnlySpan) {}
+
+// Each span has its own ids, and a trace that begins here is recorded by the ratio of its id, so that
+// other tracers with that ratio decide the same.
+func TestIDs(t *testing.T) {
+	t.Parallel()
+	const n = 10_000
+	o := traces.New(&traces.Options{Ratio: 0.25, Spans: &nothing{}}).Observer()
+	seen, recorded := map[[8]byte]bool{}, 0
+	for range n {
+		var c observe.Call
+		o.Start(t.Context(), &c)
+		seen[c.Span.ID], seen[[8]byte(c.Span.Trace[:8])], seen[[8]byte(c.Span.Trace[8:])] = true, true, true
+		if c.Span.Sampled != (c.Span.Trace[8] < 0x40) {
+			t.Fatalf("a trace with the id %x is recorded: %v", c.Span.Trace, c.Span.Sampled)
+		}
+		if c.Span.Sampled {
+			recorded++
+		}
+	}
+	if len(seen) != 3*n {
+		t.Errorf("%d different parts of ids, want %d", len(seen), 3*n)
+	}
+	if recorded < n/5 || recorded > n*3/10 {
+		t.Errorf("%d of %d traces are recorded, want a quarter", recorded, n)
+	}
+}

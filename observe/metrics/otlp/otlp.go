@@ -52,9 +52,7 @@ type Exporter struct {
 // OTEL_METRIC_EXPORT_INTERVAL says how often they are sent, in milliseconds, 60000 without it.
 // Those of the OTLP exporter (headers, certificates, compression, timeout) and of the resource
 // hold. Metrics are sent over HTTP, as protobuf.
-func FromEnvironment(
-	ctx context.Context, m *metrics.Metrics, o *Options,
-) (*Exporter, error) {
+func FromEnvironment(ctx context.Context, m *metrics.Metrics, o *Options) (*Exporter, error) {
 	var opts Options
 	if o != nil {
 		opts = *o
