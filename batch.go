@@ -451,7 +451,7 @@ func (p *Peer) serveBatch(w *batchWork, size int) {
 				s.wake()
 			}
 		})
-		p.flush(0)
+		p.flush()
 	}
 	w.start()
 }

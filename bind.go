@@ -108,12 +108,11 @@ func (p *plan) byMember(v reflect.Value, params jsonrpc.Raw) (refusal *jsonrpc.E
 	var g given
 	seen, next := g.of(p), 0
 	var kept reflect.Value // the map for unknown members
-	scan.Object(params, func(key, value []byte) bool {
+	for key, value := range scan.Members(params) {
 		i := p.find(key, next)
 		switch {
 		case i < 0 && (string(key) == "_meta" || string(key) == partialToken || string(key) == workToken):
 			// progress and trace context
-			return true
 		case i < 0 && p.rest != nil:
 			kept, refusal = p.rest.keep(v, kept, string(key), value)
 		case i < 0 && p.lenient:
@@ -125,29 +124,25 @@ func (p *plan) byMember(v reflect.Value, params jsonrpc.Raw) (refusal *jsonrpc.E
 			seen[i], next = true, i+1
 			refusal = p.params[i].read(v, value, -1)
 		}
-		return refusal == nil
-	})
-	if refusal != nil {
-		return refusal
+		if refusal != nil {
+			return refusal
+		}
 	}
 	return p.complete(v, seen, false)
 }
 
-func (p *plan) byPosition(v reflect.Value, params jsonrpc.Raw) (refusal *jsonrpc.Error) {
+func (p *plan) byPosition(v reflect.Value, params jsonrpc.Raw) *jsonrpc.Error {
 	var g given
 	seen, i := g.of(p), 0
-	scan.Array(params, func(value []byte) bool {
+	for value := range scan.Elements(params) {
 		if i >= len(seen) {
-			refusal = problem{index: i, positional: true, reason: "extra"}.refuse()
-			return false
+			return problem{index: i, positional: true, reason: "extra"}.refuse()
 		}
 		seen[i] = true
-		refusal = p.params[i].read(v, value, i)
+		if refusal := p.params[i].read(v, value, i); refusal != nil {
+			return refusal
+		}
 		i++
-		return refusal == nil
-	})
-	if refusal != nil {
-		return refusal
 	}
 	return p.complete(v, seen, true)
 }
@@ -351,20 +346,16 @@ func (p *plan) single(v reflect.Value, params jsonrpc.Raw, first byte) *jsonrpc.
 		return problem{reason: wrongType, want: "array", got: "object"}.refuse()
 	}
 	var one []byte
-	n := 0
-	scan.Array(params, func(value []byte) bool {
-		if n == 0 {
-			one = value
+	for value := range scan.Elements(params) {
+		if one != nil {
+			return problem{index: 1, positional: true, reason: "extra"}.refuse()
 		}
-		n++
-		return n < 2
-	})
+		one = value
+	}
 	switch {
-	case n > 1:
-		return problem{index: 1, positional: true, reason: "extra"}.refuse()
-	case v.Kind() == reflect.Pointer && (n == 0 || one[0] == 'n'):
+	case v.Kind() == reflect.Pointer && (one == nil || one[0] == 'n'):
 		return nil
-	case n == 0:
+	case one == nil:
 		return problem{positional: true, reason: "missing"}.refuse()
 	case one[0] == 'n':
 		return problem{positional: true, reason: wrongType, want: expected(p.typ), got: "null"}.refuse()

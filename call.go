@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strconv"
 
 	"github.com/farcall-dev/farcall/internal/cancel"
@@ -230,7 +231,7 @@ func (p *Peer) begin(ctx context.Context, c *call, method string, params any) er
 // submit registers calls and queues the frame that makes them, when at most most bytes
 // wait to be written.
 func (p *Peer) submit(ctx context.Context, buf *[]byte, most int, calls ...*call) error {
-	taken, others := false, 0
+	taken, yield := false, false
 	var err error
 	for {
 		var room chan struct{}
@@ -249,7 +250,7 @@ func (p *Peer) submit(ctx context.Context, buf *[]byte, most int, calls ...*call
 				room = s.room
 			default:
 				s.await(calls)
-				others, taken = len(s.calls), s.queue(*buf)
+				yield, taken = s.gathers(), s.queue(*buf)
 			}
 		})
 		if room == nil {
@@ -268,7 +269,10 @@ func (p *Peer) submit(ctx context.Context, buf *[]byte, most int, calls ...*call
 		putBuffer(buf)
 	}
 	if err == nil {
-		p.flush(others)
+		if yield {
+			runtime.Gosched()
+		}
+		p.flush()
 	}
 	return err
 }
@@ -318,7 +322,7 @@ func (p *Peer) abandon(ctx context.Context, c *call, reason error, text string) 
 		}
 	})
 	if ours {
-		p.flush(0)
+		p.flush()
 	}
 	return ours
 }
@@ -430,12 +434,11 @@ func (p *Peer) appendRequest(ctx context.Context, dst []byte, id jsonrpc.ID, met
 // insertMember returns params, an object or nothing, with a member set.
 func insertMember(params jsonrpc.Raw, name string, value jsonrpc.Raw) jsonrpc.Raw {
 	out := append([]byte{'{'}, appendMember(nil, name, value)[1:]...)
-	scan.Object(params, func(key, value []byte) bool {
+	for key, value := range scan.Members(params) {
 		if string(key) != name {
 			out = appendMember(out, string(key), value)
 		}
-		return true
-	})
+	}
 	return append(out, '}')
 }
 
@@ -451,19 +454,17 @@ func insertMeta(params jsonrpc.Raw, meta string, members []byte) jsonrpc.Raw {
 	set := append(append([]byte{'{'}, members[1:]...), '}')
 	var rest []byte
 	parent := scan.Member(set, memberParent) != nil // a tracestate belongs to its traceparent
-	scan.Object(params, func(key, value []byte) bool {
+	for key, value := range scan.Members(params) {
 		if string(key) != meta {
 			rest = appendMember(rest, string(key), value)
-			return true
+			continue
 		}
-		scan.Object(value, func(key, value []byte) bool {
+		for key, value := range scan.Members(value) {
 			if scan.Member(set, string(key)) == nil && (!parent || string(key) != memberState) {
 				members = appendMember(members, string(key), value)
 			}
-			return true
-		})
-		return true
-	})
+		}
+	}
 	out := append(jsonrpc.AppendString([]byte{'{'}, meta), ":{"...)
 	out = append(append(append(out, members[1:]...), '}'), rest...)
 	return append(out, '}')

@@ -189,7 +189,7 @@ func (p *Peer) grant(c *call, limit int64) {
 			s.queue(p.opts.Dialect.appendCredit(nil, p.version(p.ctx), c.wire(), limit))
 		}
 	})
-	p.flush(0)
+	p.flush()
 }
 
 // holdBack stops the reading while the consumer of a stream is behind and its producer does not
@@ -197,7 +197,7 @@ func (p *Peer) grant(c *call, limit int64) {
 // connection. The reading goes on when another call of this end waits for its answer, which the
 // consumer itself may have made.
 func (p *Peer) holdBack(q *progressQueue) {
-	p.flush(0) // what is answered so far does not wait
+	p.flush() // what is answered so far does not wait
 	alone := false
 	p.update(func(s *state) {
 		if alone = s.err == nil && len(s.calls) == 1; alone {

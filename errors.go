@@ -94,14 +94,15 @@ func decodeError[E error](data jsonrpc.Raw, e *E, t reflect.Type) error {
 }
 
 // knowsAny reports whether E has one of the members of an object.
-func knowsAny[E error](object jsonrpc.Raw) (yes bool) {
-	scan.Object(object, func(key, value []byte) bool {
+func knowsAny[E error](object jsonrpc.Raw) bool {
+	for key, value := range scan.Members(object) {
 		var e E
 		member := append(jsonrpc.AppendString([]byte{'{'}, string(key)), ':')
-		yes = jsonv2.UnmarshalStrict(append(append(member, value...), '}'), &e) == nil
-		return !yes
-	})
-	return yes
+		if jsonv2.UnmarshalStrict(append(append(member, value...), '}'), &e) == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // isOpaque reports whether values of a type lose all that they hold in JSON.

@@ -188,15 +188,14 @@ func MetadataFrom(ctx context.Context) (all map[string]string) {
 		if len(raw) > maxMetadata {
 			return
 		}
-		scan.Object(raw, func(key, value []byte) bool {
+		for key, value := range scan.Members(raw) {
 			if value[0] == '"' {
 				if all == nil {
 					all = map[string]string{}
 				}
 				all[string(key)] = string(scan.Unquote(value))
 			}
-			return true
-		})
+		}
 	})
 	return all
 }

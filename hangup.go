@@ -31,7 +31,7 @@ func (p *Peer) hangUp(err error) {
 		c.finish(nil, closedError(err))
 	}
 	p.endCredit()
-	p.flush(0)
+	p.flush()
 	ctx, cancel := p.ctx, context.CancelFunc(func() {})
 	limit := p.linger(err)
 	if limit >= 0 {
@@ -81,7 +81,7 @@ func (p *Peer) cutOff(message, reason string) {
 			}
 		}
 	})
-	p.flush(0)
+	p.flush()
 	p.writeOut()
 }
 
@@ -107,7 +107,7 @@ func (p *Peer) cancelCalls() {
 	if len(calls) == 0 {
 		return
 	}
-	p.flush(0)
+	p.flush()
 	for _, c := range calls {
 		c.finish(nil, ErrClosed)
 	}

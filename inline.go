@@ -201,7 +201,7 @@ func (p *Peer) elsewhere(v *serving, f func()) bool {
 		p.start(f)
 		return true
 	}
-	p.flush(0) // what is answered so far does not wait
+	p.flush() // what is answered so far does not wait
 	ended := make(chan struct{})
 	p.start(func() {
 		defer close(ended)

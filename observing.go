@@ -122,44 +122,46 @@ func (s *serving) begin(now time.Time) {
 	call.BytesIn, call.Request = len(s.req.msg.Raw), s.req.msg.Raw
 	traces := s.core.observer.Traces
 	if traces {
-		call.Caller, call.Linked = callersOf(s.Parent(), s.req.msg)
+		setCallers(s.Parent(), call, s.req.msg)
 	}
 	at.ctx = started(s, s.core.observer, call)
 	if call.Number > 0 {
 		s.needExtra().number = call.Number
 	}
 	if traces {
-		x := s.extra.Load()
-		if x.span = call.Span; x.span == (observe.Span{}) {
+		switch x := s.extra.Load(); {
+		case call.Span.IsSet():
+			x.span = call.Span
+		case call.Caller.IsSet():
 			x.span = call.Caller
 		}
 	}
 }
 
-// callersOf returns observe.Call.Caller and Linked of a message that arrived with a context.
-func callersOf(ctx context.Context, m *jsonrpc.Message) (caller, linked observe.Span) {
-	caller, header := messageSpan(m), spanOf(ctx)
-	switch {
-	case caller == (observe.Span{}):
-		return header, observe.Span{}
-	case caller == header || header.Local:
-		return caller, observe.Span{}
+// setCallers sets Caller and Linked of the call of a message that arrived with a context.
+func setCallers(ctx context.Context, call *observe.Call, m *jsonrpc.Message) {
+	header, _ := ctx.Value(spanKey{}).(*observe.Span)
+	switch said := messageSpan(m, &call.Caller); {
+	case header == nil:
+	case !said:
+		call.Caller = *header
+	case call.Caller != *header && !header.Local:
+		call.Linked = *header
 	}
-	return caller, header
 }
 
 // span returns that in which the handler makes calls; nil: neither an observer nor the message has
 // said so.
 func (s *serving) span() *observe.Span {
-	if x := s.extra.Load(); x != nil && x.span != (observe.Span{}) {
+	if x := s.extra.Load(); x != nil && x.span.IsSet() {
 		return &x.span
 	}
-	var span observe.Span
-	s.end.Before(func() { span = messageSpan(s.req.msg) })
-	if span == (observe.Span{}) {
+	span, said := new(observe.Span), false
+	s.end.Before(func() { said = messageSpan(s.req.msg, span) })
+	if !said {
 		return nil
 	}
-	return &span
+	return span
 }
 
 // finish tells the observer how the call has ended. The observation ends with it: what a handler
@@ -201,19 +203,18 @@ func (c *core) observeRefusal(ctx context.Context, m *jsonrpc.Message, e *jsonrp
 	if c.observer.Refuse == nil {
 		return
 	}
-	var caller, linked observe.Span
-	if c.observer.Traces && m.Kind != jsonrpc.Invalid {
-		caller, linked = callersOf(ctx, m)
-	}
-	c.observer.Refuse(ctx, &observe.Call{
-		Caller: caller, Linked: linked,
+	call := &observe.Call{
 		Transport: c.opts.Transport, Conn: c.opts.Conn, ID: id, Method: string(m.Method), Began: time.Now(),
 		Known: c.mux != nil && c.mux.find(m.Method) != nil, Batch: inBatch,
 		Code: code, Err: e, BytesIn: len(m.Raw), BytesOut: len(response), Request: m.Raw, Response: response,
-	})
+	}
+	if c.observer.Traces && m.Kind != jsonrpc.Invalid {
+		setCallers(ctx, call, m)
+	}
+	c.observer.Refuse(ctx, call)
 }
 
-// What is wrong with a frame: see observe.Observer.
+// What is wrong with a frame: see observe.Observer.Bad.
 const (
 	problemSyntax  = "syntax"
 	problemMessage = "message"

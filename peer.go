@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -370,7 +369,7 @@ func (p *Peer) lead() {
 	l := &leader{dec: jsonrpc.Decoder{MaxDepth: p.opts.MaxDepth, MaxBatch: p.opts.MaxBatch, AcceptV1: p.opts.V1, StrictAnswers: p.opts.StrictAnswers}}
 	for {
 		if p.buffered == nil || !p.buffered.Buffered() || p.plenty() {
-			p.flush(0)
+			p.flush()
 		}
 		frame, err := p.t.Read()
 		if err != nil {
@@ -385,7 +384,7 @@ func (p *Peer) lead() {
 		p.observeFrame(frame, false)
 		l.fresh = p.keeper == nil
 		if !p.receive(l, frame) {
-			p.flush(0)
+			p.flush()
 			return
 		}
 		if len(frame) > budget.Free || cap(l.batch.Messages) > fewMessages {
@@ -414,13 +413,8 @@ func (p *Peer) keep(l *leader) {
 }
 
 // flush writes what is queued, unless another goroutine is writing already: that one
-// writes it too. others is the number of calls that are being made at the same
-// time.
-func (p *Peer) flush(others int) {
-	if others > 1 {
-		// Let those who are about to queue a frame do so: they share the write.
-		runtime.Gosched()
-	}
+// writes it too.
+func (p *Peer) flush() {
 	if err := p.tryFlush(); err != nil {
 		p.fail(err)
 	}
@@ -461,6 +455,9 @@ func (p *Peer) startWriting(out *outbox, write func(*outbox)) { p.start(func() {
 // takeOut begins a write of all that is queued.
 func (s *state) takeOut() *outbox {
 	out := s.out
+	if s.wroteOne(); len(out.frames) > 1 {
+		s.alone = 0
+	}
 	s.out, s.writing, s.written, s.owed = nil, true, out.bytes, out.owed
 	return out
 }

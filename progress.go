@@ -532,7 +532,7 @@ func (s *serving) tell(frame []byte, must bool) (sent bool, err error) {
 			sent = true
 		}
 	})
-	p.flush(0)
+	p.flush()
 	return sent, err
 }
 

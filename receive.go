@@ -170,7 +170,7 @@ func (p *Peer) requested(l *leader, m *jsonrpc.Message, size int) (leads bool) {
 	case inline:
 		return p.inline(v)
 	default:
-		return p.elsewhere(v, func() { p.serve(v); p.flush(0) })
+		return p.elsewhere(v, func() { p.serve(v); p.flush() })
 	}
 }
 
@@ -222,7 +222,7 @@ func (p *Peer) serve(v *serving) {
 			*buf = v.goexit(*buf)
 			p.reply(v, buf)
 			v.cancel(context.Canceled)
-			p.flush(0)
+			p.flush()
 			p.takeOver(v.inline.Load())
 		}
 	}()

@@ -36,6 +36,8 @@ type state struct {
 	reading bool // the other end may still send
 	cut     bool // the calls in flight are answered: their handlers' answers are not sent
 	drain   bool // Shutdown was called, or the other end sends no more
+
+	alone uint8 // writes in a row that had one frame each: see gathers
 }
 
 // counts are the members of Stats that only grow.
@@ -74,6 +76,24 @@ func (s *state) await(calls []*call) {
 	if s.behind != nil {
 		s.behind.release()
 	}
+}
+
+// yieldsAlone is how many writes of one frame in a row make yielding rare.
+const yieldsAlone = 16
+
+// wroteOne counts a write of one frame. After yieldsAlone of them it counts those again.
+func (s *state) wroteOne() {
+	if s.alone++; s.alone == 2*yieldsAlone {
+		s.alone = yieldsAlone
+	}
+}
+
+// gathers reports whether a call may be written together with others when its goroutine yields
+// first. That several calls are in flight is not enough: one may be pending for hours beside a
+// caller that makes one call after the other, and yielding costs that caller a wakeup of a thread.
+// So where the writes had one frame each lately, only some calls yield, to find out when that ends.
+func (s *state) gathers() bool {
+	return len(s.calls) > 1 && s.alone <= yieldsAlone
 }
 
 // unsent is how many bytes wait for the other end to read them.

@@ -232,10 +232,9 @@ func (f *feed) callPartial(p *Peer) error {
 // whole takes the answer of a call that has sent no partial results.
 func (f *feed) whole(result jsonrpc.Raw) {
 	if f.count == 0 && len(result) > 0 && result[0] == '[' {
-		scan.Array(result, func(value []byte) bool {
+		for value := range scan.Elements(result) {
 			f.put(value)
-			return true
-		})
+		}
 	}
 	f.end(nil, 0)
 }
@@ -522,7 +521,7 @@ type notice struct {
 
 // readNotice reads the params of an event. It reports false when they are none.
 func readNotice(m *jsonrpc.Message) (n notice, ok bool) {
-	scan.Object(m.Params, func(key, value []byte) bool {
+	for key, value := range scan.Members(m.Params) {
 		switch string(key) {
 		case "subscription":
 			n.id = value
@@ -532,14 +531,13 @@ func readNotice(m *jsonrpc.Message) (n notice, ok bool) {
 			n.dropped, _ = strconv.ParseUint(string(value), 10, 64) // 0 of what is no number
 		case "error":
 			if string(value) == "null" {
-				return true
+				continue
 			}
 			answer := jsonrpc.Message{Version: m.Version, Error: value}
 			n.last, n.err = true, &remote.Error{Wire: answer.Failure()}
 		case "end":
 			n.last = n.last || string(value) == "true"
 		}
-		return true
-	})
+	}
 	return n, n.id != nil && (n.value != nil || n.last)
 }

@@ -246,7 +246,7 @@ func (sub *subscriber) send(value jsonrpc.Raw) bool {
 		case gone:
 			return false
 		case room == nil:
-			sub.peer.flush(0)
+			sub.peer.flush()
 			return true
 		}
 		select {

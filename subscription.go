@@ -302,11 +302,7 @@ func splitSubscribe(params jsonrpc.Raw) (name string, rest jsonrpc.Raw, ok bool)
 	if at := scan.Space(params, 0); at >= len(params) || params[at] != '[' {
 		return "", nil, false
 	}
-	var values [][]byte
-	scan.Array(params, func(value []byte) bool {
-		values = append(values, value)
-		return true
-	})
+	values := slices.Collect(scan.Elements(params))
 	if len(values) == 0 || values[0][0] != '"' {
 		return "", nil, false
 	}
@@ -330,10 +326,9 @@ func joinSubscribe(name string, params jsonrpc.Raw) jsonrpc.Raw {
 	case params[at] == '{':
 		joined = append(append(joined, ','), params...)
 	default:
-		scan.Array(params, func(value []byte) bool {
+		for value := range scan.Elements(params) {
 			joined = append(append(joined, ','), value...)
-			return true
-		})
+		}
 	}
 	return append(slices.Clip(joined), ']')
 }

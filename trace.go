@@ -169,20 +169,24 @@ func unquoteSome(raw []byte) string {
 	return string(some)
 }
 
-// messageSpan returns the span of messageTrace, without an allocation.
-func messageSpan(m *jsonrpc.Message) observe.Span {
+// messageSpan sets the span of messageTrace, without an allocation, and reports whether there is
+// one.
+func messageSpan(m *jsonrpc.Message, span *observe.Span) bool {
 	raw := m.Member(memberParent)
 	if raw == nil {
 		raw = scan.Member(scan.Member(m.Params, "_meta"), memberParent)
 	}
 	if len(raw) < 2 || raw[0] != '"' {
-		return observe.Span{}
+		return false
 	}
 	if bytes.IndexByte(raw, '\\') >= 0 {
 		raw = append(append([]byte{'"'}, unquoteSome(raw)...), '"')
 	}
-	span, _ := parseParent(raw[1 : len(raw)-1])
-	return span
+	said, ok := parseParent(raw[1 : len(raw)-1])
+	if ok {
+		*span = said
+	}
+	return ok
 }
 
 // spanOf returns the span in which a context makes calls.
