@@ -11,6 +11,7 @@
 package audit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -145,9 +146,7 @@ type settings struct {
 // Open opens a log. Lines are written within a second, by goroutines that Close ends.
 func Open(o *Options) (*Log, error) {
 	l := new(Log)
-	if o != nil {
-		l.opts = *o
-	}
+	l.opts = *cmp.Or(o, &Options{})
 	l.opts.setDefaults()
 	l.settings.Store(&settings{params: l.opts.Params, rules: compile(l.opts.Redact)})
 	l.lines.New = func() any { return new(line) }
@@ -192,21 +191,11 @@ func (o *Options) setDefaults() {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Stderr == nil {
-		o.Stderr = os.Stderr
-	}
-	if o.MaxSize <= 0 {
-		o.MaxSize = defaultSize
-	}
-	if o.Keep == 0 {
-		o.Keep = defaultKeep
-	}
-	if o.KeepFor <= 0 {
-		o.KeepFor = defaultKeepFor
-	}
-	if o.Buffer <= 0 {
-		o.Buffer = defaultBuffer
-	}
+	o.Stderr = cmp.Or[io.Writer](o.Stderr, os.Stderr)
+	o.MaxSize = cmp.Or(max(o.MaxSize, 0), defaultSize)
+	o.Keep = cmp.Or(o.Keep, defaultKeep)
+	o.KeepFor = cmp.Or(max(o.KeepFor, 0), defaultKeepFor)
+	o.Buffer = cmp.Or(max(o.Buffer, 0), defaultBuffer)
 }
 
 // Adjust changes Params, Redact, MaxSize, Keep, KeepFor and Rotate of a log that goes on.
@@ -234,27 +223,42 @@ func (l *Log) Write(o owner.Key, e *Entry) (seq uint64, err error) {
 	b := l.line()
 	defer l.release(b)
 	b.text = l.append(b.text[:0], e, &b.walker, maxText)
-	if seq, err = l.putDecision(o, b); err != nil {
+	if seq, err = l.decide(o, b, false); err != nil {
 		l.fault(err)
 	}
 	return seq, err
 }
 
-// putDecision seals the line of a call that is allowed, where a sink has room for it and its
-// outcome.
-func (l *Log) putDecision(o owner.Key, b *line) (seq uint64, err error) {
+// decide seals the line of a refusal, or of a call that is allowed, where a sink has room for it
+// and for the outcome of the call.
+func (l *Log) decide(o owner.Key, b *line, refusal bool) (seq uint64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed || l.retired {
 		return 0, errClosed
 	}
-	n := len(b.text) + sealRoom + outcomeRoom
-	if err := l.roomLocked(o, n, false); err != nil {
+	n := len(b.text) + sealRoom
+	if !refusal {
+		n += outcomeRoom
+	}
+	if err := l.roomLocked(o, n, refusal); err != nil {
 		return 0, err
 	}
-	l.open++
+	if !refusal {
+		l.open++
+	}
 	l.store.charge(o, n)
 	return l.sealLocked(b), nil
+}
+
+// Ready returns why the calls of all owners are refused: no sink has room for a decision. Nil: one has.
+func (l *Log) Ready() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.outlets) == 0 {
+		return nil
+	}
+	return l.roomLocked(owner.Key{}, eventRoom+sealRoom+outcomeRoom, false)
 }
 
 // End takes the outcome of a call that Write took. It is written also when the store is full, and

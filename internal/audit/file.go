@@ -431,10 +431,7 @@ func (f *file) Close() error {
 	if f.regular {
 		err = handle.Sync()
 	}
-	if e := handle.Close(); err == nil {
-		err = e
-	}
-	if err != nil {
+	if err = cmp.Or(err, handle.Close()); err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
 	return nil

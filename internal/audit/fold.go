@@ -95,7 +95,7 @@ func (l *Log) Refuse(o owner.Key, e *Entry, beyond bool) {
 	b := l.line()
 	defer l.release(b)
 	b.text = l.append(b.text[:0], e, &b.walker, maxRefusalText)
-	of, err := l.putRefusal(o, b)
+	of, err := l.decide(o, b, true)
 	if err != nil {
 		g.unwritten.add(now)
 		l.wakeLocked()
@@ -128,21 +128,6 @@ func brief(e *Entry) Entry {
 		Principal: text(e.Principal), Kind: text(e.Kind), Method: text(e.Method), Issuer: text(e.Issuer), Address: text(e.Address),
 		Transport: text(e.Transport), Call: text(e.Call), Upstream: text(e.Upstream), Decision: e.Decision, Error: e.Error,
 	}
-}
-
-// putRefusal seals the line of a refusal where a sink has room.
-func (l *Log) putRefusal(o owner.Key, b *line) (seq uint64, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed || l.retired {
-		return 0, errClosed
-	}
-	n := len(b.text) + sealRoom
-	if err := l.roomLocked(o, n, true); err != nil {
-		return 0, err
-	}
-	l.store.charge(o, n)
-	return l.sealLocked(b), nil
 }
 
 // unfoldLocked writes how often a refusal was repeated. The folding is locked.

@@ -144,11 +144,11 @@ func (o *outlet) run(rest []byte) {
 		case again:
 			open = o.pause(retryAfter)
 		case waiting:
-			open = o.collect(flushAfter)
+			open, _ = o.wait(flushAfter) // lets lines come, or until there are many
 		default:
 			var idle bool
-			if open, idle = o.wait(); open && !idle {
-				open = o.collect(flushAfter)
+			if open, idle = o.wait(tidyEvery); open && !idle {
+				open, _ = o.wait(flushAfter)
 			}
 		}
 		if len(rest) > 0 {
@@ -172,27 +172,15 @@ func (o *outlet) run(rest []byte) {
 	}
 }
 
-// wait waits for a line, or until it is time to tidy up.
-func (o *outlet) wait() (open, idle bool) {
-	timer := time.NewTimer(tidyEvery)
+// wait waits until it is woken, or for so long.
+func (o *outlet) wait(d time.Duration) (open, idle bool) {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case _, open = <-o.wake:
 		return open, false
 	case <-timer.C:
 		return true, true
-	}
-}
-
-// collect lets lines come for a while, or until there are many.
-func (o *outlet) collect(d time.Duration) (open bool) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case _, open = <-o.wake:
-		return open
-	case <-timer.C:
-		return true
 	}
 }
 

@@ -3,6 +3,7 @@ package audit
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -51,9 +52,9 @@ type VerifyOptions struct {
 
 // A Finding is something about a line.
 type Finding struct {
-	File    string
-	Line    int // in the file, from 1; 0: it is about the whole
-	Message string
+	File    string `json:"file,omitempty"`
+	Line    int    `json:"line,omitempty"` // in the file, from 1; 0: it is about the whole
+	Message string `json:"message"`
 }
 
 // A Report is what Verify has found.
@@ -82,9 +83,7 @@ type Text struct {
 // again: without a key, all who can write the files can do that. It finds that lines at the end are
 // missing only when Since is one of them.
 func Verify(files []Text, o *VerifyOptions) (*Report, error) {
-	if o == nil {
-		o = new(VerifyOptions)
-	}
+	o = cmp.Or(o, new(VerifyOptions))
 	v := &verifier{o: o, chain: newChain(o.Key), open: map[uint64]struct{}{}}
 	for i, f := range files {
 		v.file, v.line, v.plain = f.Name, 0, 0
@@ -356,7 +355,7 @@ type members struct {
 }
 
 func readMembers(body []byte) (m members) {
-	scan.Object(body, func(key, value []byte) bool {
+	for key, value := range scan.Members(body) {
 		text := func() string {
 			if len(value) == 0 || value[0] != '"' {
 				return ""
@@ -383,8 +382,7 @@ func readMembers(body []byte) (m members) {
 		case "of":
 			m.of = number()
 		}
-		return true
-	})
+	}
 	return m
 }
 
