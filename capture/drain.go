@@ -153,14 +153,14 @@ func (d *drain) frame(q *queued) {
 		d.hex = hex.AppendEncode(d.hex[:0], q.sum)
 		rec.SHA256 = string(d.hex)
 	}
-	switch {
-	case len(data) == 0 && q.size > 0 || rec.Type == typeCall:
+	if len(data) == 0 && q.size > 0 || rec.Type == typeCall {
 		data = nil
-		d.withoutData(rec, q)
-	case d.redact != nil:
+	} else if d.redact != nil {
 		data = d.redact.frame(data, cut, rec)
-		fallthrough
-	default:
+	}
+	if data == nil || q.called.complete() {
+		d.observed(rec, q)
+	} else {
 		d.derive(rec, data, cut)
 	}
 	if q.bad {
@@ -211,15 +211,18 @@ func (d *drain) write(rec *Record, selected bool) {
 	if !selected && d.ring == nil {
 		return
 	}
-	d.line = rec.Append(d.line[:0])
+	var line []byte
 	if d.file != nil && selected {
 		if rec.Type == typeFrame {
 			d.frames++
 		}
-		d.file.add(d.line)
+		line = d.file.add(rec)
+	} else {
+		d.line = rec.Append(d.line[:0])
+		line = d.line
 	}
 	if d.ring != nil {
-		d.ring.add(d.line, rec.Mono)
+		d.ring.add(line, rec.Mono)
 	}
 }
 
@@ -454,8 +457,7 @@ func (d *drain) dump(why string) (path string, err error) {
 func (d *drain) appendConns(lines []byte) []byte {
 	for _, n := range slices.Sorted(maps.Keys(d.conns)) {
 		conn := d.conns[n]
-		d.seq++
-		conn.Seq = d.seq
+		d.number(conn)
 		lines = conn.Append(lines)
 	}
 	return lines

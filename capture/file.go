@@ -71,7 +71,7 @@ func (f *file) open() (err error) {
 		f.pending = append(f.pending, '\n')
 		f.torn = false
 	}
-	f.add(f.d.head("").Append(nil))
+	f.add(f.d.head(""))
 	f.pending = f.d.appendConns(f.pending)
 	return nil
 }
@@ -138,13 +138,15 @@ func (f *file) openLocked() (info fs.FileInfo, err error) {
 	}
 }
 
-// add adds a line.
-func (f *file) add(line []byte) {
-	f.pending = append(f.pending, line...)
-	f.lines++
+// add adds the line of a record, and returns it, which is valid until the next one.
+func (f *file) add(rec *Record) (line []byte) {
 	if len(f.pending) >= fileBuffer {
 		f.write()
 	}
+	at := len(f.pending)
+	f.pending = rec.Append(f.pending)
+	f.lines++
+	return f.pending[at:]
 }
 
 // flush writes what was added.
@@ -228,8 +230,7 @@ func (f *file) moveAside() (err error) {
 	if runtime.GOOS != "windows" {
 		err = f.shift()
 	}
-	err = errors.Join(err, f.f.Close())
-	f.f, f.out = nil, nil
+	err = errors.Join(err, f.shut())
 	if runtime.GOOS == "windows" && err == nil {
 		err = f.shift()
 	}
@@ -342,20 +343,17 @@ func NewReader(in io.Reader) (*Reader, error) {
 	r := &Reader{words: words{}, sides: map[uint64]string{}, in: bufio.NewReaderSize(in, readSize)}
 	start, err := r.in.Peek(len(zstdMagic))
 	if bytes.Equal(start, zstdMagic) {
-		z, err := zstd.NewReader(r.in,
-			zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
-		if err != nil {
+		var z *zstd.Decoder
+		if z, err = zstd.NewReader(r.in,
+			zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow)); err != nil {
 			return nil, err
 		}
 		r.in = bufio.NewReaderSize(z, readSize)
 		r.close = append(r.close, func() error { z.Close(); return nil })
 		start, err = r.in.Peek(len(zstdMagic))
-		if err != nil && len(start) == 0 {
-			return nil, errors.Join(r.Close(), notCapture(err))
-		}
 	}
 	if len(start) == 0 {
-		return nil, notCapture(err)
+		return nil, errors.Join(r.Close(), notCapture(err))
 	}
 	if start[0] != '{' {
 		return nil, errors.Join(r.Close(), notCapture(nil))
@@ -474,9 +472,7 @@ func (r *Reader) readLine() ([]byte, error) {
 		return line[:len(line)-1], nil
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 		r.err = io.EOF
-		if errors.Is(err, io.ErrUnexpectedEOF) || len(line) > 0 {
-			r.torn = true
-		}
+		r.torn = errors.Is(err, io.ErrUnexpectedEOF) || len(line) > 0
 		return nil, io.EOF
 	}
 	return nil, r.fail(fmt.Errorf("line %d: %w", r.n, err))

@@ -2,10 +2,12 @@ package capture
 
 import (
 	"bytes"
+	"cmp"
+	"slices"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
-	"github.com/farcall-dev/farcall/internal/glob"
 	"github.com/farcall-dev/farcall/internal/scan"
 )
 
@@ -57,9 +59,9 @@ func (f *Filter) Match(rec *Record) bool {
 	if !ok {
 		s = new(subject)
 	}
-	*s = subject{rec: rec}
+	*s = subject{rec: rec, buf: s.buf[:0]}
 	matches := f.root.match(s)
-	*s = subject{}
+	*s = subject{buf: s.buf}
 	subjects.Put(s)
 	return matches
 }
@@ -72,14 +74,65 @@ type subject struct {
 	rec    *Record
 	data   []byte
 	loaded bool
+	buf    []byte
 }
+
+// maxBuf is the largest buffer of a frame that is kept.
+const maxBuf = 64 << 10
 
 func (s *subject) frame() []byte {
 	if !s.loaded {
 		s.loaded = true
-		s.data, _ = s.rec.Data() // bytes that are not valid match nothing
+		var copied bool
+		s.data, copied, _ = s.rec.into(s.buf) // bytes that are not valid match nothing
+		if copied && cap(s.data) <= maxBuf {
+			s.buf = s.data
+		}
 	}
 	return s.data
+}
+
+// lacks reports that the frame has not all of these texts in it, without reading it: they are
+// plain, and in the line of a record only \u hides what is plain.
+func (s *subject) lacks(texts ...string) bool {
+	raw := s.rec.raw
+	if raw == nil || s.rec.b64 {
+		return false
+	}
+	for _, text := range texts {
+		if !bytes.Contains(raw, []byte(text)) {
+			return !hides(raw)
+		}
+	}
+	return false
+}
+
+// hides reports whether there is \u, by the rarer one of its bytes.
+func hides(raw []byte) bool {
+	for at := 0; ; at++ {
+		i := bytes.IndexByte(raw[at:], 'u')
+		if i < 0 {
+			return false
+		}
+		if at += i; raw[at-1] == '\\' { // raw begins with a quote
+			return true
+		}
+	}
+}
+
+// isEscaped reports whether a string may have the character in another form.
+func isEscaped(c rune) bool { return c < ' ' || c == '"' || c == '\\' || c == '/' }
+
+// plainPart is the longest part of a text that a string has as it is, with no character of others.
+func plainPart(text, others string) (part string) {
+	for piece := range strings.FieldsFuncSeq(text, func(c rune) bool {
+		return isEscaped(c) || strings.ContainsRune(others, c) || c == utf8.RuneError
+	}) {
+		if len(piece) > len(part) {
+			part = piece
+		}
+	}
+	return part
 }
 
 type node interface{ match(s *subject) bool }
@@ -87,23 +140,13 @@ type node interface{ match(s *subject) bool }
 type allOf []node
 
 func (all allOf) match(s *subject) bool {
-	for _, n := range all {
-		if !n.match(s) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(all, func(n node) bool { return !n.match(s) })
 }
 
 type anyOf []node
 
 func (some anyOf) match(s *subject) bool {
-	for _, n := range some {
-		if n.match(s) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(some, func(n node) bool { return n.match(s) })
 }
 
 type notOf struct{ node }
@@ -128,32 +171,53 @@ func (n flagNode) match(s *subject) bool {
 // A wordNode is a text.
 type wordNode struct {
 	word  []byte
+	rare  int  // where the byte is that occurs least often
 	plain bool // it is written without escapes
 }
 
-func (n wordNode) match(s *subject) bool {
-	if contains([]byte(s.rec.Method), n.word) || contains([]byte(s.rec.Name), n.word) {
-		return true
+func newWord(word string) wordNode {
+	n := wordNode{word: []byte(word), plain: strings.IndexFunc(word, isEscaped) < 0}
+	const often = `"etaoinsr0lc1dump_2h:/gfyb3.-w4v5k6789xjqz`
+	seldom := -1
+	for i, c := range []byte(word) {
+		if c >= utf8.RuneSelf { // its cases may differ in length
+			n.rare = 0
+			break
+		}
+		at := strings.IndexByte(often, c|0x20)
+		if at < 0 {
+			at = len(often)
+		}
+		if at > seldom {
+			seldom, n.rare = at, i
+		}
 	}
-	if raw := s.rec.raw; raw != nil && !s.rec.b64 && n.plain && !contains(raw, n.word) &&
-		!bytes.Contains(raw, []byte(`\u`)) {
-		return false // without escapes in the word it would be there
-	}
-	return contains(s.frame(), n.word)
+	return n
 }
 
-// contains reports whether data has a word, in upper or lower case.
-func contains(data, word []byte) bool {
+func (n wordNode) match(s *subject) bool {
+	if n.in([]byte(s.rec.Method)) || n.in([]byte(s.rec.Name)) {
+		return true
+	}
+	if raw := s.rec.raw; raw != nil && !s.rec.b64 && n.plain && !n.in(raw) && !hides(raw) {
+		return false // without escapes in the word it would be there
+	}
+	return n.in(s.frame())
+}
+
+// in reports whether data has the word, in upper or lower case.
+func (n wordNode) in(data []byte) bool {
+	word := n.word
 	if len(word) == 0 {
 		return true
 	}
-	first := [2]byte{word[0], word[0]}
-	if lower := word[0] | 0x20; lower >= 'a' && lower <= 'z' {
-		first = [2]byte{lower, lower - 0x20}
+	either := [2]byte{word[n.rare], word[n.rare]}
+	if lower := word[n.rare] | 0x20; lower >= 'a' && lower <= 'z' {
+		either = [2]byte{lower, lower - 0x20}
 	}
 	next := [2]int{-1, -1} // where each of them occurs next
-	for at := 0; len(data)-at >= len(word); at++ {
-		for i, c := range first {
+	for at := n.rare; len(data)-at >= len(word)-n.rare; at++ {
+		for i, c := range either {
 			if next[i] < at {
 				if next[i] = bytes.IndexByte(data[at:], c); next[i] < 0 {
 					next[i] = len(data)
@@ -162,19 +226,14 @@ func contains(data, word []byte) bool {
 				}
 			}
 		}
-		if at = min(next[0], next[1]); len(data)-at < len(word) {
+		if at = min(next[0], next[1]); len(data)-at < len(word)-n.rare {
 			return false
 		}
-		if bytes.EqualFold(data[at:at+len(word)], word) {
+		if bytes.EqualFold(data[at-n.rare:at-n.rare+len(word)], word) {
 			return true
 		}
 	}
 	return false
-}
-
-func newWord(word string) wordNode {
-	special := func(c rune) bool { return c < ' ' || c == '"' || c == '\\' || c == '/' }
-	return wordNode{[]byte(word), strings.IndexFunc(word, special) < 0}
 }
 
 // A textNode compares a field that is text.
@@ -196,12 +255,16 @@ func (n numberNode) match(s *subject) bool { return n.test(float64(n.field(s.rec
 // A pathNode compares a value in the frame.
 type pathNode struct {
 	path   []string
+	needs  []string // texts without which no frame has such a value
 	exists bool
 	text   func(string) bool
 	number func(float64) bool // nil: it is no number
 }
 
 func (n pathNode) match(s *subject) bool {
+	if s.lacks(n.needs...) {
+		return false
+	}
 	value := at(s.frame(), n.path)
 	switch {
 	case value == nil:
@@ -229,18 +292,18 @@ func at(data []byte, path []string) []byte {
 			value = scan.Member(value, name)
 			continue
 		}
-		index, found := 0, []byte(nil)
 		want, ok := integer([]byte(name))
 		if !ok {
 			return nil
 		}
-		scan.Array(value, func(element []byte) bool {
-			if int64(index) == want {
+		var found []byte
+		for element := range scan.Elements(value) {
+			if want == 0 {
 				found = element
+				break
 			}
-			index++
-			return found == nil
-		})
+			want--
+		}
 		value = found
 	}
 	if len(value) == 0 {
@@ -251,7 +314,6 @@ func at(data []byte, path []string) []byte {
 
 // textField returns a field that is text; nil: there is none of that name.
 func textField(name string) func(*Record) string {
-	key := []byte(name)
 	switch name {
 	case "id":
 		return func(r *Record) string {
@@ -259,14 +321,12 @@ func textField(name string) func(*Record) string {
 			if id == nil && r.ID == "" {
 				id = scan.Member(r.data, "id") // it is not one of a reader
 			}
-			if id != nil {
-				return strings.Trim(string(id), `"`)
-			}
-			return strings.Trim(r.ID, `"`)
+			return strings.Trim(cmp.Or(string(id), r.ID), `"`)
 		}
 	case "type", "dir", "kind", "method", "name", "problem", "verb", "path", "why", "principal",
 		"outcome", "upstream", "era", "transport", "span":
-		return func(r *Record) string { return *r.text(key) }
+		field := texts[name]
+		return func(r *Record) string { return *field(r) }
 	}
 	return nil
 }
@@ -276,11 +336,10 @@ func numberField(name string) func(*Record) int64 {
 	if name == "size" {
 		name = "n"
 	}
-	key := []byte(name)
-	switch name {
+	switch field := numbers[name]; name {
 	case "code", "dur", "n", "conn", "seq", "ref", "x", "status", "call", "parent":
 		return func(r *Record) int64 {
-			switch n := r.number(key).(type) {
+			switch n := field(r).(type) {
 			case *int64:
 				return *n
 			case *uint64:
@@ -292,8 +351,4 @@ func numberField(name string) func(*Record) int64 {
 		}
 	}
 	return nil
-}
-
-func matchGlob(pattern string) func(string) bool {
-	return func(s string) bool { return glob.Match(pattern, s) }
 }

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/farcall-dev/farcall/internal/glob"
 )
 
 const (
@@ -227,13 +230,13 @@ func newTerm(field, operator, value string) (node, error) {
 	}
 	if field == "has" {
 		path, err := pathOf(value)
-		return pathNode{path: path, exists: true}, err
+		return pathNode{path: path, needs: needs(path, "", ""), exists: true}, err
 	}
 	path, err := pathOf(field)
 	if err != nil {
 		return nil, err
 	}
-	n := pathNode{path: path}
+	n := pathNode{path: path, needs: needs(path, operator, value)}
 	switch operator {
 	case "<", "<=", ">", ">=":
 		n.number, err = numberTest(operator, value)
@@ -241,6 +244,42 @@ func newTerm(field, operator, value string) (node, error) {
 	}
 	n.text, err = textTest(operator, value)
 	return n, err
+}
+
+// needs returns texts that a frame has when a value of it at a path passes a test.
+func needs(path []string, operator, value string) (list []string) {
+	add := func(text, others string) {
+		if text = plainPart(text, others); text != "" {
+			list = append(list, text)
+		}
+	}
+	if len(path) > 0 {
+		last := path[len(path)-1]
+		if _, ok := integer([]byte(last)); !ok {
+			add(last, "")
+		}
+	}
+	switch operator {
+	case "=":
+		add(value, "")
+	case ":":
+		add(value, "*?")
+	case "=~":
+		re, err := syntax.Parse(value, syntax.Perl)
+		if err != nil {
+			return nil // textTest says so
+		}
+		parts := []*syntax.Regexp{re}
+		if re.Op == syntax.OpConcat {
+			parts = re.Sub
+		}
+		for _, part := range parts {
+			if part.Op == syntax.OpLiteral && part.Flags&syntax.FoldCase == 0 {
+				add(string(part.Rune), "")
+			}
+		}
+	}
+	return list
 }
 
 // pathOf is the path of a value in a frame.
@@ -259,7 +298,7 @@ func pathOf(text string) ([]string, error) {
 func textTest(operator, value string) (func(string) bool, error) {
 	switch operator {
 	case ":":
-		return matchGlob(value), nil
+		return func(s string) bool { return glob.Match(value, s) }, nil
 	case "=":
 		return func(s string) bool { return s == value }, nil
 	case "!=":

@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -73,12 +74,9 @@ func (r *Recorder) answer(c *observe.Call, outcome string) {
 		e.kind, e.up = calledNoAnswer, !e.up
 	}
 	e.duration, e.code, e.toolError = int64(max(c.Took, 1)), int(c.Code), c.ToolError
-	e.name, e.server = c.Tool, c.Upstream
-	if e.name == "" {
-		e.name = c.Prompt
-	}
+	e.name, e.server = cmp.Or(c.Tool, c.Prompt), c.Upstream
 	e.era, e.principal, e.outcome = c.Revision, c.Principal, outcome
-	r.frameAt(&e, c.Response, size, time.Now())
+	r.frameAt(&e, c.Response, size, c.Began.Add(c.Took)) // it is that time, and needs no clock
 }
 
 // refused records a message that has reached no handler, with its answer.
@@ -95,9 +93,9 @@ func (r *Recorder) refused(ctx context.Context, c *observe.Call) {
 
 // entryOf returns what is known of a call from its start on.
 func (r *Recorder) entryOf(c *observe.Call) entry {
-	e := entry{
+	e := entry{seen: &seen{
 		call: c.Number, transport: c.Transport, label: c.Conn, method: c.Method, id: c.ID.Raw(),
-	}
+	}}
 	if e.up = !c.Outgoing; c.Number&toServer != 0 {
 		e.up, e.upstream = c.Outgoing, c.Upstream
 	}
@@ -107,9 +105,9 @@ func (r *Recorder) entryOf(c *observe.Call) entry {
 // badFrame records a frame that is of no use. Which side it came from is not known: most often it
 // is the client's.
 func (r *Recorder) badFrame(f observe.Frame, problem string) {
-	e := entry{
-		up: !f.Out, bad: true, problem: problem, transport: f.Transport, label: f.Conn,
-	}
+	e := entry{up: !f.Out, seen: &seen{
+		bad: true, problem: problem, transport: f.Transport, label: f.Conn,
+	}}
 	data := f.Data
 	if r.o.Envelopes {
 		data = nil
@@ -159,8 +157,8 @@ func (d *drain) ofCall(rec *Record, q *queued) {
 	rec.Duration, rec.Code, rec.ToolError = c.duration, c.code, c.toolError
 }
 
-// withoutData sets what a frame would say of itself, of one that an observer has not copied.
-func (d *drain) withoutData(rec *Record, q *queued) {
+// observed sets what a frame would say of itself, as far as an observer knows it.
+func (d *drain) observed(rec *Record, q *queued) {
 	c := &q.called
 	rec.id = c.id
 	if d.redact != nil && len(c.id) > 0 && c.id[0] == '"' {
@@ -211,4 +209,14 @@ type calledEntry struct {
 	toolError    bool
 
 	id, method, name, server, era, principal, outcome []byte
+}
+
+// complete reports whether a frame says no more of itself than an observer does. The name that a
+// request is for is in its params.
+func (c *calledEntry) complete() bool {
+	switch c.kind {
+	case calledRequest, calledNotification:
+		return nameIn(c.method) == ""
+	}
+	return c.kind != 0
 }

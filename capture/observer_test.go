@@ -152,8 +152,11 @@ func TestObserverRefusal(t *testing.T) {
 	options := &capture.Options{Raw: true, Dir: dir, DumpOn: []string{"refusal"}}
 	data := record(t, options, func(r *capture.Recorder) {
 		o := r.Observer()
-		c := &observe.Call{Transport: "tcp", Method: "m", Began: time.Now(), Code: jsonrpc.Overloaded, Err: errors.New("x"), BytesIn: 2, BytesOut: 4,
-			Request: jsonrpc.Raw("{}"), Response: jsonrpc.Raw("[{}]")}
+		c := &observe.Call{
+			Transport: "tcp", Method: "m", Began: time.Now(),
+			Code: jsonrpc.Overloaded, Err: errors.New("x"), BytesIn: 2, BytesOut: 4,
+			Request: jsonrpc.Raw("{}"), Response: jsonrpc.Raw("[{}]"),
+		}
 		o.Refuse(t.Context(), c)
 		o.Bad(observe.Frame{Transport: "tcp", Data: []byte("nonsense")}, "syntax")
 	})

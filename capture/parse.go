@@ -1,23 +1,26 @@
 package capture
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/farcall-dev/farcall/internal/scan"
 )
 
 // parse reads a line.
 func (r *Record) parse(line []byte) error {
-	i := scan.Space(line, 0)
-	if i >= len(line) || line[i] != '{' {
-		return errors.New("it is not a JSON object")
-	}
-	for i = scan.Space(line, i+1); ; {
-		if i < len(line) && line[i] == '}' && scan.Space(line, i+1) == len(line) {
-			break
+	i := r.quick(line)
+	if i == 0 {
+		if i = scan.Space(line, 0); i >= len(line) || line[i] != '{' {
+			return errors.New("it is not a JSON object")
 		}
+		i = scan.Space(line, i+1)
+	}
+	for i >= len(line) || line[i] != '}' || scan.Space(line, i+1) != len(line) {
 		name, at, err := memberName(line, i)
 		if err != nil {
 			return err
@@ -45,21 +48,101 @@ func (r *Record) parse(line []byte) error {
 	return nil
 }
 
+// quick reads the members of a frame that Append has written, in its order, up to the first one
+// with an escape or anything else that is not as Append writes it. It returns where the next member
+// is, or 0 when the line is another one.
+func (r *Record) quick(line []byte) int {
+	const start = `{"type":"frame"`
+	if !bytes.HasPrefix(line, []byte(start)) {
+		return 0
+	}
+	r.Type = typeFrame
+	q := memberReader{line, len(start), r.words}
+	r.Seq = uint64(q.number(`,"seq":`))
+	r.Time = q.number(`,"t":`)
+	r.Mono = q.number(`,"mono":`)
+	r.Conn = uint64(q.number(`,"conn":`))
+	r.Exchange = uint64(q.number(`,"x":`))
+	r.Dir = q.text(`,"dir":"`)
+	r.Kind = q.text(`,"kind":"`)
+	r.ID = string(q.bytes(`,"id":"`))
+	r.Method = q.text(`,"method":"`)
+	r.Name = q.text(`,"name":"`)
+	r.Ref = uint64(q.number(`,"ref":`))
+	r.Duration = q.number(`,"dur":`)
+	r.Size = int(q.number(`,"n":`))
+	if q.at >= len(line) || line[q.at] != ',' {
+		return 0
+	}
+	return scan.Space(line, q.at+1)
+}
+
+// A memberReader reads the members of a line in the order in which Append writes them.
+type memberReader struct {
+	line  []byte
+	at    int
+	words words
+}
+
+// after returns where the value of a member begins; 0: the next one is another.
+func (q *memberReader) after(key string) int {
+	if end := q.at + len(key); end < len(q.line) && string(q.line[q.at:end]) == key {
+		return end
+	}
+	return 0
+}
+
+// number reads a member that is not negative; 0: it is not the next one.
+func (q *memberReader) number(key string) (n int64) {
+	i := q.after(key)
+	if i == 0 || q.line[i] == '0' { // 01 is not a number
+		return 0
+	}
+	for start := i; i < len(q.line) && i-start < 20; i++ {
+		c := q.line[i] - '0'
+		if c <= 9 {
+			n = 10*n + int64(c)
+			continue
+		}
+		if q.line[i] == ',' && n > 0 { // 19 digits may be too many
+			q.at = i
+			return n
+		}
+		break
+	}
+	return 0
+}
+
+// bytes reads a string without escapes, of ASCII; nil: that is not the next member.
+func (q *memberReader) bytes(key string) []byte {
+	start := q.after(key)
+	if start == 0 {
+		return nil
+	}
+	for i := start; i+1 < len(q.line); i++ {
+		switch c := q.line[i]; {
+		case c == '"' && q.line[i+1] == ',':
+			q.at = i + 1
+			return q.line[start:i]
+		case c == '"', c == '\\', c < ' ', c >= utf8.RuneSelf:
+			return nil
+		}
+	}
+	return nil
+}
+
+// text is bytes, of a text that often comes again.
+func (q *memberReader) text(key string) string {
+	if b := q.bytes(key); len(b) > 0 {
+		return q.words.often(b)
+	}
+	return ""
+}
+
 // memberName returns the name of the member at i, and where its value is.
 func memberName(line []byte, i int) (name []byte, at int, err error) {
 	if i >= len(line) || line[i] != '"' {
 		return nil, 0, fmt.Errorf("byte %d: the name of a member is missing", i+1)
-	}
-	for end := i + 1; end+2 < len(line) && line[end] >= ' ' && line[end] < 0x80; end++ {
-		if line[end] == '\\' {
-			break
-		}
-		if line[end] == '"' {
-			if line[end+1] == ':' && line[end+2] > ' ' { // as a recorder writes it
-				return line[i+1 : end], end + 2, nil
-			}
-			break
-		}
 	}
 	end, _, f := scan.String(line, i)
 	if f != scan.OK {
@@ -88,14 +171,17 @@ func (r *Record) last(name, rest []byte) bool {
 func (r *Record) set(name, value []byte) bool {
 	switch value[0] {
 	case '"':
-		if p := r.text(name); p != nil {
-			*p = r.words.text(name, value)
+		if field := texts[string(name)]; field != nil {
+			*field(r) = r.words.text(name, value)
 			return true
 		}
-		return r.setData(name, value)
+		if string(name) == "raw" || string(name) == "b64" { // not the last member
+			r.raw, r.b64 = value, name[0] == 'b'
+			return true
+		}
 	case 't', 'f':
-		if p := r.flag(name); p != nil {
-			*p = value[0] == 't'
+		if field := flags[string(name)]; field != nil {
+			*field(r) = value[0] == 't'
 			return true
 		}
 	case '{', '[':
@@ -106,15 +192,16 @@ func (r *Record) set(name, value []byte) bool {
 
 // setNumber takes a member that is a number.
 func (r *Record) setNumber(name, value []byte) bool {
-	field := r.number(name)
+	field := numbers[string(name)]
 	if field == nil {
-		return r.text(name) == nil && r.flag(name) == nil && !manyNamed(name)
+		return texts[string(name)] == nil && flags[string(name)] == nil &&
+			!slices.Contains(others, string(name))
 	}
 	n, ok := integer(value)
 	if !ok {
 		return false
 	}
-	switch field := field.(type) {
+	switch field := field(r).(type) {
 	case *int64:
 		*field = n
 	case *int:
@@ -126,156 +213,89 @@ func (r *Record) setNumber(name, value []byte) bool {
 	return true
 }
 
-// number returns the field of a member that is a number: an *int64, an *int or a *uint64.
-func (r *Record) number(name []byte) any {
-	switch string(name) {
-	case "seq":
-		return &r.Seq
-	case "conn":
-		return &r.Conn
-	case "x":
-		return &r.Exchange
-	case "ref":
-		return &r.Ref
-	case "call":
-		return &r.Call
-	case "parent":
-		return &r.Parent
-	case "t":
-		return &r.Time
-	case "mono":
-		return &r.Mono
-	case "dur":
-		return &r.Duration
-	case "code":
-		return &r.Code
-	case "n":
-		return &r.Size
-	case "cut":
-		return &r.Cut
-	case "status":
-		return &r.Status
-	case "v":
-		return &r.Version
-	}
-	return nil
+// numbers are the fields of members that are numbers: an *int64, an *int or a *uint64.
+var numbers = map[string]func(*Record) any{
+	"seq":    func(r *Record) any { return &r.Seq },
+	"conn":   func(r *Record) any { return &r.Conn },
+	"x":      func(r *Record) any { return &r.Exchange },
+	"ref":    func(r *Record) any { return &r.Ref },
+	"call":   func(r *Record) any { return &r.Call },
+	"parent": func(r *Record) any { return &r.Parent },
+	"t":      func(r *Record) any { return &r.Time },
+	"mono":   func(r *Record) any { return &r.Mono },
+	"dur":    func(r *Record) any { return &r.Duration },
+	"code":   func(r *Record) any { return &r.Code },
+	"n":      func(r *Record) any { return &r.Size },
+	"cut":    func(r *Record) any { return &r.Cut },
+	"status": func(r *Record) any { return &r.Status },
+	"v":      func(r *Record) any { return &r.Version },
 }
 
-// text returns the field of a member that is a string.
-func (r *Record) text(name []byte) *string { //nolint:gocyclo // a table of names
-	switch string(name) {
-	case "type":
-		return &r.Type
-	case "dir":
-		return &r.Dir
-	case "kind":
-		return &r.Kind
-	case "id":
-		return &r.ID
-	case "method":
-		return &r.Method
-	case "name":
-		return &r.Name
-	case "problem":
-		return &r.Problem
-	case "sha256":
-		return &r.SHA256
-	case "span":
-		return &r.Span
-	case "outcome":
-		return &r.Outcome
-	case "principal":
-		return &r.Principal
-	case "why":
-		return &r.Why
-	case "transport":
-		return &r.Transport
-	case "peer":
-		return &r.Peer
-	case "label":
-		return &r.Label
-	case "tls":
-		return &r.TLS
-	case "era":
-		return &r.Era
-	case "upstream":
-		return &r.Upstream
-	case "verb":
-		return &r.Verb
-	case "path":
-		return &r.Path
-	case "program":
-		return &r.Program
-	case "owner":
-		return &r.Owner
-	case "host":
-		return &r.Host
-	}
-	return nil
+// texts are the fields of members that are strings.
+var texts = map[string]func(*Record) *string{
+	"type":      func(r *Record) *string { return &r.Type },
+	"dir":       func(r *Record) *string { return &r.Dir },
+	"kind":      func(r *Record) *string { return &r.Kind },
+	"id":        func(r *Record) *string { return &r.ID },
+	"method":    func(r *Record) *string { return &r.Method },
+	"name":      func(r *Record) *string { return &r.Name },
+	"problem":   func(r *Record) *string { return &r.Problem },
+	"sha256":    func(r *Record) *string { return &r.SHA256 },
+	"span":      func(r *Record) *string { return &r.Span },
+	"outcome":   func(r *Record) *string { return &r.Outcome },
+	"principal": func(r *Record) *string { return &r.Principal },
+	"why":       func(r *Record) *string { return &r.Why },
+	"transport": func(r *Record) *string { return &r.Transport },
+	"peer":      func(r *Record) *string { return &r.Peer },
+	"label":     func(r *Record) *string { return &r.Label },
+	"tls":       func(r *Record) *string { return &r.TLS },
+	"era":       func(r *Record) *string { return &r.Era },
+	"upstream":  func(r *Record) *string { return &r.Upstream },
+	"verb":      func(r *Record) *string { return &r.Verb },
+	"path":      func(r *Record) *string { return &r.Path },
+	"program":   func(r *Record) *string { return &r.Program },
+	"owner":     func(r *Record) *string { return &r.Owner },
+	"host":      func(r *Record) *string { return &r.Host },
 }
 
-// flag returns the field of a member that is true or false.
-func (r *Record) flag(name []byte) *bool {
-	switch string(name) {
-	case "tool_error":
-		return &r.ToolError
-	case "closed":
-		return &r.Closed
-	case "redact":
-		return &r.Redact
-	case "envelopes":
-		return &r.Envelopes
-	}
-	return nil
+// flags are the fields of members that are true or false.
+var flags = map[string]func(*Record) *bool{
+	"tool_error": func(r *Record) *bool { return &r.ToolError },
+	"closed":     func(r *Record) *bool { return &r.Closed },
+	"redact":     func(r *Record) *bool { return &r.Redact },
+	"envelopes":  func(r *Record) *bool { return &r.Envelopes },
 }
 
-// setData takes raw or b64 when it is not the last member.
-func (r *Record) setData(name, value []byte) bool {
-	switch string(name) {
-	case "raw", "b64":
-		r.raw, r.b64 = value, name[0] == 'b'
-		return true
-	}
-	return r.setNumber(name, value)
-}
-
-func manyNamed(name []byte) bool {
-	switch string(name) {
-	case "raw", "b64", "command", "header", "redacted":
-		return true
-	}
-	return false
-}
+// others are the members of other types: the bytes of a frame, arrays and objects.
+var others = []string{"raw", "b64", "command", "header", "redacted"}
 
 // setMany takes a member that is an array or an object.
 func (r *Record) setMany(name, value []byte) bool {
-	ok := true
 	switch string(name) {
 	case "command":
-		scan.Array(value, func(word []byte) bool {
-			if ok = word[0] == '"'; ok {
-				r.Command = append(r.Command, string(scan.Unquote(word)))
+		for word := range scan.Elements(value) {
+			if word[0] != '"' {
+				return false
 			}
-			return ok
-		})
+			r.Command = append(r.Command, string(scan.Unquote(word)))
+		}
 	case "header":
 		r.Header = map[string]string{}
-		scan.Object(value, func(key, value []byte) bool {
-			if ok = value[0] == '"'; ok {
-				r.Header[string(key)] = string(scan.Unquote(value))
+		for key, value := range scan.Members(value) {
+			if value[0] != '"' {
+				return false
 			}
-			return ok
-		})
+			r.Header[string(key)] = string(scan.Unquote(value))
+		}
 	case "redacted":
-		scan.Array(value, func(one []byte) bool {
+		for one := range scan.Elements(value) {
 			at := Redaction{Path: scan.StringMember(one, "path"), Why: scan.StringMember(one, "why")}
 			r.Redacted = append(r.Redacted, at)
-			return true
-		})
+		}
 	default:
 		return r.setNumber(name, value)
 	}
-	return ok
+	return true
 }
 
 // words are texts that were read before. They need no memory again.
@@ -286,9 +306,13 @@ func (w words) text(name, value []byte) string {
 	plain := scan.Unquote(value)
 	switch string(name) {
 	case "type", "dir", "kind", "method", "name", "upstream", "era", "principal", "outcome":
-	default:
-		return string(plain)
+		return w.often(plain)
 	}
+	return string(plain)
+}
+
+// often returns a text that often comes again.
+func (w words) often(plain []byte) string {
 	switch string(plain) { // most of them, without a hash
 	case typeFrame:
 		return typeFrame

@@ -9,15 +9,20 @@ type entry struct {
 	time, mono     int64 // time is 0 when only mono was read
 	size           int   // of all of the frame
 	record         int   // it is that record, counted from 1
-	up, bad        bool
-	hashed         bool
-	sum            [32]byte
-	transport      string // of a connection without a number
-	label          string
-	upstream       string
-	problem        string
+	up             bool
+	sum            []byte // of all of a frame that was cut; nil: none
+	*seen                 // nil: no observer has seen it
+}
 
-	// Of a call, by an observer:
+// seen is what an observer adds to an entry.
+type seen struct {
+	bad       bool
+	transport string // of a connection without a number
+	label     string
+	upstream  string
+	problem   string
+
+	// Of a call:
 	kind         called // 0: there is none
 	call, parent uint64
 	duration     int64
@@ -43,57 +48,53 @@ const (
 
 // addLocked puts the entry into the queue, or drops it. The first one wakes the goroutine.
 func (r *Recorder) addLocked(e *entry, data []byte) bool {
-	sum := 0
-	if e.hashed {
-		sum = len(e.sum)
+	n, fits := entryHeader+len(e.sum)+len(data), true
+	if e.seen != nil {
+		n += e.seen.size()
+		fits = max(len(e.transport), len(e.label), len(e.upstream), len(e.problem)) <= maxText
 	}
-	longest := max(len(e.transport), len(e.label), len(e.upstream), len(e.problem))
-	n := entryHeader + len(e.transport) + len(e.label) + len(e.upstream) + len(e.problem)
-	n += sum + len(data)
-	if e.kind != 0 {
-		n += e.calledSize()
-	}
-	if r.closed || len(r.buf)+n > r.o.Buffer || longest > maxText {
+	if r.closed || len(r.buf)+n > r.o.Buffer || !fits {
 		r.loseLocked()
 		return false
 	}
 	at := len(r.buf)
 	r.room(n)
-	b := r.buf[at : at+entryHeader]
+	b := r.buf[at : at+n]
 	var flags byte
 	if e.up {
 		flags |= flagUp
 	}
-	if e.bad {
-		flags |= flagBad
-	}
-	if e.hashed {
+	if e.sum != nil {
 		flags |= flagHashed
 	}
-	if e.kind != 0 {
-		flags |= flagCalled
-	}
 	binary.LittleEndian.PutUint32(b, uint32(n))
-	b[4], b[5], b[6], b[7] = flags, byte(len(e.transport)), byte(len(e.label)), byte(len(e.upstream))
+	clear(b[4:8])
 	binary.LittleEndian.PutUint64(b[8:], uint64(e.time))
 	binary.LittleEndian.PutUint64(b[16:], uint64(e.mono))
 	binary.LittleEndian.PutUint64(b[24:], e.conn)
 	binary.LittleEndian.PutUint64(b[32:], e.exchange)
 	binary.LittleEndian.PutUint64(b[40:], uint64(e.size))
-	binary.LittleEndian.PutUint32(b[48:], uint32(e.record))
-	b[52] = byte(len(e.problem))
-	at += entryHeader
-	at += copy(r.buf[at:], e.transport)
-	at += copy(r.buf[at:], e.label)
-	at += copy(r.buf[at:], e.upstream)
-	at += copy(r.buf[at:], e.problem)
-	if e.hashed {
-		at += copy(r.buf[at:], e.sum[:])
+	binary.LittleEndian.PutUint64(b[48:], uint64(e.record)) // the length of problem is behind it
+	rest := b[entryHeader:]
+	if s := e.seen; s != nil {
+		if s.bad {
+			flags |= flagBad
+		}
+		if s.kind != 0 {
+			flags |= flagCalled
+		}
+		b[5], b[6], b[7] = byte(len(s.transport)), byte(len(s.label)), byte(len(s.upstream))
+		b[52] = byte(len(s.problem))
+		for _, text := range []string{s.transport, s.label, s.upstream, s.problem} {
+			rest = rest[copy(rest, text):]
+		}
 	}
-	if e.kind != 0 {
-		at += e.putCalled(r.buf[at:])
+	rest = rest[copy(rest, e.sum):]
+	if flags&flagCalled != 0 {
+		rest = rest[e.putCalled(rest):]
 	}
-	copy(r.buf[at:], data)
+	b[4] = flags
+	copy(rest, data)
 	if r.asleep {
 		r.asleep = false
 		r.notify()
@@ -135,31 +136,32 @@ func (q *queued) next(b []byte) (rest []byte) {
 		size: int(binary.LittleEndian.Uint64(b[40:])), record: int(binary.LittleEndian.Uint32(b[48:])),
 		up: flags&flagUp != 0, bad: flags&flagBad != 0,
 	}
-	body := b[entryHeader:n]
-	cut := func(n byte) []byte {
-		part := body[:n]
-		body = body[n:]
-		return part
-	}
-	q.transport, q.label, q.upstream, q.wrong = cut(b[5]), cut(b[6]), cut(b[7]), cut(b[52])
+	q.data = b[entryHeader:n]
+	q.transport, q.label = cut(&q.data, b[5]), cut(&q.data, b[6])
+	q.upstream, q.wrong = cut(&q.data, b[7]), cut(&q.data, b[52])
 	if flags&flagHashed != 0 {
-		q.sum = cut(32)
+		q.sum = cut(&q.data, 32)
 	}
 	if flags&flagCalled != 0 {
-		body = q.called.next(body)
+		q.data = q.called.next(q.data)
 	}
-	q.data = body
 	return b[n:]
 }
 
+// cut takes n bytes from the front of b.
+func cut(b *[]byte, n byte) (part []byte) {
+	part, *b = (*b)[:n:n], (*b)[n:]
+	return part
+}
+
 // texts are those that an observer adds.
-func (e *entry) texts() [6]string {
+func (e *seen) texts() [6]string {
 	return [6]string{e.method, e.name, e.server, e.era, e.principal, e.outcome}
 }
 
 // clipTexts bounds the texts that an observer adds. A long id is left out: a part of it is another
 // id.
-func (e *entry) clipTexts() {
+func (e *seen) clipTexts() {
 	for _, text := range []*string{&e.method, &e.name, &e.server, &e.era, &e.principal, &e.outcome} {
 		*text = (*text)[:min(len(*text), maxText)]
 	}
@@ -168,9 +170,13 @@ func (e *entry) clipTexts() {
 	}
 }
 
-// calledSize is how many bytes putCalled needs.
-func (e *entry) calledSize() int {
-	n := calledHeader + len(e.id)
+// size is how many bytes it needs in the queue.
+func (e *seen) size() int {
+	n := len(e.transport) + len(e.label) + len(e.upstream) + len(e.problem)
+	if e.kind == 0 {
+		return n
+	}
+	n += calledHeader + len(e.id)
 	for _, text := range e.texts() {
 		n += len(text)
 	}
@@ -178,7 +184,7 @@ func (e *entry) calledSize() int {
 }
 
 // putCalled appends what an observer adds.
-func (e *entry) putCalled(b []byte) int {
+func (e *seen) putCalled(b []byte) int {
 	binary.LittleEndian.PutUint64(b, e.call)
 	binary.LittleEndian.PutUint64(b[8:], e.parent)
 	binary.LittleEndian.PutUint64(b[16:], uint64(e.duration))
@@ -202,14 +208,9 @@ func (c *calledEntry) next(b []byte) (rest []byte) {
 	c.code = int(int32(binary.LittleEndian.Uint32(b[24:])))
 	c.kind, c.toolError = called(b[28]), b[29] == 1
 	rest = b[calledHeader:]
-	cut := func(n byte) []byte {
-		part := rest[:n:n]
-		rest = rest[n:]
-		return part
-	}
-	c.id = cut(b[30])
+	c.id = cut(&rest, b[30])
 	for i, text := range []*[]byte{&c.method, &c.name, &c.server, &c.era, &c.principal, &c.outcome} {
-		*text = cut(b[31+i])
+		*text = cut(&rest, b[31+i])
 	}
 	return rest
 }

@@ -94,26 +94,30 @@ func (r *Record) HasData() bool { return r.raw != nil || r.data != nil }
 // none. It fails when the line is not valid. The bytes are new memory, or valid as long as the
 // record is.
 func (r *Record) Data() ([]byte, error) {
+	data, _, err := r.into(nil)
+	return data, err
+}
+
+// into is Data, in a buffer where that is large enough. copied: the bytes are not the record's.
+func (r *Record) into(buf []byte) (data []byte, copied bool, err error) {
 	switch {
 	case r.raw == nil:
-		return r.data, nil
+		return r.data, false, nil
 	case r.b64:
-		text := r.raw[1 : len(r.raw)-1]
-		data := make([]byte, base64.StdEncoding.DecodedLen(len(text)))
-		n, err := base64.StdEncoding.Decode(data, text)
+		data, err = base64.StdEncoding.AppendDecode(buf, r.raw[1:len(r.raw)-1])
 		if err != nil {
-			return nil, fmt.Errorf("record %d: b64 is not valid: %w", r.Seq, err)
+			return nil, false, fmt.Errorf("record %d: b64 is not valid: %w", r.Seq, err)
 		}
-		return data[:n], nil
+		return data, true, nil
 	}
 	end, escaped, f := scan.String(r.raw, 0)
 	if f != scan.OK || end != len(r.raw) {
-		return nil, fmt.Errorf("record %d: raw is not a valid string", r.Seq)
+		return nil, false, fmt.Errorf("record %d: raw is not a valid string", r.Seq)
 	}
 	if !escaped {
-		return r.raw[1 : end-1 : end-1], nil
+		return r.raw[1 : end-1 : end-1], false, nil
 	}
-	return scan.AppendUnquoted(make([]byte, 0, end), r.raw), nil
+	return scan.AppendUnquoted(slices.Grow(buf, end), r.raw), true, nil
 }
 
 // Clone returns a copy that stays valid.
@@ -132,80 +136,80 @@ func (r *Record) SetData(data []byte) { r.data, r.raw, r.b64 = data, nil, false 
 func (r *Record) Append(dst []byte) []byte {
 	dst = append(dst, '{')
 	if r.Version != 0 {
-		dst = appendInt(dst, "v", int64(r.Version))
+		dst = append(strconv.AppendInt(append(dst, `"v":`...), int64(r.Version), 10), ',')
 	}
-	dst = appendText(dst, "type", r.Type)
-	dst = appendInt(dst, "seq", int64(r.Seq))
-	dst = appendInt(dst, "t", r.Time)
-	dst = appendInt(dst, "mono", r.Mono)
-	dst = appendInt(dst, "conn", int64(r.Conn))
-	dst = appendInt(dst, "x", int64(r.Exchange))
-	dst = appendText(dst, "dir", r.Dir)
-	dst = appendText(dst, "kind", r.Kind)
+	dst = scan.AppendQuoted(append(dst, `"type":`...), r.Type)
+	dst = appendInt(dst, `,"seq":`, int64(r.Seq))
+	dst = appendInt(dst, `,"t":`, r.Time)
+	dst = appendInt(dst, `,"mono":`, r.Mono)
+	dst = appendInt(dst, `,"conn":`, int64(r.Conn))
+	dst = appendInt(dst, `,"x":`, int64(r.Exchange))
+	dst = appendText(dst, `,"dir":`, r.Dir)
+	dst = appendText(dst, `,"kind":`, r.Kind)
 	if r.id != nil {
-		dst = appendText(dst, "id", r.id)
+		dst = appendText(dst, `,"id":`, r.id)
 	} else {
-		dst = appendText(dst, "id", r.ID)
+		dst = appendText(dst, `,"id":`, r.ID)
 	}
-	dst = appendText(dst, "method", r.Method)
-	dst = appendText(dst, "name", r.Name)
-	dst = appendInt(dst, "ref", int64(r.Ref))
-	dst = appendInt(dst, "dur", r.Duration)
-	dst = appendInt(dst, "code", int64(r.Code))
-	dst = appendBool(dst, "tool_error", r.ToolError)
-	dst = appendText(dst, "problem", r.Problem)
+	dst = appendText(dst, `,"method":`, r.Method)
+	dst = appendText(dst, `,"name":`, r.Name)
+	dst = appendInt(dst, `,"ref":`, int64(r.Ref))
+	dst = appendInt(dst, `,"dur":`, r.Duration)
+	dst = appendInt(dst, `,"code":`, int64(r.Code))
+	dst = appendBool(dst, `,"tool_error":true`, r.ToolError)
+	dst = appendText(dst, `,"problem":`, r.Problem)
 	if r.Type != typeFrame {
 		dst = r.appendRest(dst)
 	} else if r.Call != 0 {
 		dst = r.appendCall(dst)
 	}
-	dst = appendInt(dst, "n", int64(r.Size))
-	dst = appendInt(dst, "cut", int64(r.Cut))
-	dst = appendText(dst, "sha256", r.SHA256)
+	dst = appendInt(dst, `,"n":`, int64(r.Size))
+	dst = appendInt(dst, `,"cut":`, int64(r.Cut))
+	dst = appendText(dst, `,"sha256":`, r.SHA256)
 	dst = r.appendRedacted(dst)
 	return append(r.appendData(dst), '}', '\n')
 }
 
 // appendRest appends what no frame has.
 func (r *Record) appendRest(dst []byte) []byte {
-	dst = appendText(dst, "span", r.Span)
+	dst = appendText(dst, `,"span":`, r.Span)
 	dst = r.appendCall(dst)
-	dst = appendText(dst, "why", r.Why)
-	dst = appendText(dst, "transport", r.Transport)
-	dst = appendText(dst, "peer", r.Peer)
-	dst = appendText(dst, "label", r.Label)
-	dst = appendText(dst, "tls", r.TLS)
+	dst = appendText(dst, `,"why":`, r.Why)
+	dst = appendText(dst, `,"transport":`, r.Transport)
+	dst = appendText(dst, `,"peer":`, r.Peer)
+	dst = appendText(dst, `,"label":`, r.Label)
+	dst = appendText(dst, `,"tls":`, r.TLS)
 	for i, word := range r.Command {
-		dst = scan.AppendQuoted(appendNext(dst, "command", i), word)
+		dst = scan.AppendQuoted(appendNext(dst, `,"command":[`, i), word)
 	}
 	if len(r.Command) > 0 {
 		dst = append(dst, ']')
 	}
-	dst = appendBool(dst, "closed", r.Closed)
-	dst = appendText(dst, "verb", r.Verb)
-	dst = appendText(dst, "path", r.Path)
-	dst = appendInt(dst, "status", int64(r.Status))
+	dst = appendBool(dst, `,"closed":true`, r.Closed)
+	dst = appendText(dst, `,"verb":`, r.Verb)
+	dst = appendText(dst, `,"path":`, r.Path)
+	dst = appendInt(dst, `,"status":`, int64(r.Status))
 	dst = appendHeader(dst, r.Header)
-	dst = appendText(dst, "program", r.Program)
-	dst = appendText(dst, "owner", r.Owner)
-	dst = appendText(dst, "host", r.Host)
-	dst = appendBool(dst, "redact", r.Redact)
-	return appendBool(dst, "envelopes", r.Envelopes)
+	dst = appendText(dst, `,"program":`, r.Program)
+	dst = appendText(dst, `,"owner":`, r.Owner)
+	dst = appendText(dst, `,"host":`, r.Host)
+	dst = appendBool(dst, `,"redact":true`, r.Redact)
+	return appendBool(dst, `,"envelopes":true`, r.Envelopes)
 }
 
 // appendCall appends what an observer has said of a call.
 func (r *Record) appendCall(dst []byte) []byte {
-	dst = appendInt(dst, "call", int64(r.Call))
-	dst = appendInt(dst, "parent", int64(r.Parent))
-	dst = appendText(dst, "upstream", r.Upstream)
-	dst = appendText(dst, "era", r.Era)
-	dst = appendText(dst, "principal", r.Principal)
-	return appendText(dst, "outcome", r.Outcome)
+	dst = appendInt(dst, `,"call":`, int64(r.Call))
+	dst = appendInt(dst, `,"parent":`, int64(r.Parent))
+	dst = appendText(dst, `,"upstream":`, r.Upstream)
+	dst = appendText(dst, `,"era":`, r.Era)
+	dst = appendText(dst, `,"principal":`, r.Principal)
+	return appendText(dst, `,"outcome":`, r.Outcome)
 }
 
 func (r *Record) appendRedacted(dst []byte) []byte {
 	for i, at := range r.Redacted {
-		dst = append(appendNext(dst, "redacted", i), `{"path":`...)
+		dst = append(appendNext(dst, `,"redacted":[`, i), `{"path":`...)
 		dst = scan.AppendQuoted(dst, at.Path)
 		dst = append(scan.AppendQuoted(append(dst, `,"why":`...), at.Why), '}')
 	}
@@ -218,61 +222,54 @@ func (r *Record) appendRedacted(dst []byte) []byte {
 func (r *Record) appendData(dst []byte) []byte {
 	switch {
 	case r.raw != nil && r.b64:
-		return append(appendKey(dst, "b64"), r.raw...)
+		return append(append(dst, `,"b64":`...), r.raw...)
 	case r.raw != nil:
-		return append(appendKey(dst, "raw"), r.raw...)
+		return append(append(dst, `,"raw":`...), r.raw...)
 	case r.data == nil:
 		return dst
 	case utf8.Valid(r.data):
-		return scan.AppendQuoted(appendKey(dst, "raw"), r.data)
+		return scan.AppendQuoted(append(dst, `,"raw":`...), r.data)
 	}
-	dst = append(appendKey(dst, "b64"), '"')
+	dst = append(dst, `,"b64":"`...)
 	return append(base64.StdEncoding.AppendEncode(dst, r.data), '"')
 }
 
-func appendKey(dst []byte, name string) []byte {
-	if dst[len(dst)-1] != '{' {
-		dst = append(dst, ',')
-	}
-	return append(append(append(dst, '"'), name...), '"', ':')
-}
-
-// appendNext begins element i of an array.
-func appendNext(dst []byte, name string, i int) []byte {
+// appendNext begins element i of an array. Its key ends with the bracket.
+func appendNext(dst []byte, key string, i int) []byte {
 	if i == 0 {
-		return append(appendKey(dst, name), '[')
+		return append(dst, key...)
 	}
 	return append(dst, ',')
 }
 
-func appendInt(dst []byte, name string, n int64) []byte {
+func appendInt(dst []byte, key string, n int64) []byte {
 	if n == 0 {
 		return dst
 	}
-	return strconv.AppendInt(appendKey(dst, name), n, 10)
+	return strconv.AppendInt(append(dst, key...), n, 10)
 }
 
-func appendText[S string | []byte](dst []byte, name string, text S) []byte {
+func appendText[S string | []byte](dst []byte, key string, text S) []byte {
 	if len(text) == 0 {
 		return dst
 	}
-	return scan.AppendQuoted(appendKey(dst, name), text)
+	return scan.AppendQuoted(append(dst, key...), text)
 }
 
-func appendBool(dst []byte, name string, is bool) []byte {
+func appendBool(dst []byte, member string, is bool) []byte {
 	if !is {
 		return dst
 	}
-	return append(appendKey(dst, name), "true"...)
+	return append(dst, member...)
 }
 
 func appendHeader(dst []byte, header map[string]string) []byte {
 	if len(header) == 0 {
 		return dst
 	}
-	dst = append(appendKey(dst, "header"), '{')
-	for _, name := range slices.Sorted(maps.Keys(header)) {
-		dst = scan.AppendQuoted(appendKey(dst, name), header[name])
+	for i, name := range slices.Sorted(maps.Keys(header)) {
+		dst = append(scan.AppendQuoted(appendNext(dst, `,"header":{`, i), name), ':')
+		dst = scan.AppendQuoted(dst, header[name])
 	}
 	return append(dst, '}')
 }
@@ -361,11 +358,8 @@ func clip(text []byte) []byte { return text[:min(len(text), maxToken)] }
 
 // named returns the name of the tool, prompt or resource that a request of MCP is for.
 func (d *drain) named(method string, params []byte) string {
-	member := "name"
-	switch {
-	case strings.HasPrefix(method, "resources/"):
-		member = "uri"
-	case !strings.HasPrefix(method, "tools/") && !strings.HasPrefix(method, "prompts/"):
+	member := nameIn(method)
+	if member == "" {
 		return ""
 	}
 	value := scan.Member(params, member)
@@ -375,25 +369,33 @@ func (d *drain) named(method string, params []byte) string {
 	return d.word(clip(scan.Unquote(value)))
 }
 
+// nameIn is the member of the params that has it; "": a request of that method is for none.
+func nameIn[S string | []byte](method S) string {
+	switch kind, _, ok := strings.Cut(string(method), "/"); {
+	case ok && kind == "resources":
+		return "uri"
+	case ok && (kind == "tools" || kind == "prompts"):
+		return "name"
+	}
+	return ""
+}
+
 // key stands for an in-flight request. Over HTTP the answer comes in the same exchange, unless the
 // client has come back for it: then the exchange is 0.
 func (d *drain) key(rec *Record, exchange uint64, up bool) uint64 {
-	var h maphash.Hash
-	h.SetSeed(d.seed)
-	n := [17]byte{}
+	b := d.hex[:0]
 	if rec.Call != 0 { // an observer has said which call it is
-		binary.LittleEndian.PutUint64(n[:], rec.Call)
-		_, _ = h.Write(n[:9]) // it does not fail
-		return h.Sum64()
+		b = binary.LittleEndian.AppendUint64(b, rec.Call)
+	} else {
+		b = binary.LittleEndian.AppendUint64(b, rec.Conn<<1)
+		if up { // questions are answered in another exchange
+			b[0] |= 1
+			b = binary.LittleEndian.AppendUint64(b, exchange)
+		}
+		b = append(b, rec.id...)
 	}
-	binary.LittleEndian.PutUint64(n[:], rec.Conn)
-	if up { // questions are answered in another exchange
-		binary.LittleEndian.PutUint64(n[8:], exchange)
-		n[16] = 1
-	}
-	_, _ = h.Write(n[:])   // it does not fail
-	_, _ = h.Write(rec.id) // nor this
-	return h.Sum64()
+	d.hex = b
+	return maphash.Bytes(d.seed, b)
 }
 
 // await keeps a request until it is answered.
@@ -404,14 +406,20 @@ func (d *drain) await(rec *Record) {
 	if len(d.asked) >= maxOpen {
 		clear(d.asked) // they are answered never, or without a ref
 	}
-	for _, exchange := range []uint64{rec.Exchange, 0} {
-		d.asked[d.key(rec, exchange, rec.Dir == dirUp)] = request{rec.Seq, rec.Mono, rec.Method, rec.Name}
+	req, up := request{rec.Seq, rec.Mono, rec.Method, rec.Name}, rec.Dir == dirUp
+	d.asked[d.key(rec, 0, up)] = req
+	if rec.Exchange != 0 {
+		d.asked[d.key(rec, rec.Exchange, up)] = req
 	}
 }
 
 // answer sets what a response has of its request.
 func (d *drain) answer(rec *Record) {
-	key, resumed := d.key(rec, rec.Exchange, rec.Dir == dirDown), d.key(rec, 0, rec.Dir == dirDown)
+	resumed := d.key(rec, 0, rec.Dir == dirDown)
+	key := resumed
+	if rec.Exchange != 0 {
+		key = d.key(rec, rec.Exchange, rec.Dir == dirDown)
+	}
 	req, ok := d.asked[key]
 	if !ok {
 		if req, ok = d.asked[resumed]; !ok {

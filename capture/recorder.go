@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"io"
@@ -113,9 +114,7 @@ func New(o *Options) (*Recorder, error) {
 		start: time.Now(), asleep: true,
 		wake: make(chan struct{}, 1), asked: make(chan dump), done: make(chan struct{}),
 	}
-	if o != nil {
-		r.o = *o
-	}
+	r.o = *cmp.Or(o, &Options{})
 	r.o.setDefaults()
 	if err := r.o.Check(); err != nil {
 		return nil, err
@@ -142,9 +141,7 @@ func (o *Options) setDefaults() {
 	or(&o.Keep, defaultKeep)
 	o.MaxFrame = min(o.MaxFrame, maxFrame)
 	o.Buffer = max(o.Buffer, o.MaxFrame+1024)
-	if o.Age <= 0 {
-		o.Age = defaultAge
-	}
+	o.Age = cmp.Or(max(o.Age, 0), defaultAge)
 }
 
 // Connect announces a connection and returns its number. The record has what is known of it.
@@ -207,11 +204,12 @@ func (r *Recorder) keep(e *entry, data []byte, size int) {
 	e.size = size
 	if len(data) > r.o.MaxFrame {
 		if r.o.Raw && size == len(data) {
-			e.sum, e.hashed = sha256.Sum256(data), true
+			sum := sha256.Sum256(data)
+			e.sum = sum[:]
 		}
 		data = data[:r.o.MaxFrame]
 	}
-	if e.kind != 0 {
+	if e.seen != nil {
 		e.clipTexts()
 	}
 	r.mu.Lock()
