@@ -148,8 +148,7 @@ func (f *findings) result(method string, was, is []byte) {
 	path := []string{"result"}
 	for _, list := range lists {
 		if list.method == method {
-			f.list(list, scan.Member(was, list.member), scan.Member(is, list.member),
-				append(path, list.member))
+			f.list(list, was, is, path)
 			return
 		}
 	}
@@ -267,14 +266,13 @@ func equal(a, b []byte) bool {
 
 func members(object []byte) map[string][]byte {
 	all := map[string][]byte{}
-	scan.Object(object, func(name, value []byte) bool { all[string(name)] = value; return true })
+	for name, value := range scan.Members(object) {
+		all[string(name)] = value
+	}
 	return all
 }
 
-func elements(array []byte) (all [][]byte) {
-	scan.Array(array, func(value []byte) bool { all = append(all, value); return true })
-	return all
-}
+func elements(array []byte) [][]byte { return slices.Collect(scan.Elements(array)) }
 
 // union returns the names of both, in their order.
 func union(a, b map[string][]byte) []string {
@@ -301,24 +299,22 @@ func appendCanonical(dst, value []byte, path []string, leave func([]string) bool
 	case value[0] == '[':
 		dst = append(dst, '[')
 		first := true
-		scan.Array(value, func(element []byte) bool {
+		for element := range scan.Elements(value) {
 			if !first {
 				dst = append(dst, ',')
 			}
 			first = false
 			dst = appendCanonical(dst, element, append(slices.Clip(path), "*"), leave)
-			return true
-		})
+		}
 		return append(dst, ']')
 	case value[0] == '{':
 		type member struct{ name, value []byte }
 		var all []member
-		scan.Object(value, func(name, value []byte) bool {
+		for name, value := range scan.Members(value) {
 			if leave == nil || !leave(append(slices.Clip(path), string(name))) {
 				all = append(all, member{slices.Clone(name), value})
 			}
-			return true
-		})
+		}
 		slices.SortStableFunc(all, func(a, b member) int { return bytes.Compare(a.name, b.name) })
 		dst = append(dst, '{')
 		for i, m := range all {
@@ -345,15 +341,21 @@ var lists = [...]list{
 	{"resources/templates/list", "resourceTemplates", "uriTemplate", "template"},
 }
 
-// list compares two lists. Their order does not count.
+// list compares two results with a list. Its order does not count. An entry may be on a page that
+// nothing has asked for.
 func (f *findings) list(l list, was, is []byte, path []string) {
-	a, b := byKey(was, l.key), byKey(is, l.key)
+	a, b := byKey(scan.Member(was, l.member), l.key), byKey(scan.Member(is, l.member), l.key)
+	removed := Breaking
+	if scan.Member(is, "nextCursor") != nil {
+		removed = Unclear
+	}
 	for _, name := range union(a, b) {
-		at := append(slices.Clip(path), name)
+		at := append(slices.Clip(path), l.member, name)
 		switch {
 		case f.c.ignored(at[1:]):
 		case b[name] == nil:
-			f.add(l.what+"-removed", Breaking, at, a[name], nil)
+			f.add(l.what+"-removed", removed, at, a[name], nil)
+		case a[name] == nil && scan.Member(was, "nextCursor") != nil:
 		case a[name] == nil:
 			f.add(l.what+"-added", Compatible, at, nil, b[name])
 		case l.what == "tool":
@@ -367,7 +369,7 @@ func (f *findings) list(l list, was, is []byte, path []string) {
 // byKey returns the entries of a list by their name.
 func byKey(array []byte, key string) map[string][]byte {
 	all := map[string][]byte{}
-	for _, entry := range elements(array) {
+	for entry := range scan.Elements(array) {
 		if name := scan.StringMember(entry, key); name != "" {
 			all[name] = entry
 		}
@@ -514,7 +516,8 @@ func (c *Comparer) Documents(was, is []byte) ([]Finding, error) {
 	if a == nil || b == nil {
 		return nil, errors.New("both have to be captures, lists of tools, or OpenRPC documents")
 	}
-	f.list(lists[0], a, b, []string{"tools"})
+	list := func(tools []byte) []byte { return slices.Concat([]byte(`{"tools":`), tools, []byte("}")) }
+	f.list(lists[0], list(a), list(b), nil)
 	return f.all, nil
 }
 

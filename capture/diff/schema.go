@@ -99,12 +99,10 @@ func (x *schemas) known(name string, a, b map[string][]byte) bool {
 	case "type", "enum", "const", "required", "properties",
 		"minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems",
 		"title", "description", "default", "examples", "$schema", "$id", "$comment", "$defs",
-		"definitions", "deprecated", "readOnly", "writeOnly":
+		"definitions", "deprecated", "readOnly", "writeOnly", "additionalProperties":
 		return true
 	case "items":
 		return isObject(a[name]) && isObject(b[name])
-	case "additionalProperties":
-		return true
 	}
 	return strings.HasPrefix(name, "x-")
 }
@@ -141,7 +139,7 @@ func typesOf(value []byte) []string {
 
 // texts returns the strings of an array.
 func texts(array []byte) (all []string) {
-	for _, value := range elements(array) {
+	for value := range scan.Elements(array) {
 		if value[0] == '"' {
 			all = append(all, string(scan.Unquote(value)))
 		}
@@ -182,7 +180,7 @@ func choicesOf(schema map[string][]byte) (all []string) {
 		return nil
 	}
 	all = []string{}
-	for _, value := range elements(schema["enum"]) {
+	for value := range scan.Elements(schema["enum"]) {
 		all = append(all, string(AppendCanonical(nil, value, nil)))
 	}
 	return all

@@ -3,6 +3,7 @@ package export
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -40,9 +41,7 @@ const buffered = 64 << 10
 // Write reads a capture and writes it in a format. Memory is bounded: it depends on the calls that
 // are in flight at one time, not on the size of the capture.
 func Write(w io.Writer, r *capture.Reader, format string, o *Options) error {
-	if o == nil {
-		o = &Options{}
-	}
+	o = cmp.Or(o, &Options{})
 	out := &bytes.Buffer{}
 	var s sink
 	switch format {

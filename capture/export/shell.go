@@ -52,11 +52,9 @@ func (s *shell) line(rec, conn *capture.Record, data []byte) string {
 	text := quote(string(data))
 	switch {
 	case s.url != "" || strings.Contains(conn.Transport, "http") || rec.Exchange != 0:
-		return "curl -sS " + s.headers(rec) + "--data-binary " + text + " " +
-			quote(s.address(rec, conn))
+		return "curl -sS " + s.headers(rec) + "--data-binary " + text + " " + quote(s.address(rec, conn))
 	case conn.Transport == "ws" || conn.Transport == "wss":
-		return "printf '%s\\n' " + text + " | websocat -1 " +
-			quote(conn.Transport+"://"+conn.Peer)
+		return "printf '%s\\n' " + text + " | websocat -1 " + quote(conn.Transport+"://"+conn.Peer)
 	case len(conn.Command) > 0:
 		words := make([]string, len(conn.Command))
 		for i, word := range conn.Command {
