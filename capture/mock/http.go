@@ -2,6 +2,7 @@ package mock
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"io"
@@ -135,8 +136,6 @@ func newPlayer(s *Script, o *Options) *player {
 		script: s, next: map[string]int{},
 		asked: map[string]chan struct{}{}, running: map[string]context.CancelFunc{},
 	}
-	if o != nil {
-		p.o = *o
-	}
+	p.o = *cmp.Or(o, &Options{})
 	return p
 }

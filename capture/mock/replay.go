@@ -2,6 +2,7 @@ package mock
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,14 +64,13 @@ type sent struct {
 	id           []byte // nil: it is a notification
 	seq          uint64
 	method, name string
+	further      bool // it asks for a further page of a list
 }
 
 // LoadClient reads the frames of the client, and the answers that it got. It fails with
 // [ErrRedacted] as Load does.
 func LoadClient(r *capture.Reader, part *Part) (*Client, error) {
-	if part == nil {
-		part = &Part{}
-	}
+	part = cmp.Or(part, &Part{})
 	c := &Client{}
 	conns := map[uint64]*clientConn{}
 	questions := map[string]string{} // methods by connection and id
@@ -85,6 +85,9 @@ func LoadClient(r *capture.Reader, part *Part) (*Client, error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	for _, conn := range c.conns {
+		conn.join()
 	}
 	c.conns = slices.DeleteFunc(c.conns, func(conn *clientConn) bool { return len(conn.sent) == 0 })
 	if len(c.conns) == 0 {
@@ -103,7 +106,7 @@ func (c *clientConn) take(rec *capture.Record, data []byte, questions map[string
 		opens := strings.HasPrefix(m.method, "notifications/") ||
 			m.method == methodInitialize || m.method == methodDiscover
 		if filter.Match(rec) || opens {
-			c.sent = append(c.sent, sent{data, m.id, rec.Seq, m.method, rec.Name})
+			c.sent = append(c.sent, sent{data, m.id, rec.Seq, m.method, rec.Name, false})
 		}
 	case up && m.id != nil:
 		method := questions[question]
@@ -115,8 +118,31 @@ func (c *clientConn) take(rec *capture.Record, data []byte, questions map[string
 	}
 }
 
+// join makes the pages of each list one answer.
+func (c *clientConn) join() {
+	lists, pages := pager[uint64]{}, map[uint64][][]byte{} // by the seq of the first request
+	for i := range c.sent {
+		s := &c.sent[i]
+		answer := c.want[s.seq]
+		if answer == nil {
+			continue
+		}
+		m := parse(s.frame)
+		first, further := lists.first(&m)
+		if s.further = further; !further {
+			first = s.seq
+		}
+		pages[first] = append(pages[first], answer)
+		lists.more(first, &m, answer)
+	}
+	for first, all := range pages {
+		c.want[first] = merge(all)
+	}
+}
+
 // Replay sends what the client sent, over a link for each of its connections, and compares the
-// answers.
+// answers. The pages of a list are one answer: the further ones are asked for with the cursors of
+// the server.
 func (c *Client) Replay(
 	ctx context.Context, dial func(context.Context) (Link, error), compare *diff.Comparer,
 ) (*Report, error) {
@@ -139,8 +165,8 @@ func (c *clientConn) replay(
 ) error {
 	answers := map[string]int{}
 	for _, s := range c.sent {
-		if s.method == methodCancelled {
-			continue // its call is over: each is waited for
+		if s.method == methodCancelled || s.further {
+			continue // its call is over: each is waited for, and a list for all of its pages
 		}
 		began := time.Now()
 		if err := link.Send(ctx, s.frame); err != nil {
@@ -151,6 +177,9 @@ func (c *clientConn) replay(
 		}
 		want := c.want[s.seq]
 		got, err := c.await(ctx, link, s.id, answers)
+		if err == nil && want != nil && nextCursor(s.method, want) == nil {
+			got, err = c.withPages(ctx, link, &s, got, answers)
+		}
 		result := Result{Seq: s.seq, Method: s.method, Name: s.name, Took: time.Since(began)}
 		if err != nil {
 			if want != nil {

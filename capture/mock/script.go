@@ -2,6 +2,7 @@ package mock
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -40,12 +41,19 @@ type Script struct {
 	revisions map[string]bool // of MCP, as JSON
 }
 
+func newScript() *Script {
+	return &Script{
+		calls: map[string][]*exchange{}, methods: map[string]int{}, revisions: map[string]bool{},
+	}
+}
+
 // exchange is one request with what the server sent until it was answered.
 type exchange struct {
 	key      string
 	revision string // of a client of MCP, where the request says it
 	seq      uint64
 	method   string
+	params   []byte
 	name     string
 	token    string // the JSON of the progress token
 	steps    []step
@@ -107,15 +115,8 @@ func (p *Part) without(what string) error {
 // Load reads a part of a capture. It fails with [ErrRedacted] when one of its frames was redacted,
 // unless that is allowed.
 func Load(r *capture.Reader, part *Part) (*Script, error) {
-	if part == nil {
-		part = &Part{}
-	}
-	l := &loader{
-		script: &Script{
-			calls: map[string][]*exchange{}, methods: map[string]int{}, revisions: map[string]bool{},
-		},
-		conns: map[uint64]*connection{},
-	}
+	part = cmp.Or(part, &Part{})
+	l := &loader{script: newScript(), conns: map[uint64]*connection{}}
 	if err := part.each(r, l.frame); err != nil {
 		return nil, err
 	}
@@ -160,10 +161,9 @@ func (l *loader) frame(rec *capture.Record, data []byte) {
 		l.message(c, rec, data)
 		return
 	}
-	scan.Array(data, func(message []byte) bool {
+	for message := range scan.Elements(data) {
 		l.message(c, rec, message)
-		return true
-	})
+	}
 }
 
 func isBatch(frame []byte) bool {
@@ -178,7 +178,7 @@ func (l *loader) message(c *connection, rec *capture.Record, data []byte) {
 	case up && m.method != "" && m.id != nil:
 		x := &exchange{
 			key: m.key(), revision: string(m.revision()),
-			seq: rec.Seq, method: m.method, name: rec.Name, token: string(m.token()),
+			seq: rec.Seq, method: m.method, params: m.params, name: rec.Name, token: string(m.token()),
 		}
 		c.open = append(c.open, &open{x, string(m.id), group(rec)})
 		l.script.MCP = l.script.MCP || m.method == methodInitialize || m.method == methodDiscover ||
@@ -252,7 +252,7 @@ type message struct {
 
 func parse(data []byte) (m message) {
 	m.data = data
-	scan.Object(data, func(key, value []byte) bool {
+	for key, value := range scan.Members(data) {
 		switch string(key) {
 		case "id":
 			m.id = value
@@ -263,8 +263,7 @@ func parse(data []byte) (m message) {
 		case "params":
 			m.params = value
 		}
-		return true
-	})
+	}
 	return m
 }
 
@@ -352,9 +351,11 @@ func findMember(data []byte, i int, want string) (start, end int) {
 }
 
 // Compare compares the answers of two captures, call by call: those to the same method and params,
-// the first with the first. Ids, times, _meta of the params and the order of calls do not count.
+// the first with the first. Ids, times, _meta of the params and the order of calls do not count,
+// nor does it on which page of a list an entry is.
 // The numbers of the results are those of was, or of is for calls that only it has.
 func Compare(was, is *Script, compare *diff.Comparer) *Report {
+	was, is = was.joined(), is.joined()
 	report := &Report{}
 	add := func(x *exchange, found ...diff.Finding) {
 		report.Results = append(report.Results, Result{

@@ -107,7 +107,7 @@ func (c *player) batch(ctx context.Context, frame []byte, write func([]byte), do
 		all     [][]byte
 		pending sync.WaitGroup
 	)
-	scan.Array(frame, func(element []byte) bool {
+	for element := range scan.Elements(frame) {
 		pending.Add(1)
 		c.message(ctx, element, func(answer []byte) {
 			if parse(answer).method != "" {
@@ -118,8 +118,7 @@ func (c *player) batch(ctx context.Context, frame []byte, write func([]byte), do
 			all = append(all, answer)
 			mu.Unlock()
 		}, pending.Done)
-		return true
-	})
+	}
 	c.calls.Go(func() {
 		defer done()
 		pending.Wait()
