@@ -110,10 +110,9 @@ func identify(v jsonrpc.Raw) (jsonrpc.Raw, error) {
 // chosen, and refuses a form in which such a field is required.
 func singleChoices(v jsonrpc.Raw) (jsonrpc.Raw, error) {
 	required := map[string]bool{}
-	scan.Array(scan.Member(v, "required"), func(v []byte) bool {
+	for v := range scan.Elements(scan.Member(v, "required")) {
 		required[text(v)] = true
-		return true
-	})
+	}
 	return member("properties", edit{do: func(fields jsonrpc.Raw) (jsonrpc.Raw, error) {
 		return rewrite(fields, '{', func(name []byte, field jsonrpc.Raw) (jsonrpc.Raw, error) {
 			switch {
@@ -137,7 +136,7 @@ var plainField = edit{do: func(v jsonrpc.Raw) (jsonrpc.Raw, error) {
 		return v, err
 	}
 	var values, names jsonrpc.Raw
-	scan.Array(scan.Member(v, "oneOf"), func(choice []byte) bool {
+	for choice := range scan.Elements(scan.Member(v, "oneOf")) {
 		value, name := scan.Member(choice, "const"), scan.Member(choice, "title")
 		if name == nil {
 			name = value
@@ -146,8 +145,7 @@ var plainField = edit{do: func(v jsonrpc.Raw) (jsonrpc.Raw, error) {
 			values = append(append(values, ','), value...)
 			names = append(append(names, ','), name...)
 		}
-		return true
-	})
+	}
 	if values == nil {
 		return v, nil
 	}

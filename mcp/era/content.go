@@ -111,13 +111,8 @@ func unstructure(lost func(structured jsonrpc.Raw) bool) edit {
 		if err != nil {
 			return nil, err
 		}
-		some := false
 		content := scan.Member(v, "content")
-		scan.Array(content, func([]byte) bool {
-			some = true
-			return false
-		})
-		if some {
+		if begins(content, '[') && content[scan.Space(content, 1)] != ']' {
 			return v, nil
 		}
 		if content != nil {
@@ -139,20 +134,17 @@ func splitMessage(v jsonrpc.Raw) (jsonrpc.Raw, error) {
 	}
 	head, _ := drop("content").do(v)
 	out := make(jsonrpc.Raw, 0, 2*len(v))
-	proper := true
-	scan.Array(contents, func(block []byte) bool {
+	for block := range scan.Elements(contents) {
+		if scan.Member(block, "type") == nil {
+			return v, nil
+		}
 		if len(out) > 0 {
 			out = append(out, ',')
 			head = with(nil, "role", role)
 		}
 		out = append(out, with(head, "content", block)...)
-		proper = scan.Member(block, "type") != nil
-		return proper
-	})
-	switch {
-	case !proper:
-		return v, nil
-	case len(out) == 0:
+	}
+	if len(out) == 0 {
 		return with(head, "content", textBlock("", nil)), nil
 	}
 	return out, nil
@@ -165,11 +157,10 @@ func joinContent(v jsonrpc.Raw) (jsonrpc.Raw, error) {
 	}
 	var only jsonrpc.Raw
 	n := 0
-	scan.Array(v, func(block []byte) bool {
+	for block := range scan.Elements(v) {
 		only = block
 		n++
-		return n < 2
-	})
+	}
 	if n == 1 {
 		return only, nil
 	}

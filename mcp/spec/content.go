@@ -2,6 +2,7 @@ package spec
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 
 	"github.com/farcall-dev/farcall/internal/scan"
@@ -87,19 +88,16 @@ func (c *Content) write(w *writer) {
 		return
 	}
 	w.open()
+	w.text("type", cmp.Or(c.Type, TypeText))
 	switch c.Type {
 	case TypeText, "":
-		w.text("type", TypeText)
 		w.text("text", c.Text)
 	case TypeImage, TypeAudio:
-		w.text("type", c.Type)
 		w.base64("data", c.Data)
 		w.text("mimeType", c.MIMEType)
 	case TypeResourceLink:
-		w.text("type", c.Type)
 		c.writeLink(w)
 	case TypeResource:
-		w.text("type", c.Type)
 		w.name("resource")
 		resource := c.Resource
 		if resource == nil {
@@ -107,18 +105,14 @@ func (c *Content) write(w *writer) {
 		}
 		resource.write(w)
 	case TypeToolUse:
-		w.text("type", c.Type)
 		w.text("id", c.ID)
 		w.text("name", c.Name)
 		w.raw("input", orEmpty(c.Input))
 	case TypeToolResult:
-		w.text("type", c.Type)
 		w.text("toolUseId", c.ToolUseID)
 		w.blocks("content", c.Content)
 		w.rawIf("structuredContent", c.StructuredContent)
 		w.flagIf("isError", c.IsError)
-	default:
-		w.text("type", c.Type)
 	}
 	if c.Type != TypeToolUse && c.Type != TypeToolResult && c.Annotations != nil {
 		w.put("annotations", c.Annotations)
@@ -197,15 +191,8 @@ func (c *Content) read(b []byte, inside string) error {
 
 // readType stores the type alone, which most write first.
 func (c *Content) readType(b []byte) error {
-	var err error
-	scan.Object(b, func(key, value []byte) bool {
-		if string(key) != "type" {
-			return true
-		}
-		err = readText(&c.Type, value)
-		return false
-	})
-	if err != nil || c.Type == "" {
+	value := scan.Member(b, "type")
+	if value != nil && readText(&c.Type, value) != nil || c.Type == "" {
 		return errNoType
 	}
 	return nil

@@ -43,10 +43,5 @@ func DecodeHeader(v string) (s string, ok bool) {
 // HeaderText reports whether s is visible ASCII, spaces and tabs only (RFC 9110
 // §5.5).
 func HeaderText(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; (c < ' ' || c > '~') && c != '\t' {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(s, func(r rune) bool { return (r < ' ' || r > '~') && r != '\t' })
 }

@@ -106,14 +106,12 @@ func object(what string, b []byte, member func(key, value []byte) error) error {
 	if i := scan.Space(b, 0); i == len(b) || b[i] != '{' {
 		return fmt.Errorf("%s must be an object", what)
 	}
-	var err error
-	scan.Object(b, func(key, value []byte) bool {
-		if err = member(key, value); err != nil {
-			err = fmt.Errorf("%s: %q: %w", what, key, err)
+	for key, value := range scan.Members(b) {
+		if err := member(key, value); err != nil {
+			return fmt.Errorf("%s: %q: %w", what, key, err)
 		}
-		return err == nil
-	})
-	return err
+	}
+	return nil
 }
 
 var (
@@ -205,13 +203,14 @@ func readBlocks(into *[]Content, value []byte, inside string) error {
 	case value[0] != '[':
 		return errNoArray
 	}
-	var err error
 	*into = []Content{}
-	scan.Array(value, func(block []byte) bool {
+	for block := range scan.Elements(value) {
 		var c Content
-		err = c.read(block, inside)
+		err := c.read(block, inside)
 		*into = append(*into, c)
-		return err == nil
-	})
-	return err
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

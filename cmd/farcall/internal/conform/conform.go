@@ -12,6 +12,7 @@
 package conform
 
 import (
+	"cmp"
 	"context"
 	"encoding/json" //nolint:depguard // shares nothing with what it checks
 	"errors"
@@ -96,12 +97,8 @@ const noMethod = "farcall.conform.nosuchmethod"
 // be run, whatever they found.
 func Run(ctx context.Context, d Dialer, o *Options) (*Report, error) {
 	r := &runner{wire: d.wire(), report: &Report{Transport: d.kind}, ids: 100}
-	if o != nil {
-		r.opts = *o
-	}
-	if r.opts.Timeout <= 0 {
-		r.opts.Timeout = 5 * time.Second
-	}
+	r.opts = *cmp.Or(o, &Options{})
+	r.opts.Timeout = cmp.Or(max(r.opts.Timeout, 0), 5*time.Second)
 	defer r.wire.close()
 	if err := r.wire.open(ctx, r.opts.Timeout); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConnect, err)

@@ -16,27 +16,27 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/farcall-dev/farcall"
 )
 
 const maxFrame = 64 << 20 // of an answer
 
-// byteLink carries frames over a byte stream.
-type byteLink struct {
-	rwc    io.ReadWriteCloser
-	encode func(frame string, how writing) string
-	in     chan string
-	done   chan struct{}
-	once   sync.Once
-	wg     sync.WaitGroup
+// A reader gives what it reads to a link, until stop ends that.
+type reader struct {
+	in   chan string
+	stop func()
+	done chan struct{}
+	once sync.Once
+	wg   sync.WaitGroup
 }
 
-func newByteLink(rwc io.ReadWriteCloser, encode func(string, writing) string, read func(*bufio.Reader) (string, error)) *byteLink {
-	l := &byteLink{rwc: rwc, encode: encode, in: make(chan string, 64), done: make(chan struct{})}
+func newReader(read func() (string, error), stop func()) *reader {
+	l := &reader{in: make(chan string, 64), stop: stop, done: make(chan struct{})}
 	l.wg.Go(func() {
 		defer close(l.in)
-		r := bufio.NewReaderSize(rwc, 64<<10)
 		for {
-			f, err := read(r)
+			f, err := read()
 			if err != nil {
 				return
 			}
@@ -50,14 +50,28 @@ func newByteLink(rwc io.ReadWriteCloser, encode func(string, writing) string, re
 	return l
 }
 
-func (l *byteLink) frames() <-chan string { return l.in }
+func (l *reader) frames() <-chan string { return l.in }
 
-func (l *byteLink) close() {
+func (l *reader) close() {
 	l.once.Do(func() {
 		close(l.done)
-		l.rwc.Close()
+		l.stop()
 	})
 	l.wg.Wait()
+}
+
+// byteLink carries frames over a byte stream.
+type byteLink struct {
+	*reader
+
+	w      io.Writer
+	encode func(frame string, how writing) string
+}
+
+func newByteLink(rwc io.ReadWriteCloser, encode func(string, writing) string, read func(*bufio.Reader) (string, error)) *byteLink {
+	r := bufio.NewReaderSize(rwc, 64<<10)
+	next := func() (string, error) { return read(r) }
+	return &byteLink{newReader(next, func() { _ = rwc.Close() }), rwc, encode} // nothing is kept of it
 }
 
 func (l *byteLink) send(_ context.Context, how writing, frames ...string) error {
@@ -73,7 +87,7 @@ func (l *byteLink) send(_ context.Context, how writing, frames ...string) error 
 	default:
 	}
 	for _, b := range writes {
-		if _, err := io.WriteString(l.rwc, b); err != nil {
+		if _, err := io.WriteString(l.w, b); err != nil {
 			return err
 		}
 	}
@@ -136,62 +150,60 @@ func readHeaders(r *bufio.Reader) (string, error) {
 	return string(b), err
 }
 
-// socketLink carries frames as WebSocket messages.
-type socketLink struct {
-	conn   *websocket.Conn
-	in     chan string
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
+// messageLink carries frames as messages.
+type messageLink struct {
+	*reader
+
+	write func(frame []byte) error
 }
 
 // NewWebSocket probes over WebSocket.
 func NewWebSocket(client *http.Client, url string, header http.Header) Dialer {
-	dial := func(ctx context.Context) (link, error) {
+	return messages(WebSocket, func(ctx context.Context) (link, error) {
 		conn, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{HTTPClient: client, HTTPHeader: header}) //nolint:bodyclose // it closes it itself
 		if err != nil {
 			return nil, err
 		}
 		conn.SetReadLimit(maxFrame)
-		return newSocketLink(context.WithoutCancel(ctx), conn), nil
-	}
-	return Dialer{
-		kind: WebSocket,
-		wire: func() wire { return &streamWire{dial: dial} },
-		mcp:  func() mcpLink { return &mcpStream{dial: dial} },
-	}
-}
-
-func newSocketLink(ctx context.Context, conn *websocket.Conn) *socketLink {
-	ctx, cancel := context.WithCancel(ctx)
-	l := &socketLink{conn: conn, in: make(chan string, 64), cancel: cancel}
-	l.wg.Go(func() {
-		defer close(l.in)
-		for {
+		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		read := func() (string, error) {
 			_, b, err := conn.Read(ctx)
-			if err != nil {
-				return
-			}
-			select {
-			case l.in <- string(b):
-			case <-ctx.Done():
-				return
-			}
+			return string(b), err
 		}
+		r := newReader(read, func() {
+			cancel()
+			conn.CloseNow() //nolint:errcheck // nothing is kept of a probe's connection
+		})
+		return &messageLink{r, func(b []byte) error { return conn.Write(ctx, websocket.MessageText, b) }}, nil
 	})
-	return l
 }
 
-func (l *socketLink) frames() <-chan string { return l.in }
-
-func (l *socketLink) close() {
-	l.cancel()
-	l.conn.CloseNow() //nolint:errcheck // nothing is kept of a probe's connection
-	l.wg.Wait()
+// NewMessages probes over the transports that dial returns, a frame each.
+func NewMessages(dial func(context.Context) (farcall.Transport, error)) Dialer {
+	return messages(Messages, func(ctx context.Context) (link, error) {
+		t, err := dial(ctx)
+		if err != nil {
+			return nil, err
+		}
+		read := func() (string, error) {
+			b, err := t.Read()
+			return string(b), err
+		}
+		r := newReader(read, func() { _ = t.Close() }) // nothing is kept of it
+		return &messageLink{r, func(b []byte) error { return t.Write(b) }}, nil
+	})
 }
 
-func (l *socketLink) send(ctx context.Context, _ writing, frames ...string) error {
+func messages(kind string, dial func(context.Context) (link, error)) Dialer {
+	return Dialer{
+		kind: kind, wire: func() wire { return &streamWire{dial: dial} },
+		mcp: func() mcpLink { return &mcpStream{dial: dial} },
+	}
+}
+
+func (l *messageLink) send(_ context.Context, _ writing, frames ...string) error {
 	for _, f := range frames {
-		if err := l.conn.Write(ctx, websocket.MessageText, []byte(f)); err != nil {
+		if err := l.write([]byte(f)); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package conform
 
 import (
+	"cmp"
 	"context"
 	"encoding/json" //nolint:depguard // shares nothing with what it checks
 	"errors"
@@ -64,13 +65,8 @@ func (c *mcpCase) result(r *era.Revision) Result {
 // RunMCP checks the MCP server that d reaches: each revision that it speaks, over
 // separate connections. Nothing is called but lists, reads and names that do not exist.
 func RunMCP(ctx context.Context, d Dialer, o *Options) (*Report, error) {
-	var opts Options
-	if o != nil {
-		opts = *o
-	}
-	if opts.Timeout <= 0 {
-		opts.Timeout = 10 * time.Second
-	}
+	opts := *cmp.Or(o, &Options{})
+	opts.Timeout = cmp.Or(max(opts.Timeout, 0), 10*time.Second)
 	if opts.Revisions == nil {
 		opts.Revisions = era.Revisions()
 	}
@@ -81,11 +77,7 @@ func RunMCP(ctx context.Context, d Dialer, o *Options) (*Report, error) {
 	spoken := 0
 	for _, revision := range opts.Revisions {
 		p := &mcpProbe{
-			rev:     revision,
-			dialer:  d,
-			link:    d.mcp(),
-			web:     d.kind == HTTP,
-			timeout: opts.Timeout,
+			rev: revision, dialer: d, link: d.mcp(), web: d.kind == HTTP, timeout: opts.Timeout,
 			session: http.Header{},
 		}
 		ok, err := p.all(ctx, r, &opts)
@@ -99,13 +91,9 @@ func RunMCP(ctx context.Context, d Dialer, o *Options) (*Report, error) {
 	}
 	if spoken == 0 {
 		r.add(Result{
-			Name:     "any/revision",
-			Title:    "the server speaks a revision of MCP",
-			Level:    Must,
-			Verdict:  Fail,
-			Ref:      "MCP, Versioning",
+			Name: "any/revision", Title: "the server speaks a revision of MCP", Level: Must,
+			Verdict: Fail, Finding: "it speaks none of those that were tried", Ref: "MCP, Versioning",
 			Expected: "an answer to initialize or server/discover",
-			Finding:  "it speaks none of those that were tried",
 		})
 	}
 	return r.report, nil
@@ -144,14 +132,8 @@ func (p *mcpProbe) all(ctx context.Context, r *runner, o *Options) (spoken bool,
 			why = "initialize: " + why
 		}
 		r.add(Result{
-			Name:     p.rev.Name + "/revision",
-			Title:    "the server speaks this revision",
-			Level:    Should,
-			Verdict:  Skip,
-			Finding:  why,
-			Ref:      "MCP " + p.rev.Name,
-			Sent:     sent,
-			Received: received,
+			Name: p.rev.Name + "/revision", Title: "the server speaks this revision", Level: Should,
+			Verdict: Skip, Finding: why, Ref: "MCP " + p.rev.Name, Sent: sent, Received: received,
 		})
 		return false, nil
 	}

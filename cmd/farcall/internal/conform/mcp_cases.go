@@ -133,11 +133,7 @@ func mcpRuns() map[string]mcpRun {
 
 func unknownInitialize(ctx context.Context, p *mcpProbe) (string, string) {
 	other := &mcpProbe{
-		rev:     p.rev,
-		link:    p.dialer.mcp(),
-		web:     p.web,
-		timeout: p.timeout,
-		session: http.Header{},
+		rev: p.rev, link: p.dialer.mcp(), web: p.web, timeout: p.timeout, session: http.Header{},
 	}
 	defer other.link.close()
 	if err := other.link.open(ctx); err != nil {
@@ -193,10 +189,7 @@ func batchOfPings(ctx context.Context, p *mcpProbe) (string, string) {
 		id: fmt.Sprintf(`"farcall-%d"`, p.ids),
 		body: fmt.Sprintf(
 			`[{"jsonrpc":"2.0","id":"farcall-%d","method":%q},{"jsonrpc":"2.0","id":"farcall-%da","method":%q}]`,
-			p.ids,
-			spec.MethodPing,
-			p.ids,
-			spec.MethodPing,
+			p.ids, spec.MethodPing, p.ids, spec.MethodPing,
 		),
 	})
 	if r.err != nil {

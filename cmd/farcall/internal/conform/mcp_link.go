@@ -2,6 +2,7 @@ package conform
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json" //nolint:depguard // shares nothing with what it checks
 	"errors"
@@ -125,10 +126,7 @@ func (h *mcpHTTP) close()                     { h.client.CloseIdleConnections() 
 func (h *mcpHTTP) exchange(ctx context.Context, m mcpMessage, timeout time.Duration) (r mcpReply) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	verb := http.MethodPost
-	if m.verb != "" {
-		verb = m.verb
-	}
+	verb := cmp.Or(m.verb, http.MethodPost)
 	req, err := http.NewRequestWithContext(ctx, verb, h.url, strings.NewReader(m.body))
 	if err != nil {
 		r.err = err

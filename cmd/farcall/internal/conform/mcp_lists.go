@@ -30,8 +30,7 @@ var (
 func mcpListRuns() map[string]mcpRun {
 	named := fmt.Sprintf(`"name":%q`, unknownName)
 	complete := fmt.Sprintf(
-		`"ref":{"type":"ref/prompt","name":%q},"argument":{"name":"a","value":""}`,
-		unknownName,
+		`"ref":{"type":"ref/prompt","name":%q},"argument":{"name":"a","value":""}`, unknownName,
 	)
 	unknown := func(capability, method, params string) mcpRun {
 		return refusal{capability, method, params, nil, codeInvalidParams, 0}.run

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
@@ -50,12 +51,23 @@ func mcpOverLines(s *mcp.Server) Dialer {
 	})
 }
 
+func mcpOverMessages(s *mcp.Server) Dialer {
+	return NewMessages(func(ctx context.Context) (farcall.Transport, error) {
+		near, far := farcall.Pipe()
+		go func() { _ = s.Serve(context.WithoutCancel(ctx), far) }() // it ends with the pipe
+		return near, nil
+	})
+}
+
 func TestMCPRightServerPasses(t *testing.T) {
 	t.Parallel()
 	s := rightServer()
 	web := httptest.NewServer(mcphttp.NewHandler(s, nil))
 	defer web.Close()
-	for name, d := range map[string]Dialer{"lines": mcpOverLines(s), "http": NewHTTP(web.Client(), web.URL, nil)} {
+	for name, d := range map[string]Dialer{
+		"lines": mcpOverLines(s), "messages": mcpOverMessages(s),
+		"http": NewHTTP(web.Client(), web.URL, nil),
+	} {
 		report, err := RunMCP(t.Context(), d, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -14,6 +14,7 @@ const (
 	Lines     = "lines"     // a byte stream, a message a line
 	Headers   = "headers"   // a byte stream with Content-Length headers
 	WebSocket = "websocket" // a text message each
+	Messages  = "messages"  // a frame each over a transport of the caller's
 	HTTP      = "http"      // a POST each
 )
 
@@ -28,9 +29,8 @@ type Dialer struct {
 func NewLines(dial func(context.Context) (io.ReadWriteCloser, error)) Dialer {
 	lines := func(ctx context.Context) (link, error) { return dialLines(ctx, dial) }
 	return Dialer{
-		kind: Lines,
-		wire: func() wire { return &streamWire{dial: lines} },
-		mcp:  func() mcpLink { return &mcpStream{dial: lines} },
+		kind: Lines, wire: func() wire { return &streamWire{dial: lines} },
+		mcp: func() mcpLink { return &mcpStream{dial: lines} },
 	}
 }
 
