@@ -83,7 +83,6 @@ func (b *bencher) options(cmd *cobra.Command) error {
 	if b.o.Duration == 0 && b.o.Calls == 0 {
 		b.o.Duration = 10 * time.Second
 	}
-	b.o.Timeout = b.timeout
 	return nil
 }
 
@@ -211,9 +210,7 @@ func (b *bencher) show(method string, targets []*target.Target, result any, brok
 			Result  any      `json:"result"`
 			Broken  []string `json:"broken,omitempty"`
 		}{Method: method, Loop: b.loop(), Rate: b.o.Rate, Workers: b.workers, Result: result, Broken: broken}
-		for _, t := range targets {
-			report.Targets = append(report.Targets, t.String())
-		}
+		report.Targets = mapped(targets, (*target.Target).String)
 		return b.printValue(report)
 	}
 	var text strings.Builder
@@ -293,13 +290,12 @@ func (b *bencher) posts(t *target.Target, method string, params jsonrpc.Raw) ([]
 		b.workers = min(b.workers, b.conns) // HTTP/1.1 has one call at a time on a connection
 	}
 	message := jsonrpc.V2.AppendRequest(nil, jsonrpc.IntID(1), method, params)
-	calls := make([]load.Call, b.workers)
-	for i := range calls {
-		p := load.NewPoster(t.URL, header, config, message)
-		b.closers = append(b.closers, p.Close)
-		calls[i] = p.Call
+	posters := make([]*load.Poster, b.workers)
+	for i := range posters {
+		posters[i] = load.NewPoster(t.URL, header, config, message, b.timeout)
+		b.closers = append(b.closers, posters[i].Close)
 	}
-	return calls, nil
+	return load.Pool(posters), nil
 }
 
 // peerCalls calls over connections that carry many calls at once.
@@ -325,7 +321,9 @@ func (b *bencher) peerCalls(ctx context.Context, t *target.Target, method string
 	for i := range calls {
 		p := peers[i%len(peers)]
 		var result jsonrpc.Raw
-		calls[i] = func(ctx context.Context) error { return benchFailure(p.Call(ctx, method, orNil(q.params), &result)) }
+		calls[i] = load.Within(b.timeout, func(ctx context.Context) error {
+			return benchFailure(p.Call(ctx, method, orNil(q.params), &result))
+		})
 	}
 	return calls, nil
 }
@@ -352,13 +350,13 @@ func (b *bencher) toolCalls(ctx context.Context, t *target.Target, words []strin
 	calls := make([]load.Call, b.workers)
 	for i := range calls {
 		s := sessions[i%len(sessions)]
-		calls[i] = func(ctx context.Context) error {
+		calls[i] = load.Within(b.timeout, func(ctx context.Context) error {
 			result, err := s.CallTool(ctx, words[0], arguments)
 			if err == nil && result.IsError {
 				return load.KindError("the tool failed")
 			}
 			return benchFailure(err)
-		}
+		})
 	}
 	return calls, nil
 }

@@ -288,6 +288,14 @@ func aligned(rows [][]string, first, last int) []string {
 	return lines
 }
 
+// mapped returns what f makes of each element; nil for none.
+func mapped[T, R any](list []T, f func(T) R) (all []R) {
+	for _, one := range list {
+		all = append(all, f(one))
+	}
+	return all
+}
+
 // countOf writes a number with its noun, in the plural where it needs one.
 func countOf(n int, noun string) string {
 	switch {

@@ -12,7 +12,10 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"os"
+	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -20,22 +23,34 @@ import (
 
 // A Poster sends one request again and again over one connection of HTTP/1.1. It does what a call
 // needs and no more, so that the load of a machine is the server's: net/http takes several times as
-// much.
+// much. A call needs no memory, no timer and no context: see [Poster.Read].
 type Poster struct {
 	address string
 	config  *tls.Config // nil: no TLS
 	request []byte
+	timeout time.Duration // of a call; 0: none
+	exact   bool          // each call sets the deadline of the connection
 
-	conn net.Conn
-	in   *bufio.Reader
-	body []byte
-	dec  jsonrpc.Decoder
-	got  jsonrpc.Batch
+	conn  net.Conn
+	by    time.Time    // the call has to be answered by then
+	until time.Time    // the deadline of the connection
+	ended func() error // reports whether the load has ended
+	leave func() bool  // stops to watch for that
+	in    *bufio.Reader
+	body  []byte
+	dec   jsonrpc.Decoder
+	got   jsonrpc.Batch
 }
 
-// NewPoster returns a Poster for a request to an address. It connects when it is first called.
-func NewPoster(u *url.URL, header http.Header, config *tls.Config, message []byte) *Poster {
-	p := &Poster{address: u.Host}
+// inSocket is what the system takes at once from a connection without a request in flight.
+const inSocket = 16 << 10
+
+// NewPoster returns a Poster for a request to an address. Its calls fail after the timeout
+// (0: none). It connects when it is first called.
+func NewPoster(
+	u *url.URL, header http.Header, config *tls.Config, message []byte, timeout time.Duration,
+) *Poster {
+	p := &Poster{address: u.Host, timeout: timeout}
 	port := "80"
 	if u.Scheme == "https" {
 		port = "443"
@@ -66,32 +81,36 @@ func NewPoster(u *url.URL, header http.Header, config *tls.Config, message []byt
 	b.WriteString("\r\n")
 	b.Write(message)
 	p.request = b.Bytes()
+	// Read can try again after a deadline, a write that takes its time cannot.
+	p.exact = p.config != nil || len(p.request) > inSocket
 	return p
 }
 
 // Close closes the connection.
 func (p *Poster) Close() {
 	if p.conn != nil {
+		p.leave()
 		_ = p.conn.Close()
 		p.conn = nil
 	}
 }
 
-// Call sends the request and reads the answer. The deadline of the context bounds it, and so does
-// its end.
+// Call sends the request and reads the answer. The end of the context ends a call: it is that of
+// the load, the same for all calls.
 func (p *Poster) Call(ctx context.Context) error {
+	now := time.Now()
+	p.by = now.Add(p.timeout)
 	if p.conn == nil {
 		if err := p.dial(ctx); err != nil {
 			return err
 		}
 	}
-	deadline, _ := ctx.Deadline()
-	_ = p.conn.SetDeadline(deadline) // of an open connection
-	conn := p.conn
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	err := p.exchange()
-	if !stop() {
-		p.Close() // the deadline may come at any time now
+	if p.timeout > 0 && (p.exact || p.until.Sub(now) < p.timeout/2) {
+		p.extend()
+	}
+	err := p.ended()
+	if err == nil {
+		err = p.exchange()
 	}
 	var kind KindError
 	if err != nil && !errors.As(err, &kind) {
@@ -99,6 +118,26 @@ func (p *Poster) Call(ctx context.Context) error {
 		return p.lost(ctx, err)
 	}
 	return err
+}
+
+// extend moves the deadline of the connection to that of the call. The caller looks at ended after
+// it, as the end of the load may have set another one before.
+func (p *Poster) extend() {
+	p.until = p.by
+	_ = p.conn.SetDeadline(p.by) // of an open connection
+}
+
+// Read reads from the connection. The deadline of the connection is that of an earlier call until
+// half of the timeout has passed, so that few calls have to set one.
+func (p *Poster) Read(b []byte) (int, error) {
+	for {
+		n, err := p.conn.Read(b)
+		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) || p.ended() != nil ||
+			!time.Now().Before(p.by) {
+			return n, err
+		}
+		p.extend()
+	}
 }
 
 // lost names what ended a connection.
@@ -118,27 +157,50 @@ func (p *Poster) lost(ctx context.Context, err error) error {
 }
 
 func (p *Poster) dial(ctx context.Context) error {
+	limited, cancel := within(ctx, p.timeout)
+	defer cancel()
 	var conn net.Conn
 	var err error
 	if p.config != nil {
-		conn, err = (&tls.Dialer{Config: p.config}).DialContext(ctx, "tcp", p.address)
+		conn, err = (&tls.Dialer{Config: p.config}).DialContext(limited, "tcp", p.address)
 	} else {
-		conn, err = new(net.Dialer).DialContext(ctx, "tcp", p.address)
+		conn, err = new(net.Dialer).DialContext(limited, "tcp", p.address)
 	}
 	if err != nil {
 		return p.lost(ctx, err)
 	}
-	p.adopt(conn)
+	p.adopt(ctx, conn)
 	return nil
 }
 
 // adopt makes a connection that of the Poster.
-func (p *Poster) adopt(conn net.Conn) {
-	p.conn = conn
+func (p *Poster) adopt(ctx context.Context, conn net.Conn) {
+	p.conn, p.until, p.ended = conn, time.Time{}, ctx.Err
+	p.leave = context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	if p.in == nil {
-		p.in = bufio.NewReaderSize(conn, 16<<10)
+		p.in = bufio.NewReaderSize(p, 16<<10)
 	}
-	p.in.Reset(conn)
+	p.in.Reset(p)
+}
+
+// Pool returns calls of so many workers over as many Posters. A worker takes the one that was used
+// last: an open loop that has few calls in flight uses few connections, as the clients of a program
+// do, and does not measure how long it takes to connect.
+func Pool(posters []*Poster) []Call {
+	var mu sync.Mutex
+	free := slices.Clone(posters)
+	call := func(ctx context.Context) error {
+		mu.Lock()
+		p := free[len(free)-1]
+		free = free[:len(free)-1]
+		mu.Unlock()
+		err := p.Call(ctx)
+		mu.Lock()
+		free = append(free, p)
+		mu.Unlock()
+		return err
+	}
+	return slices.Repeat([]Call{call}, len(posters))
 }
 
 // An answer is the head of one.

@@ -46,9 +46,6 @@ type Options struct {
 	Calls int64
 	// Warmup is for how long calls are made before those that are measured. Default none.
 	Warmup time.Duration
-	// Timeout bounds one call. 0: nothing does.
-	Timeout time.Duration
-
 	// wait returns at a time, or when the context ends. Nil: until.
 	wait func(ctx context.Context, at time.Time)
 }
@@ -185,7 +182,7 @@ func phase(ctx context.Context, calls []Call, o *Options, r *recorder) {
 				if p.interval > 0 {
 					begin = time.Now()
 				}
-				err := one(ctx, call, o.Timeout)
+				err := call(ctx)
 				end := time.Now()
 				if err != nil && ctx.Err() != nil {
 					return // interrupted, which is no answer of the server
@@ -207,18 +204,24 @@ func phase(ctx context.Context, calls []Call, o *Options, r *recorder) {
 	}
 }
 
-// one makes a call within its timeout.
-func one(ctx context.Context, call Call, timeout time.Duration) error {
+// Within bounds the time of a call. 0: nothing does.
+func Within(timeout time.Duration, call Call) Call {
+	return func(ctx context.Context) error {
+		limited, cancel := within(ctx, timeout)
+		defer cancel()
+		err := call(limited)
+		if err != nil && ctx.Err() == nil && errors.Is(limited.Err(), context.DeadlineExceeded) {
+			return ErrTimeout
+		}
+		return err
+	}
+}
+
+func within(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	if timeout <= 0 {
-		return call(ctx)
+		return ctx, func() {}
 	}
-	limited, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	err := call(limited)
-	if err != nil && ctx.Err() == nil && errors.Is(limited.Err(), context.DeadlineExceeded) {
-		return ErrTimeout
-	}
-	return err
+	return context.WithTimeout(ctx, timeout)
 }
 
 // Comparison is what was measured of two servers in turns.
@@ -482,10 +485,9 @@ func (r *recorder) result() *Result {
 		return milliseconds(float64(h.ValueAtQuantile(q)))
 	}
 	out.Latency = Latency{
-		Min: milliseconds(float64(h.Min())), Mean: milliseconds(h.Mean()),
-		P50: at(h, 50), P75: at(h, 75), P90: at(h, 90), P95: at(h, 95), P99: at(h, 99),
-		P999: at(h, 99.9), P9999: at(h, 99.99),
-		Max: milliseconds(float64(h.Max())),
+		Min: milliseconds(float64(h.Min())), Mean: milliseconds(h.Mean()), P50: at(h, 50),
+		P75: at(h, 75), P90: at(h, 90), P95: at(h, 95), P99: at(h, 99), P999: at(h, 99.9),
+		P9999: at(h, 99.99), Max: milliseconds(float64(h.Max())),
 	}
 	out.Delay = Delay{
 		P50: at(s.delay, 50), P99: at(s.delay, 99), Max: milliseconds(float64(s.delay.Max())),

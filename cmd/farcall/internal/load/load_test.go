@@ -145,7 +145,7 @@ func TestErrors(t *testing.T) {
 			}
 			return nil
 		}
-		r, err := Run(t.Context(), []Call{call}, fake(Options{Calls: 400, Timeout: time.Second}))
+		r, err := Run(t.Context(), []Call{Within(time.Second, call)}, fake(Options{Calls: 400}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,7 +171,7 @@ func TestInterrupted(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
 			defer cancel()
 			r, err := Run(ctx, of(200, sleeper(time.Second)),
-				fake(Options{Rate: rate, Duration: time.Hour, Timeout: time.Minute}))
+				fake(Options{Rate: rate, Duration: time.Hour}))
 			if err != nil {
 				t.Fatal(err)
 			}
