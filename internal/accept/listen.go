@@ -60,9 +60,7 @@ type Options struct {
 //	Direct() (syscall.RawConn, error)   // to read and write past Read and Write; it minds Idle
 func Listen(l net.Listener, o *Options) net.Listener {
 	b := &listener{Listener: l, from: map[netip.Addr]int{}, done: make(chan struct{})}
-	if o != nil {
-		b.opts = *o
-	}
+	b.opts = *cmp.Or(o, &Options{})
 	b.proxied = b.opts.PerAddress == 0
 	b.opts.PerAddress = cmp.Or(b.opts.PerAddress, DefaultPerAddress)
 	b.opts.Total = cmp.Or(b.opts.Total, DefaultTotal)
