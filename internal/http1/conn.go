@@ -360,11 +360,11 @@ func (s *Server) panicked(c *conn, reason any) {
 }
 
 // A watch notices a client that leaves while its request is served: the read that
-// does so begins after a millisecond, and when the body was read.
+// does so begins when the request is late, see package late, and when the body was read.
 type watch struct {
 	mu       sync.Mutex
 	x        *exchange // that is served; nil: none
-	late     bool      // a millisecond has passed
+	late     bool      // the request is
 	read     bool      // the body was
 	stopping bool
 	done     chan struct{} // closed when the read has ended; nil: it has not begun

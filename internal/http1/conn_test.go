@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/late"
 	"github.com/farcall-dev/farcall/internal/race"
 )
 
@@ -169,13 +170,38 @@ func TestClientLeaves(t *testing.T) {
 	})
 }
 
+// A call of some milliseconds has no read beside it that notices a client that leaves: under load,
+// all calls of a server take as long.
+func TestWatchBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c *client
+		c = connect(t, func(http.ResponseWriter, *http.Request) {
+			<-time.After(late.After - 1)
+			for _, want := range []bool{false, true} {
+				c.s.mu.Lock()
+				for one := range c.s.conns {
+					one.watch.mu.Lock()
+					if (one.watch.done != nil) != want {
+						t.Errorf("whether there is a read that notices the client: not %v", want)
+					}
+					one.watch.mu.Unlock()
+				}
+				c.s.mu.Unlock()
+				<-time.After(2 * late.After)
+			}
+		})
+		c.send("POST /rpc HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+		c.answer()
+	})
+}
+
 // What arrives during a long call is the next request.
 func TestWatchKeepsBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int32
 		c := connect(t, func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
-			<-time.After(time.Duration(calls.Add(1)) * 3 * time.Millisecond)
+			<-time.After(time.Duration(calls.Add(1)) * 3 * late.After)
 			if r.Context().Err() != nil {
 				t.Error("the context has ended")
 			}
@@ -189,7 +215,7 @@ func TestWatchKeepsBytes(t *testing.T) {
 			go func() {
 				defer close(sent)
 				for part := range strings.SplitSeq(next[:cut]+"|"+next[cut:], "|") {
-					<-time.After(2 * time.Millisecond)
+					<-time.After(2 * late.After)
 					c.send(part)
 				}
 			}()
@@ -226,10 +252,10 @@ func TestShutdown(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		late := *c
-		late.left = make(chan []byte, 1)
-		late.join()
-		late.ends()
+		another := *c
+		another.left = make(chan []byte, 1)
+		another.join()
+		another.ends()
 	})
 }
 
