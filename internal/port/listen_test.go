@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 )
@@ -113,6 +114,32 @@ func TestCheck(t *testing.T) {
 		}
 		if !strings.HasPrefix(got, want) || (got == "") != (want == "") {
 			t.Errorf("%q: %s, want %s", addr, got, want)
+		}
+	}
+}
+
+// A connection came over the listener that has its port, on its address or on every interface.
+func TestArrivedAt(t *testing.T) {
+	t.Parallel()
+	tcp := func(address string) net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address)) }
+	unix := func(name string) net.Addr { return &net.UnixAddr{Net: "unix", Name: name} }
+	for _, v := range []struct {
+		listener, at net.Addr
+		want         bool
+	}{
+		{tcp("127.0.0.1:80"), tcp("127.0.0.1:80"), true},
+		{tcp("127.0.0.1:80"), tcp("[::ffff:127.0.0.1]:80"), true},
+		{tcp("0.0.0.0:80"), tcp("10.0.0.1:80"), true},
+		{tcp("[::]:80"), tcp("10.0.0.1:80"), true},
+		{tcp("[::]:80"), tcp("10.0.0.1:81"), false},
+		{tcp("127.0.0.2:80"), tcp("127.0.0.1:80"), false},
+		{unix("/a"), unix("/a"), true},
+		{unix("/a"), unix("/b"), false},
+		{unix("/a"), tcp("127.0.0.1:80"), false},
+		{tcp("127.0.0.1:80"), nil, false},
+	} {
+		if got := ArrivedAt(v.listener, v.at); got != v.want {
+			t.Errorf("%v came over %v: %v", v.at, v.listener, got)
 		}
 	}
 }

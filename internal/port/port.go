@@ -15,6 +15,7 @@
 package port
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -22,6 +23,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -81,21 +83,15 @@ type Server struct {
 // New returns a Server that gives its connections to h.
 func New(h Handler, o *Options) *Server {
 	s := &Server{handler: h, done: make(chan struct{}), greeting: map[net.Conn]struct{}{}}
-	if o != nil {
-		s.opts = *o
-	}
-	if s.opts.SniffTimeout <= 0 {
-		s.opts.SniffTimeout = 10 * time.Second
-	}
+	s.opts = *cmp.Or(o, &Options{})
+	s.opts.SniffTimeout = cmp.Or(max(s.opts.SniffTimeout, 0), 10*time.Second)
 	if s.opts.Schemes == nil {
 		s.opts.Schemes = Schemes()
 	}
 	if s.opts.Plain == nil {
 		s.opts.Plain = s.notPlain
 	}
-	if s.opts.Logger == nil {
-		s.opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	s.opts.Logger = cmp.Or(s.opts.Logger, slog.New(slog.DiscardHandler))
 	if s.opts.TLS != nil && len(s.opts.TLS.NextProtos) == 0 {
 		s.opts.TLS = s.opts.TLS.Clone()
 		s.opts.TLS.NextProtos = []string{"h2", "http/1.1"}
@@ -152,12 +148,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 
 // temporary reports whether Accept may succeed later.
 func temporary(err error) bool {
-	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ECONNABORTED, syscall.ECONNRESET, syscall.ENOBUFS, syscall.ENOMEM} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]error{
+		syscall.EMFILE, syscall.ENFILE, syscall.ECONNABORTED, syscall.ECONNRESET, syscall.ENOBUFS, syscall.ENOMEM,
+	}, func(e error) bool { return errors.Is(err, e) })
 }
 
 // begin notes the listener and makes the HTTP server wait for connections.

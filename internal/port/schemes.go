@@ -185,6 +185,16 @@ func (t Table) Text(addr net.Addr) string {
 	return addr.String()
 }
 
+// ArrivedAt reports whether a connection came over a listener, by their addresses at this end.
+func ArrivedAt(listener, at net.Addr) bool {
+	open, ok := listener.(*net.TCPAddr)
+	conn, too := at.(*net.TCPAddr)
+	if !ok || !too {
+		return at != nil && listener.Network() == at.Network() && listener.String() == at.String()
+	}
+	return open.Port == conn.Port && (open.IP.IsUnspecified() || open.IP.Equal(conn.IP))
+}
+
 // Local reports whether an address of a network is one of this machine: of a scheme, or a loopback
 // address.
 func (t Table) Local(addr net.Addr) bool {
