@@ -68,10 +68,7 @@ type Options struct {
 }
 
 func (o *Options) withDefaults() Options {
-	var c Options
-	if o != nil {
-		c = *o
-	}
+	c := *cmp.Or(o, &Options{})
 	c.MaxMessage = cmp.Or(c.MaxMessage, defaultMaxMessage)
 	c.MaxEvent = cmp.Or(c.MaxEvent, sse.DefaultMaxEvent)
 	c.BodyTimeout = cmp.Or(c.BodyTimeout, defaultBodyTimeout)

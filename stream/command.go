@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -122,9 +123,7 @@ func (p *child) start() error {
 	p.stdin, p.stdout = stdin, stdout
 	p.stderr.next = p.cmd.Stderr
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = in, out, &p.stderr
-	if p.cmd.WaitDelay == 0 {
-		p.cmd.WaitDelay = p.grace
-	}
+	p.cmd.WaitDelay = cmp.Or(p.cmd.WaitDelay, p.grace)
 	if p.cmd.Cancel != nil {
 		p.cmd.Cancel = func() error { p.signal(terminate); return nil }
 	}

@@ -29,6 +29,7 @@ package stream
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -116,9 +117,7 @@ type Options struct {
 // Where rwc is a *net.TCPConn, a *net.UnixConn or a pipe, on unix, the
 // transport is also a [farcall.TryWriter].
 func New(rwc io.ReadWriteCloser, framing Framing, o *Options) farcall.Transport {
-	if o == nil {
-		o = new(Options)
-	}
+	o = cmp.Or(o, new(Options))
 	t := &tryConn{conn{rwc: rwc, header: framing == Header, need: -1, max: o.MaxMessage, maxHeader: o.MaxHeader, skipper: o.Skip}}
 	c := &t.conn
 	if framing == Raw || framing == Detect {
@@ -130,9 +129,7 @@ func New(rwc io.ReadWriteCloser, framing Framing, o *Options) farcall.Transport 
 			c.max = defaultNetwork
 		}
 	}
-	if c.maxHeader <= 0 {
-		c.maxHeader = defaultHeader
-	}
+	c.maxHeader = cmp.Or(max(c.maxHeader, 0), defaultHeader)
 	// so that sums do not overflow
 	c.max, c.maxHeader = min(c.max, math.MaxInt/2), min(c.maxHeader, math.MaxInt/2)
 	c.timeout = slow.FrameLimit(o.FrameTimeout)

@@ -2,6 +2,7 @@ package wsrpc
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -83,9 +84,8 @@ func newTransport(ws *websocket.Conn, w *wire, reader *bufio.Reader, b *farcall.
 	return c
 }
 
-// Read returns the next message, of either kind: text, or binary that holds
-// JSON just the same. Its memory is valid until the next Read, or for good after
-// Keep.
+// Read returns the next message, of either kind: text, or binary that holds JSON just the same. Its
+// memory is valid until the next Read, or for good after Keep.
 func (c *conn) Read() ([]byte, error) {
 	if c.last != nil {
 		if cap(*c.last) <= maxPooled {
@@ -281,8 +281,7 @@ func whole(p []byte) bool {
 	return false
 }
 
-// giveUp ends a connection after a message that was refused, when the answer to it
-// has gone out.
+// giveUp ends a connection after a message that was refused, when the answer to it has gone out.
 func (c *conn) giveUp() error {
 	if ready := c.written.Load(); ready != nil {
 		t := time.NewTimer(answerGrace)
@@ -347,10 +346,7 @@ func (c *conn) Write(frames ...[]byte) error {
 	if err == nil {
 		err = c.encode(frames)
 	}
-	if rerr := c.wire.release(); err == nil {
-		err = rerr
-	}
-	return c.wrote(err)
+	return c.wrote(cmp.Or(err, c.wire.release()))
 }
 
 // TryWrite writes frames as far as the socket takes them.
@@ -448,8 +444,7 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// beat runs every ping interval, and looks for signs of life since the last
-// time.
+// beat runs every ping interval, and looks for signs of life since the last time.
 func (c *conn) beat() {
 	c.mu.Lock()
 	if c.closed {

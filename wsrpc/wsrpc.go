@@ -77,10 +77,7 @@ type Options struct {
 }
 
 func (o *Options) withDefaults() Options {
-	var c Options
-	if o != nil {
-		c = *o
-	}
+	c := *cmp.Or(o, &Options{})
 	c.MaxMessage = cmp.Or(c.MaxMessage, defaultMaxMessage)
 	c.PingInterval = cmp.Or(c.PingInterval, defaultPingInterval)
 	return c

@@ -64,12 +64,7 @@ func parsePrefix(text string) (netip.Prefix, error) {
 // trusts reports whether an address is that of a listed proxy.
 func (p *Proxies) trusts(addr netip.Addr) bool {
 	addr = addr.Unmap().WithZone("")
-	for _, prefix := range p.prefixes {
-		if prefix.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.prefixes, func(n netip.Prefix) bool { return n.Contains(addr) })
 }
 
 // trustsPeer reports whether the other end of a connection is a listed proxy.

@@ -29,10 +29,15 @@ func ReadAssets(from fs.FS, dir string) (map[string]Asset, error) {
 		if err != nil {
 			return nil, err
 		}
-		sum := sha256.Sum256(body)
-		all[entry.Name()] = Asset{body, `"` + hex.EncodeToString(sum[:8]) + `"`}
+		all[entry.Name()] = NewAsset(body)
 	}
 	return all, nil
+}
+
+// NewAsset returns an asset with a body.
+func NewAsset(body []byte) Asset {
+	sum := sha256.Sum256(body)
+	return Asset{body, `"` + hex.EncodeToString(sum[:8]) + `"`}
 }
 
 // Serve answers GET and HEAD with an asset of this name. The media type does not depend on the

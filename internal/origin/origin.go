@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/farcall-dev/farcall/internal/callctx"
@@ -100,12 +101,7 @@ func (p *Policy) AllowOrigin(w http.ResponseWriter, r *http.Request, methods, ex
 
 // Allows reports whether an origin is among the allowed ones.
 func (p *Policy) Allows(origin string) bool {
-	for _, pattern := range p.Origins {
-		if pattern == "*" || match(pattern, origin) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Origins, func(o string) bool { return o == "*" || match(o, origin) })
 }
 
 // match compares an origin with a pattern other than "*".
@@ -189,12 +185,9 @@ func (p *Policy) allowsHost(asked string) bool {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return true // a rebound name is a name
 	}
-	for _, pattern := range p.Hosts {
-		if pattern == "*" || strings.EqualFold(pattern, asked) || matchHost(pattern, host) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Hosts, func(pattern string) bool {
+		return pattern == "*" || strings.EqualFold(pattern, asked) || matchHost(pattern, host)
+	})
 }
 
 // isLocalhost reports whether a name always means loopback (RFC 6761, section 6.3).

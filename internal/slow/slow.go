@@ -3,6 +3,7 @@
 package slow
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -99,9 +100,7 @@ const DefaultFrame = 30 * time.Second
 // FrameLimit returns the limit for the option of a transport: 0 is the default,
 // less than 0 none.
 func FrameLimit(d time.Duration) Limit {
-	if d == 0 {
-		d = DefaultFrame
-	}
+	d = cmp.Or(d, DefaultFrame)
 	return Limit(d)
 }
 

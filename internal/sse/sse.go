@@ -7,6 +7,7 @@ package sse
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -68,9 +69,7 @@ type Reader struct {
 // [DefaultMaxEvent]. An event holds its bytes of the loan, unless that is nil,
 // until the next one is read; closing the loan is up to the caller.
 func NewReader(src io.Reader, maxEvent int, loan *budget.Loan) *Reader {
-	if maxEvent <= 0 {
-		maxEvent = DefaultMaxEvent
-	}
+	maxEvent = cmp.Or(max(maxEvent, 0), DefaultMaxEvent)
 	return &Reader{src: src, max: maxEvent, loan: loan, buf: make([]byte, readSize)}
 }
 

@@ -6,6 +6,7 @@
 package target
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -235,9 +236,7 @@ func (t *Target) String() string {
 
 // Dial makes a connection. The context bounds the connecting only. For HTTP see [Target.Exchange].
 func (t *Target) Dial(ctx context.Context, o *Options) (farcall.Transport, error) {
-	if o == nil {
-		o = &Options{}
-	}
+	o = cmp.Or(o, &Options{})
 	switch t.Kind {
 	case Stream:
 		rwc, err := t.Open(ctx, o)
@@ -256,9 +255,7 @@ func (t *Target) Open(ctx context.Context, o *Options) (io.ReadWriteCloser, erro
 	if t.row.Open == nil {
 		return nil, fmt.Errorf("target: %s is not a byte stream", t)
 	}
-	if o == nil {
-		o = &Options{}
-	}
+	o = cmp.Or(o, &Options{})
 	return t.row.Open(ctx, t, o)
 }
 
@@ -267,8 +264,6 @@ func (t *Target) Exchange(o *Options) (farcall.Exchanger, error) {
 	if t.row.Exchange == nil {
 		return nil, fmt.Errorf("target: %s is not HTTP", t)
 	}
-	if o == nil {
-		o = &Options{}
-	}
+	o = cmp.Or(o, &Options{})
 	return t.row.Exchange(t, o)
 }

@@ -157,14 +157,9 @@ func (e *expression) pattern() string {
 
 // Has reports whether the template has a variable.
 func (t *Template) Has(name string) bool {
-	for _, e := range t.exprs {
-		for _, v := range e.vars {
-			if v.name == name {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(t.exprs, func(e expression) bool {
+		return slices.ContainsFunc(e.vars, func(v variable) bool { return v.name == name })
+	})
 }
 
 // Match returns the values of the variables that are defined, in the order of the

@@ -12,6 +12,7 @@ package wirelog
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -302,9 +303,7 @@ func (l *Log) RoundTripper(next http.RoundTripper) http.RoundTripper {
 	if l == nil {
 		return next
 	}
-	if next == nil {
-		next = http.DefaultTransport
-	}
+	next = cmp.Or(next, http.DefaultTransport)
 	return &roundTripper{next, l}
 }
 

@@ -116,47 +116,40 @@ func (f *Form) inputSchema(old jsonrpc.Raw, changes map[string]Change, optional 
 		}
 	}
 	shown, properties := map[string]string{}, object.New(nil)
-	var err error
-	scan.Object(scan.Member(old, "properties"), func(key, value []byte) bool {
-		name, property := string(key), jsonrpc.Raw(value)
+	for key, value := range scan.Members(scan.Member(old, "properties")) {
+		name := string(key)
 		a := changes[name]
 		if a.hidden() {
-			return true
+			continue
 		}
 		as := cmp.Or(a.Name, name)
 		if other, taken := shown[as]; taken {
-			err = fmt.Errorf("the arguments %q and %q would both be %q", other, name, as)
-			return false
+			return nil, fmt.Errorf("the arguments %q and %q would both be %q", other, name, as)
 		}
 		shown[as] = name
-		if property, err = a.property(property); err == nil {
-			properties.Add(as, property)
+		property, err := a.property(value)
+		if err != nil {
+			return nil, err
 		}
-		return err == nil
-	})
-	if err != nil {
-		return nil, err
+		properties.Add(as, property)
 	}
 	required := []string{}
-	scan.Array(scan.Member(old, "required"), func(value []byte) bool {
+	for value := range scan.Elements(scan.Member(old, "required")) {
 		name := string(scan.Unquote(value))
 		switch a := changes[name]; {
 		case optional[name]:
 		case a.hidden():
-			err = fmt.Errorf("the argument %q is required: what is hidden needs a Fixed value or a Default", name)
+			return nil, fmt.Errorf("the argument %q is required: what is hidden needs a Fixed value or a Default", name)
 		default:
 			required = append(required, cmp.Or(a.Name, name))
 		}
-		return true
-	})
-	if err != nil {
-		return nil, err
 	}
 	o := object.New(old, "properties", "required")
 	o.Add("properties", properties.End())
-	if len(required) > 0 {
-		err = o.Marshal("required", required)
+	if len(required) == 0 {
+		return o.End(), nil
 	}
+	err := o.Marshal("required", required)
 	return o.End(), err
 }
 
@@ -183,17 +176,16 @@ func (a *Change) property(property jsonrpc.Raw) (jsonrpc.Raw, error) {
 
 // Check returns an error when a caller gives an argument by a name of the tool that the form does
 // not have. It is nil for a nil Form.
-func (f *Form) Check(given jsonrpc.Raw) (err error) {
+func (f *Form) Check(given jsonrpc.Raw) error {
 	if f == nil || len(f.masked) == 0 {
 		return nil
 	}
-	scan.Object(given, func(key, _ []byte) bool {
+	for key := range scan.Members(given) {
 		if f.masked[string(key)] && f.names[string(key)] == "" {
-			err = fmt.Errorf("there is no argument %q", key)
+			return fmt.Errorf("there is no argument %q", key)
 		}
-		return err == nil
-	})
-	return err
+	}
+	return nil
 }
 
 // Arguments returns the arguments as the tool knows them.
@@ -202,15 +194,14 @@ func (f *Form) Arguments(given jsonrpc.Raw) jsonrpc.Raw {
 		return given
 	}
 	o, there := object.New(nil), map[string]bool{}
-	scan.Object(given, func(key, value []byte) bool {
+	for key, value := range scan.Members(given) {
 		name := string(key)
 		if own, renamed := f.names[name]; renamed {
 			name = own
 		}
 		there[name] = true
 		o.Add(name, value)
-		return true
-	})
+	}
 	for _, a := range f.add {
 		if !there[a.name] {
 			o.Add(a.name, a.value)

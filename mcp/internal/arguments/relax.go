@@ -75,15 +75,14 @@ func (r *relaxing) object(schema, value jsonrpc.Raw, depth int) jsonrpc.Raw {
 	properties := scan.Member(schema, "properties")
 	closed := string(scan.Member(schema, "additionalProperties")) == "false"
 	out := object.New(nil)
-	scan.Object(value, func(key, member []byte) bool {
+	for key, member := range scan.Members(value) {
 		property := scan.Member(properties, string(key))
 		if property == nil && closed {
 			r.done |= relaxedUnknown
-			return true
+			continue
 		}
 		out.Add(string(key), r.value(property, member, depth+1))
-		return true
-	})
+	}
 	return out.End()
 }
 
@@ -92,13 +91,12 @@ func (r *relaxing) array(items, value jsonrpc.Raw, depth int) jsonrpc.Raw {
 		return value
 	}
 	out := jsonrpc.Raw{'['}
-	scan.Array(value, func(item []byte) bool {
+	for item := range scan.Elements(value) {
 		if len(out) > 1 {
 			out = append(out, ',')
 		}
 		out = append(out, r.value(items, item, depth+1)...)
-		return true
-	})
+	}
 	return append(out, ']')
 }
 
@@ -123,9 +121,8 @@ func typesOf(schema jsonrpc.Raw) (types []string) {
 	if len(raw) > 0 && raw[0] == '"' {
 		return []string{string(scan.Unquote(raw))}
 	}
-	scan.Array(raw, func(one []byte) bool {
+	for one := range scan.Elements(raw) {
 		types = append(types, string(scan.Unquote(one)))
-		return true
-	})
+	}
 	return types
 }

@@ -309,17 +309,14 @@ func mirrored(h *schema.Header, arguments jsonrpc.Raw) (jsonrpc.Raw, error) {
 	value := arguments
 	for _, name := range h.Path {
 		var found jsonrpc.Raw
-		twice := false
-		scan.Object(value, func(key, v []byte) bool {
+		for key, v := range scan.Members(value) {
 			if string(key) != name {
-				return true
+				continue
 			}
-			twice = found != nil
+			if found != nil {
+				return nil, fmt.Errorf("the body has the argument %q more than once", name)
+			}
 			found = v
-			return !twice
-		})
-		if twice {
-			return nil, fmt.Errorf("the body has the argument %q more than once", name)
 		}
 		value = found
 	}

@@ -21,12 +21,11 @@ func New(from jsonrpc.Raw, without ...string) *Builder {
 
 // AddAll adds the members of another object except those named in without.
 func (o *Builder) AddAll(from jsonrpc.Raw, without ...string) *Builder {
-	scan.Object(from, func(key, value []byte) bool {
+	for key, value := range scan.Members(from) {
 		if !slices.Contains(without, string(key)) {
 			o.Add(string(key), value)
 		}
-		return true
-	})
+	}
 	return o
 }
 
