@@ -68,9 +68,12 @@ type Resumer interface {
 
 // Resumable is the Session of a Resumer. One with a method Discard(context.Context) gets a call of
 // it when its client has ended the session by DELETE, whichever replica handles that: what is
-// stored of it elsewhere can go. The client that Accept and Resume get has a method Sealed() (id
-// string, until time.Time): a text that names the session at all replicas, "" where it is of this
-// process alone, and when it ends.
+// stored of it elsewhere can go. One with a method Again() (requests [][]byte, err error) gets a call
+// of it when it goes on here: these requests of its client are made again, as if the client had sent
+// them, and then its method MadeAgain() is called. After an error Again is called again, for a
+// while, and then MadeAgain. The client that Accept and Resume get has a method Sealed() (id string,
+// until time.Time): a text that names the session at all replicas, "" where it is of this process
+// alone, and when it ends.
 type Resumable interface {
 	Session
 	// State returns what Resume needs to go on, after initialize. It is sealed in the id of the
@@ -154,6 +157,10 @@ type Options struct {
 	// and 64 times that in all; the session that has most there loses its oldest.
 	Events     EventStore
 	EventBytes int
+	// SharedEvents gets the same of sealed sessions, for the other replicas: one that goes on with the
+	// session of a replica that is gone has there what that one has sent. It must not block. Default:
+	// none; then a stream of a replica that is gone ends with an error for its call.
+	SharedEvents EventStore
 
 	// Trace gets a line for each frame that is received or sent; nil: none. See
 	// mcp.ClientOptions.Trace. Default: what the backend has, see Configured.

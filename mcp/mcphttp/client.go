@@ -285,8 +285,7 @@ func (c *Client) ended(ctx context.Context, err error) error {
 // change any more.
 func (c *Client) request(ctx context.Context, method string, u *url.URL, body []byte) *http.Request {
 	r := &http.Request{
-		Method: method, URL: u, Host: u.Host,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Method: method, URL: u, Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: make(http.Header, len(c.header)+8),
 	}
 	maps.Copy(r.Header, c.header)

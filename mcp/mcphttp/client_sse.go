@@ -173,20 +173,21 @@ func (e *eventChannel) sort(frame []byte) error {
 
 // addressee returns the key of the exchange that a frame is for, or "". Of a
 // batch the first response decides.
-func addressee(frame []byte) (key string) {
+func addressee(frame []byte) string {
 	if i := scan.Space(frame, 0); i < len(frame) && frame[i] == '[' {
-		scan.Array(frame, func(message []byte) bool {
-			key = addressee(message)
-			return key == ""
-		})
-		return key
+		for message := range scan.Elements(frame) {
+			if key := addressee(message); key != "" {
+				return key
+			}
+		}
+		return ""
 	}
 	method, id, params := envelope(frame)
 	switch {
 	case method == nil && id != nil:
 		return responseKey(id)
 	case string(method) == spec.NotificationProgress:
-		for name, value := range members(params) {
+		for name, value := range scan.Members(params) {
 			if string(name) == "progressToken" {
 				return progressKey(value)
 			}

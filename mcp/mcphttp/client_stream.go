@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -274,12 +275,11 @@ type outgoing struct {
 func (o *outgoing) read(frame []byte) {
 	o.open = o.one[:0]
 	if i := scan.Space(frame, 0); i < len(frame) && frame[i] == '[' {
-		scan.Array(frame, func(message []byte) bool {
+		for message := range scan.Elements(frame) {
 			if method, id, _ := envelope(message); method != nil && id != nil {
 				o.open = append(o.open, id)
 			}
-			return true
-		})
+		}
 		return
 	}
 	var id, params []byte
@@ -292,7 +292,7 @@ func (o *outgoing) read(frame []byte) {
 	}
 	o.initialize = string(o.method) == spec.MethodInitialize
 	about := nameParam(string(o.method))
-	for key, value := range members(params) {
+	for key, value := range scan.Members(params) {
 		switch {
 		case string(key) == "_meta":
 			o.readMeta(value)
@@ -303,7 +303,7 @@ func (o *outgoing) read(frame []byte) {
 }
 
 func (o *outgoing) readMeta(meta []byte) {
-	for key, value := range members(meta) {
+	for key, value := range scan.Members(meta) {
 		switch string(key) {
 		case spec.MetaProtocolVersion:
 			if value[0] == '"' {
@@ -315,15 +315,10 @@ func (o *outgoing) readMeta(meta []byte) {
 	}
 }
 
-// members is scan.Object for a range statement.
-func members(object []byte) func(yield func(key, value []byte) bool) {
-	return func(yield func(key, value []byte) bool) { scan.Object(object, yield) }
-}
-
 // envelope returns the parts of a message: its method, unescaped, its id as
 // written, and its params. What is not there is nil.
 func envelope(message []byte) (method, id, params []byte) {
-	for key, value := range members(message) {
+	for key, value := range scan.Members(message) {
 		switch string(key) {
 		case "method":
 			if value[0] == '"' {
@@ -341,10 +336,9 @@ func envelope(message []byte) (method, id, params []byte) {
 // strike notes which requests a frame of the answer responds to.
 func (o *outgoing) strike(frame []byte) {
 	if i := scan.Space(frame, 0); i < len(frame) && frame[i] == '[' {
-		scan.Array(frame, func(message []byte) bool {
+		for message := range scan.Elements(frame) {
 			o.strikeOne(message)
-			return true
-		})
+		}
 		return
 	}
 	o.strikeOne(frame)
@@ -418,24 +412,12 @@ const maxEventID = 4 << 10
 
 // validEventID reports whether a later client may send s as Last-Event-ID.
 func validEventID(s string) bool {
-	if len(s) > maxEventID {
-		return false
-	}
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return true
+	return len(s) <= maxEventID &&
+		!strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
 // visible reports whether s is not empty and all visible ASCII, as a session id
 // must be.
 func visible(s string) bool {
-	for i := range len(s) {
-		if s[i] < 0x21 || s[i] > 0x7e {
-			return false
-		}
-	}
-	return s != ""
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r < 0x21 || r > 0x7e })
 }

@@ -53,11 +53,9 @@ func (h *Handler) Elsewhere(
 	return h.sendOn(w, r, body, to, false)
 }
 
-// maxPeeked bounds the frames that are looked into, in bytes.
-const maxPeeked = 64 << 10
-
 // elsewhere has the replica that began a session answer a request of it. A sealed one goes on at
-// another replica when that one is not there, but for what belongs to its calls and questions.
+// another replica when that one is not there. Answers of its client are taken here: the id of the
+// question says which replica has asked it, see [exchange.pass].
 func (h *Handler) elsewhere(w http.ResponseWriter, r *http.Request, id string, frame []byte) bool {
 	if h.opts.Forward == nil {
 		return false
@@ -65,10 +63,9 @@ func (h *Handler) elsewhere(w http.ResponseWriter, r *http.Request, id string, f
 	home, key := h.homeOf(id)
 	if h.opts.Sessions != sessionsSealed || r.URL.Path == h.opts.MessagesPath {
 		key = ""
-	} else if len(frame) > 0 && len(frame) < maxPeeked {
-		m, _ := h.peek(frame)
-		if m.Kind == jsonrpc.Response || string(m.Method) == spec.NotificationCancelled {
-			key = ""
+	} else if len(frame) > 0 {
+		if m, _ := h.peek(frame); m.Kind == jsonrpc.Response {
+			return false
 		}
 	}
 	return h.forward(w, r, frame, home, key)

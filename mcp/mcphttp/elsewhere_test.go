@@ -1,6 +1,8 @@
 package mcphttp
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -8,8 +10,10 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/sse"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
@@ -73,14 +77,15 @@ func TestForwardFails(t *testing.T) {
 	}
 }
 
-// Answers and cancellations go where the session began, and a request that goes on to the replica
-// that its state names, whatever the session says.
+// Calls and cancellations go where the session began, or goes on; answers of a sealed session nowhere,
+// since the id of the question says where; and a request that goes on to the replica that its state
+// names, whatever the session says.
 func TestForwardTo(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ session, frame, home, key string }{
 		"a call":         {there + "x", `{"id":1,"method":"tools/call"}`, there, "x"},
-		"an answer":      {there + "x", `{"jsonrpc":"2.0","id":"q","result":{}}`, there, ""},
-		"a cancellation": {there + "x", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{}}`, there, ""},
+		"an answer":      {there + "x", `{"jsonrpc":"2.0","id":"q","result":{}}`, "", ""},
+		"a cancellation": {there + "x", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{}}`, there, "x"},
 		"a state":        {"", `{"id":1,"method":"tools/call","params":{"requestState":"` + there + `~abc"}}`, there, ""},
 		"another state":  {"", `{"id":1,"method":"tools/call","params":{"requestState":"abc~def"}}`, "", ""},
 		"no session":     {"", `{"id":1,"method":"initialize"}`, "", ""},
@@ -101,7 +106,7 @@ func TestForwardTo(t *testing.T) {
 		if c.session != "" {
 			r.Header.Set(headerSession, c.session)
 		}
-		if h.answeredElsewhere(httptest.NewRecorder(), r, []byte(c.frame)) || !asked {
+		if h.answeredElsewhere(httptest.NewRecorder(), r, []byte(c.frame)) || asked == (name == "an answer") {
 			t.Error(name)
 		}
 	}
@@ -139,9 +144,70 @@ func TestForwardedBySealOnly(t *testing.T) {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", nil)
 		r.Header.Set(headerSession, there+"x")
 		r.Header.Set(headerForwarded, c.value)
-		if h.answeredElsewhere(httptest.NewRecorder(), r, []byte(`{"id":"q","result":{}}`)); asked == c.here {
+		if h.answeredElsewhere(httptest.NewRecorder(), r, []byte(`{"id":1,"method":"ping"}`)); asked == c.here {
 			t.Errorf("%s: another replica was looked for: %v", name, asked)
 		}
+	}
+}
+
+// An answer to a question of a replica that is gone is dropped, as one that matches no call. It
+// waits for one that is not reached now, and is refused where that takes it no more.
+func TestAnswerForReplica(t *testing.T) {
+	keys := [][]byte{bytes.Repeat([]byte("k"), 32)}
+	name := func(letter string) string { return strings.Repeat(letter, 26) }
+	for what, c := range map[string]struct {
+		gone, reached time.Duration // after which; 0: never
+		status        int           // of its answer
+		want          int
+		took          time.Duration
+		began         string // where the session has begun; "": here
+		sent          bool   // it breaks off when it has the answer, perhaps
+	}{
+		"it is gone":           {gone: 8 * time.Second, want: http.StatusAccepted, took: 8 * time.Second},
+		"it is there again":    {reached: 3 * time.Second, status: http.StatusAccepted, want: http.StatusAccepted, took: 3 * time.Second},
+		"it is not reached":    {want: http.StatusMisdirectedRequest, took: handTime},
+		"it ends just now":     {gone: 8 * time.Second, sent: true, want: http.StatusAccepted, took: 8 * time.Second},
+		"it refuses the frame": {reached: 1, status: http.StatusNotFound, want: http.StatusMisdirectedRequest},
+		"the session has begun at one that is not reached": {
+			reached: 1, status: http.StatusAccepted, want: http.StatusAccepted, began: name("C"),
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			is := func(after time.Duration) bool { return after > 0 && time.Since(began) >= after-1 }
+			h := NewHandler(resumer{}, &Options{
+				Keys: keys, Replica: name("A"),
+				Route: func(_ context.Context, home, _ string) string {
+					if home == name("B") && is(c.gone) {
+						return ""
+					}
+					return home
+				},
+				Forward: func(w http.ResponseWriter, _ *http.Request, to string, _ []byte) (bool, bool, error) {
+					if !is(c.reached) || to != name("B") {
+						return false, c.sent, errors.New("not reached")
+					}
+					w.WriteHeader(c.status)
+					return true, true, nil
+				},
+			})
+			id := begin(t, h)
+			v, err := h.sealed.openID(strings.TrimPrefix(id, name("A")), owner.Key{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			other, err := newSealing(&Options{Keys: keys, Replica: name("B"), SessionAge: time.Hour, MaxSessions: 10})
+			if err != nil {
+				t.Fatal(err)
+			}
+			question := other.sealQuestion(v.key, 7)
+			id = cmp.Or(c.began, name("A")) + strings.TrimPrefix(id, name("A"))
+			w := direct(h, "POST", `{"jsonrpc":"2.0","id":`+string(question.Raw())+`,"result":{}}`, "Mcp-Session-Id", id)
+			if took := time.Since(began); w.Code != c.want || took < c.took || took > c.took+handPause {
+				t.Errorf("%s: %d %s after %v", what, w.Code, w.Body, took)
+			}
+			shutDown(h)
+		})
 	}
 }
 

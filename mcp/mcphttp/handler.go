@@ -254,12 +254,11 @@ func contextOf(r *http.Request) context.Context {
 // no message, or of a call too many.
 func unreached(answer []byte) int {
 	var code jsonrpc.Code
-	scan.Object(answer, func(name, value []byte) bool {
+	for name, value := range scan.Members(answer) {
 		if string(name) == "error" {
 			code = codeOf(value)
 		}
-		return true
-	})
+	}
 	if code == jsonrpc.Overloaded {
 		return http.StatusServiceUnavailable
 	}

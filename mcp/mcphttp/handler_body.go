@@ -132,13 +132,12 @@ func refuseHTTP(w http.ResponseWriter, status int, message string) {
 
 // codeOf returns the code of an error object.
 func codeOf(e jsonrpc.Raw) (code jsonrpc.Code) {
-	scan.Object(e, func(name, value []byte) bool {
+	for name, value := range scan.Members(e) {
 		if string(name) == "code" {
 			n, _ := strconv.Atoi(string(value)) // ours is a number
 			code = jsonrpc.Code(n)
 		}
-		return true
-	})
+	}
 	return code
 }
 
@@ -189,24 +188,22 @@ func readMirrored(params jsonrpc.Raw, key string) (m mirrored) {
 		}
 		*at = value
 	}
-	scan.Object(params, func(k, value []byte) bool {
+	for k, value := range scan.Members(params) {
 		switch string(k) {
 		case key:
 			note(&name, k, value)
 		case "_meta":
 			note(&meta, k, value)
 		}
-		return true
-	})
-	scan.Object(meta, func(k, value []byte) bool {
+	}
+	for k, value := range scan.Members(meta) {
 		switch string(k) {
 		case spec.MetaProtocolVersion:
 			note(&version, k, value)
 		case spec.MetaClientCapabilities:
 			note(&capabilities, k, value)
 		}
-		return true
-	})
+	}
 	m.name, m.version = stringValue(name), stringValue(version)
 	m.complete = m.version != nil && capabilities != nil && capabilities[0] == '{'
 	return m

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/backoff"
 	"github.com/farcall-dev/farcall/internal/late"
 	"github.com/farcall-dev/farcall/internal/onhttp"
 	"github.com/farcall-dev/farcall/internal/scan"
@@ -273,27 +274,28 @@ func (h *Handler) withSession(w http.ResponseWriter, r *http.Request) {
 // listen serves a stream that the client opens: a new one, or the rest of one
 // that it has lost.
 func (s *session) listen(w http.ResponseWriter, r *http.Request) {
-	st, after := (*stream)(nil), uint64(fromSent)
-	if ids := r.Header["Last-Event-Id"]; len(ids) > 0 {
-		if id, n, ok := parseEventID(ids[0]); ok && len(ids) == 1 {
-			st, after = s.stream(id), n
-			if st != nil && st.past && s.isSealed() && id&1 == 1 { // its own stream, of another process
-				st, after = s.reclaim(), fromSent
-			}
-		}
-		if st == nil {
-			refuseHTTP(w, http.StatusBadRequest, "Bad Request: Last-Event-ID is no event of this session")
-			return
-		}
-	} else {
-		var err error
+	var (
+		st     *stream
+		after  = uint64(fromSent)
+		before rest // of a stream that it has lost with another process
+		err    error
+	)
+	if ids := r.Header["Last-Event-Id"]; len(ids) == 0 {
 		if st, err = s.claim(); err != nil {
 			refuseHTTP(w, http.StatusNotFound, sessionNotFound)
 			return
 		}
+	} else if id, n, call, ok := parseEventID(ids[0]); ok && len(ids) == 1 {
+		if st, after, before = s.reopened(r.Context(), id, n, call); r.Context().Err() != nil {
+			return
+		}
+	}
+	if st == nil {
+		refuseHTTP(w, http.StatusBadRequest, "Bad Request: Last-Event-ID is no event of this session")
+		return
 	}
 	e := &events{out: s.h.stream(w), done: make(chan struct{})}
-	if err := st.attach(e, after); err != nil {
+	if err := st.attach(e, after, before); err != nil {
 		refuseHTTP(w, http.StatusBadRequest, "Bad Request: the events after Last-Event-ID are not there any more; send the request again")
 		return
 	}
@@ -305,4 +307,32 @@ func (s *session) listen(w http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 		st.detach(e)
 	}
+}
+
+// reopened returns a stream with a connection that the client has lost, the event after which it goes
+// on, and what comes before. The client's own stream of another process goes on in a new one. While
+// the store does not answer that the replicas share, the client waits.
+func (s *session) reopened(
+	ctx context.Context, id, n uint64, call jsonrpc.ID,
+) (st *stream, after uint64, before rest) {
+	if st = s.stream(id); st == nil || !st.past || !s.isSealed() {
+		return st, n, rest{}
+	}
+	own := id&1 == 1
+	if !own {
+		st.call = call
+	}
+	if st.lost {
+		for try := 1; ; try++ {
+			var err error
+			if before, err = st.kept(n); err == nil || try == storeTries || backoff.Sleep(ctx, storePause) != nil {
+				break
+			}
+		}
+	}
+	if !own || before.more {
+		return st, n, before
+	}
+	st, _ = s.claim() // nil: the session has ended
+	return st, fromSent, before
 }

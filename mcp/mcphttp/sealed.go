@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/backoff"
 	"github.com/farcall-dev/farcall/internal/onhttp"
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/scan"
@@ -226,6 +227,9 @@ func assumed() *era.Revision {
 const (
 	// forwardTimeout bounds how long another replica may take for an answer that is forwarded to it.
 	forwardTimeout = 10 * time.Second
+	// handTime is how long an answer waits for a replica that is not reached: in that time it is found
+	// to be gone, or is there again. handPause is between two attempts.
+	handTime, handPause = 13 * time.Second, 250 * time.Millisecond
 	// headerForwarded marks what a replica has forwarded: it is not forwarded again. Its value is
 	// sealed, so that a client cannot choose which replica answers.
 	headerForwarded = "Farcall-Forwarded"
@@ -262,11 +266,8 @@ func (x *exchange) pass() (status int, e *jsonrpc.Error) {
 }
 
 func (x *exchange) passOne(one elsewhere) (status int, e *jsonrpc.Error) {
-	if x.h.opts.Forward != nil {
-		got := &outcome{header: http.Header{}}
-		if _, _, err := x.h.opts.Forward(got, x.req, one.replica, one.frame); err == nil && got.code/100 == 2 {
-			return http.StatusAccepted, nil
-		}
+	if x.h.opts.Forward != nil && x.hand(one) {
+		return http.StatusAccepted, nil
 	}
 	switch {
 	case x.h.forwarded(x.req):
@@ -286,6 +287,32 @@ func (x *exchange) passOne(one elsewhere) (status int, e *jsonrpc.Error) {
 		}
 	}
 	return http.StatusAccepted, nil
+}
+
+// hand gives an answer to the replica that has asked. It reports false when that does not take it.
+// One that is not reached may have ended: then its call has ended, too, and the answer is dropped,
+// as one that matches no call. Some clients end their session when an answer is refused.
+func (x *exchange) hand(one elsewhere) bool {
+	for end := time.Now().Add(handTime); ; {
+		got := &outcome{header: http.Header{}}
+		_, _, err := x.h.opts.Forward(got, x.req, one.replica, one.frame) // twice does no harm
+		switch {
+		case err == nil:
+			return got.code/100 == 2
+		case !time.Now().Before(end):
+			return false
+		}
+		//nolint:forbidigo // where that replica is does not depend on how this request came
+		if x.h.opts.Route(context.Background(), one.replica, "") == "" {
+			x.h.debug("dropped an answer: the replica that has asked is gone", "replica", one.replica)
+			return true
+		}
+		select {
+		case <-time.After(handPause):
+		case <-x.req.Context().Done():
+			return false
+		}
+	}
 }
 
 // forward sends an answer to another replica as its client has sent it here: with all headers,
@@ -395,7 +422,7 @@ func (h *Handler) lookup(r *http.Request, rev *era.Revision) (s *session, full b
 		s = h.newSession(r)
 		s.owner = owner.Or(principal, owner.Address(r.RemoteAddr))
 		s.movable.from = &sealedSession{rev: rev, key: s.key}
-		return h.resume(r.Context(), s)
+		return h.resume(r, s)
 	}
 	if len(ids) != 1 {
 		return nil, false
@@ -410,26 +437,70 @@ func (h *Handler) lookup(r *http.Request, rev *era.Revision) (s *session, full b
 	}
 	s = &session{h: h, key: v.key, movable: &movable{id: ids[0], from: v, address: v.address}}
 	s.owner = owner.Or(principal, owner.Session(v.key, v.address))
-	return h.resume(r.Context(), s)
+	return h.resume(r, s)
 }
 
 // resume returns the session in the table that has the key of s, which is s where there was none.
-func (h *Handler) resume(ctx context.Context, s *session) (*session, bool) {
-	s, evicted, ok := h.table.open(s)
+func (h *Handler) resume(r *http.Request, mine *session) (*session, bool) {
+	s, evicted, ok := h.table.open(mine)
 	for _, e := range evicted {
 		e.end()
 	}
 	if !ok {
 		return nil, true
 	}
-	if s.accept(ctx) != nil {
+	if s.accept(r.Context()) != nil {
 		h.table.put(s)
 		if h.table.remove(s) {
 			s.end()
 		}
 		return nil, false
 	}
+	if s == mine {
+		h.again(r, s)
+	}
 	return s, false
+}
+
+// What a replica has stored that is gone is asked for so often, with such pauses: a store may need
+// some seconds to do without that one.
+const (
+	storeTries = 40
+	storePause = 500 * time.Millisecond
+)
+
+// again makes requests again that the client has made at another replica. They are none that it
+// waits for: what comes of them it has heard.
+func (h *Handler) again(r *http.Request, s *session) {
+	s.mu.Lock()
+	b, ok := s.backend.(interface {
+		Again() (requests [][]byte, err error)
+		MadeAgain()
+	})
+	s.mu.Unlock()
+	if !ok || !s.isSealed() || !h.table.hold(s) {
+		return
+	}
+	h.active.Add(1)
+	ctx := context.WithoutCancel(contextOf(r))
+	go func() {
+		defer h.leave()
+		defer h.table.put(s)
+		defer b.MadeAgain()
+		requests, err := b.Again()
+		for n := 1; err != nil && n < storeTries && !h.draining.Load(); n++ {
+			_ = backoff.Sleep(ctx, storePause) // the context has no end
+			requests, err = b.Again()
+		}
+		if err != nil {
+			h.debug("what a client has asked of another replica is not known", "error", err)
+		}
+		for _, request := range requests {
+			x := &exchange{h: h, req: r, session: s, stream: &stream{s: s}}
+			x.derive(ctx)
+			h.calls.Respond(x, nil, request, nil)
+		}
+	}()
 }
 
 // local reports whether the session has something that no other process has, so that it is kept

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -158,6 +159,74 @@ func TestStreamGoesOnElsewhere(t *testing.T) {
 			t.Errorf("stream %d: %d %s", stream, w.Code, w.Body)
 		}
 	}
+}
+
+// waiting is a resumer with calls that end when they are cancelled, or answer is closed.
+type waiting struct {
+	resumer
+	answer chan struct{}
+}
+
+func (w waiting) Accept(context.Context, farcall.Caller) Session {
+	return &waitingSession{answer: w.answer}
+}
+
+type waitingSession struct {
+	resumable
+	answer chan struct{}
+}
+
+func (s *waitingSession) ServeRPC(ctx context.Context, r *farcall.Request) (any, error) {
+	if r.Method != "tools/call" {
+		return s.resumable.ServeRPC(ctx, r)
+	}
+	select {
+	case <-s.answer:
+		return jsonrpc.Raw(`{"content":[]}`), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// A client that lost the stream of a call gets the rest where the call runs. Another replica ends
+// the call with an error that says that its outcome is unknown, so that the client does not wait.
+func TestCallEndsElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := Options{Keys: [][]byte{bytes.Repeat([]byte("k"), 32)}}
+		w := waiting{answer: make(chan struct{})}
+		one, other := NewHandler(w, &o), NewHandler(resumer{}, &o)
+		session := begin(t, one)
+		ctx, leave := context.WithTimeout(t.Context(), heartbeat+time.Second)
+		defer leave()
+		r := httptest.NewRequestWithContext(ctx, "POST", "http://localhost/mcp", strings.NewReader(
+			`{"jsonrpc":"2.0","id":"q\n1","method":"tools/call","params":{"name":"wait"}}`))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Mcp-Session-Id", session)
+		r.Header.Set("Mcp-Protocol-Version", "2025-11-25")
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		got := httptest.NewRecorder()
+		one.ServeHTTP(got, r)
+		_, id, _ := strings.Cut(got.Body.String(), "id: ")
+		id, _, _ = strings.Cut(id, "\n")
+		rest := func(h *Handler) string {
+			got := directTo(t.Context(), h, "GET", "Mcp-Session-Id", session, "Last-Event-ID", id,
+				"Mcp-Protocol-Version", "2025-11-25", "Accept", "text/event-stream")
+			return fmt.Sprint(got.Code, " ", got.Body)
+		}
+		if text := rest(other); !strings.HasPrefix(text, "200 ") || strings.Count(text, "data: {") != 1 ||
+			!strings.Contains(text, `},"id":"q\n1"}`) || !strings.Contains(text, `"sent":"unknown"`) {
+			t.Errorf("at another replica, after %q: %s", id, text)
+		}
+		time.AfterFunc(time.Second, func() { close(w.answer) })
+		if text := rest(one); !strings.Contains(text, `"result":{"content":[]},"id":"q\n1"}`) || strings.Contains(text, "error") {
+			t.Errorf("where it runs: %s", text)
+		}
+		if text := rest(one); !strings.Contains(text, `"result"`) || strings.Contains(text, "error") {
+			t.Errorf("where it has run: %s", text)
+		}
+		shutDown(one)
+		shutDown(other)
+	})
 }
 
 // An answer with an id that no replica has made matches no question.

@@ -160,7 +160,7 @@ func (h *Handler) firstStream() uint64 {
 	}
 	var random [8]byte
 	rand.Read(random[:])
-	return binary.BigEndian.Uint64(random[:]) >> 24 << 20
+	return binary.BigEndian.Uint64(random[:]) >> 24 * maxStreams
 }
 
 // principal returns the owner that stands for an authenticated caller, zero for any other.
@@ -281,6 +281,9 @@ func (s *session) handle(ctx context.Context, x *exchange, req *farcall.Request)
 	c := x.incoming(req)
 	c.Context, c.session, c.id = callctx.Until(ctx, c, &c.end), s, req.ID.Raw()
 	defer c.cancel()
+	if s.isSealed() && !req.InBatch() && x.stream != nil {
+		x.stream.name(req.ID)
+	}
 	if ctx.Done() != nil { // that of an interceptor: the exchange's has no end
 		defer context.AfterFunc(ctx, func() { c.end.Cancel(ctx.Err()) })()
 	}
@@ -354,13 +357,12 @@ func (x *exchange) wanted(answer []byte) []byte {
 		return answer
 	}
 	var left []byte
-	scan.Array(answer, func(one []byte) bool {
+	for one := range scan.Elements(answer) {
 		id := scan.Member(one, "id")
 		if !slices.ContainsFunc(x.unwanted, func(other jsonrpc.Raw) bool { return sameID(id, other) }) {
 			left = append(append(left, ','), one...)
 		}
-		return true
-	})
+	}
 	if left == nil {
 		return answer[:0]
 	}
@@ -467,6 +469,9 @@ func (s *session) End(ctx context.Context) {
 		s.end()
 	}
 	if s.isSealed() && s.named() {
+		if shared := s.h.opts.SharedEvents; shared != nil {
+			shared.Drop(s.key)
+		}
 		s.h.sealed.ended.add(s.owner, s.key, s.h.sealed.until(s.movable.from.issued))
 	}
 }

@@ -51,9 +51,7 @@ func (s *session) Call(ctx context.Context, method string, params, result any) e
 	return fmt.Errorf("mcphttp: call %q: %w", method, err)
 }
 
-func (s *session) call(
-	ctx context.Context, method string, params, result any,
-) (err error) {
+func (s *session) call(ctx context.Context, method string, params, result any) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package mcphttp
 
 import (
+	"encoding/base64"
 	"errors"
 	"math"
 	"net/http"
@@ -13,10 +14,15 @@ import (
 	"github.com/farcall-dev/farcall/internal/onhttp"
 	"github.com/farcall-dev/farcall/internal/slow"
 	"github.com/farcall-dev/farcall/internal/sse"
+	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// maxOwn bounds the streams that one client opens with GET.
-const maxOwn = 16
+const (
+	// maxOwn bounds the streams that one client opens with GET.
+	maxOwn = 16
+	// maxStreams is how many numbers a process has for the streams of a session.
+	maxStreams = 1 << 20
+)
 
 var (
 	errNotKept  = errors.New("the client is not connected, and nothing is kept for it")
@@ -30,6 +36,7 @@ type stream struct {
 	s         *session
 	accept    accepts // of the call that is answered on it
 	connected atomic.Bool
+	call      jsonrpc.ID // that is answered on it, where it may be asked for at another replica
 
 	mu    sync.Mutex
 	id    uint64  // 0 until the first event; event 7 of stream 3 has the id "3-7". Changed with both locks held.
@@ -38,6 +45,16 @@ type stream struct {
 	sent  uint64  // the last event that a connection has taken
 	ended bool
 	past  bool // it has ended, and what is not in the store is not known
+	lost  bool // it was another process's: whether its call was answered is not known
+}
+
+// name notes which call is answered on the stream.
+func (st *stream) name(call jsonrpc.ID) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.id == 0 {
+		st.call = call
+	}
 }
 
 // push sends a message of the call that is answered on the stream. It reports
@@ -75,8 +92,9 @@ func (st *stream) begin() bool {
 		return false
 	}
 	st.s.number(st)
+	st.call = st.call.Clone() // the stream outlives the request
 	if rev := st.s.revision(); rev != nil && rev.PollingStreams {
-		st.check(st.conn.prime(eventID(st.id, 0)))
+		st.check(st.conn.prime(st.eventID(0)))
 	}
 	return true
 }
@@ -90,7 +108,7 @@ func (st *stream) write(frame []byte) error {
 		return st.conn.event(sse.Event{Type: "message", Data: frame})
 	}
 	st.last++
-	kept := st.s.h.opts.Events.Append(st.s.owner.Group().Text(), st.s.key, st.id, st.last, frame)
+	kept := st.keep(frame)
 	if st.conn == nil {
 		st.s.missed()
 		return kept
@@ -104,10 +122,21 @@ func (st *stream) write(frame []byte) error {
 	return nil
 }
 
+// keep keeps the last message for a client that comes back.
+func (st *stream) keep(frame []byte) error {
+	o, group := &st.s.h.opts, st.s.owner.Group().Text()
+	if o.SharedEvents != nil && st.s.isSealed() {
+		if err := o.SharedEvents.Append(group, st.s.key, st.id, st.last, frame); err != nil {
+			st.s.h.debug("an event is not shared with the other replicas", "error", err)
+		}
+	}
+	return o.Events.Append(group, st.s.key, st.id, st.last, frame)
+}
+
 func (st *stream) event(n uint64, data []byte) sse.Event {
 	ev := sse.Event{Data: data}
 	if rev := st.s.revision(); rev != nil && rev.ResumableStreams {
-		ev.ID = eventID(st.id, n)
+		ev.ID = st.eventID(n)
 	}
 	return ev
 }
@@ -225,8 +254,9 @@ func (st *stream) detach(e *events) {
 const fromSent = math.MaxUint64
 
 // attach gives the stream a connection, and sends what comes after the event
-// with the number after. A connection that it has is taken for broken.
-func (st *stream) attach(e *events, after uint64) error {
+// with the number after, and before that what is left of a stream that was lost. A connection that it
+// has is taken for broken.
+func (st *stream) attach(e *events, after uint64, before rest) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if after == fromSent {
@@ -235,14 +265,21 @@ func (st *stream) attach(e *events, after uint64) error {
 	if after > st.last && !st.past {
 		return errNoEvents
 	}
-	lost, events := st.kept(after)
-	if st.ended && len(events) == 0 {
+	if !st.lost {
+		kept, _ := st.kept(after) // it has said what is wrong
+		before.lost += kept.lost
+		before.events = append(before.events, kept.events...)
+	} else if !st.call.IsAbsent() && !before.more && !st.answered(before.events) {
+		frame := jsonrpc.V2.AppendError(nil, st.call, errSilent("unknown"))
+		before.events = append(before.events, sse.Event{Data: frame})
+	}
+	if st.ended && len(before.events) == 0 {
 		return errNoEvents
 	}
 	if st.conn != nil {
 		st.drop()
 	}
-	if err := st.resume(e, after, lost, events); err != nil || st.ended {
+	if err := st.resume(e, after, before); err != nil || st.ended {
 		e.end()
 	} else {
 		st.conn = e
@@ -252,21 +289,21 @@ func (st *stream) attach(e *events, after uint64) error {
 }
 
 // resume writes the begin of a connection that carries the stream on.
-func (st *stream) resume(e *events, after, lost uint64, events []sse.Event) error {
+func (st *stream) resume(e *events, after uint64, before rest) error {
 	open := e.open
 	if rev := st.s.revision(); rev != nil && rev.PollingStreams {
-		open = func() error { return e.prime(eventID(st.id, after)) }
+		open = func() error { return e.prime(st.eventID(after)) }
 	}
 	if err := open(); err != nil {
 		return err
 	}
-	if lost > 0 {
-		st.s.h.debug("a client came back too late for some events", "stream", st.id, "lost", lost)
-		if err := e.comment(strconv.FormatUint(lost, 10) + " events are lost: they were kept no longer"); err != nil {
+	if before.lost > 0 {
+		st.s.h.debug("a client came back too late for some events", "stream", st.id, "lost", before.lost)
+		if err := e.comment(strconv.FormatUint(before.lost, 10) + " events are lost: they were kept no longer"); err != nil {
 			return err
 		}
 	}
-	for _, ev := range events {
+	for _, ev := range before.events {
 		if err := e.event(ev); err != nil {
 			return err
 		}
@@ -275,22 +312,53 @@ func (st *stream) resume(e *events, after, lost uint64, events []sse.Event) erro
 	return nil
 }
 
-// kept returns the events after the one with that number, and how many are
-// missing.
-func (st *stream) kept(after uint64) (lost uint64, events []sse.Event) {
-	last := after
-	err := st.s.h.opts.Events.Replay(st.s.key, st.id, after, func(n uint64, data []byte) error {
+// rest is what a client is to get that comes back.
+type rest struct {
+	events []sse.Event
+	lost   uint64 // how many are missing
+	more   bool   // there are others behind them: the client comes back for those
+}
+
+// maxRest bounds the bytes of what another process has sent that are read at once.
+const maxRest = 1 << 20
+
+var errEnough = errors.New("no more at once")
+
+// kept returns the events after the one with that number.
+func (st *stream) kept(after uint64) (r rest, err error) {
+	last, size := after, 0
+	replay := st.s.h.opts.Events.Replay
+	if shared := st.s.h.opts.SharedEvents; st.lost && shared != nil {
+		replay = shared.Replay
+	}
+	err = replay(st.s.key, st.id, after, func(n uint64, data []byte) error {
+		if size += len(data); st.lost && size > maxRest && last > after {
+			return errEnough
+		}
 		last = n
-		events = append(events, st.event(n, data))
+		r.events = append(r.events, st.event(n, data))
 		return nil
 	})
+	if r.more = errors.Is(err, errEnough); r.more {
+		err = nil
+	}
 	if err != nil {
 		st.s.h.debug("the event store has failed", "error", err)
 	}
 	if !st.past {
 		last = st.last
 	}
-	return last - after - uint64(len(events)), events
+	r.lost = last - after - uint64(len(r.events))
+	return r, err
+}
+
+// answered reports whether the events of a call end with its answer.
+func (st *stream) answered(events []sse.Event) bool {
+	if len(events) == 0 {
+		return false
+	}
+	m, _ := st.s.h.peek(events[len(events)-1].Data)
+	return m.Kind == jsonrpc.Response
 }
 
 // number gives a stream its number, and makes it known.
@@ -332,7 +400,8 @@ func (s *session) stream(id uint64) *stream {
 	if id > p.lastStream && s.h.sealed == nil {
 		return nil
 	}
-	return &stream{s: s, id: id, ended: true, past: true}
+	lost := s.isSealed() && (id > p.lastStream || p.lastStream-id >= maxStreams)
+	return &stream{s: s, id: id, ended: true, past: true, lost: lost}
 }
 
 // ownStream returns the stream for what belongs to no call: of those that the
@@ -403,24 +472,36 @@ func (s *session) claim() (*stream, error) {
 	return st, nil
 }
 
-// reclaim is claim for a stream that was another process's. Nil: the session has ended.
-func (s *session) reclaim() *stream {
-	st, err := s.claim()
-	if err != nil {
-		return nil
+// maxNamed bounds the id of a call that is in the ids of events, in bytes.
+const maxNamed = 64
+
+// eventID is the id of event n; event 0 is before the first. Where another replica may be asked for
+// the rest of the stream, it has the id of the call, too: that replica ends the call with an error
+// when this one is gone.
+func (st *stream) eventID(n uint64) string {
+	id := eventID(st.id, n)
+	if call := st.call.Raw(); len(call) > 0 && len(call) <= maxNamed {
+		id += "." + base64.RawURLEncoding.EncodeToString(call)
 	}
-	return st
+	return id
 }
 
-// eventID is the id of event n of a stream; event 0 is before the first.
 func eventID(stream, n uint64) string {
 	return strconv.FormatUint(stream, 10) + "-" + strconv.FormatUint(n, 10)
 }
 
-// parseEventID reads what eventID writes.
-func parseEventID(id string) (stream, n uint64, ok bool) {
+// parseEventID reads what the method eventID writes.
+func parseEventID(id string) (stream, n uint64, call jsonrpc.ID, ok bool) {
+	id, named, with := strings.Cut(id, ".")
 	a, b, _ := strings.Cut(id, "-")
 	stream, err1 := strconv.ParseUint(a, 10, 62)
 	n, err2 := strconv.ParseUint(b, 10, 62)
-	return stream, n, err1 == nil && err2 == nil && stream > 0 && id == eventID(stream, n)
+	ok = err1 == nil && err2 == nil && stream > 0 && id == eventID(stream, n)
+	if with {
+		raw, err := base64.RawURLEncoding.Strict().DecodeString(named)
+		if call, err1 = jsonrpc.ParseID(raw); err != nil || err1 != nil || len(raw) > maxNamed {
+			return 0, 0, call, false
+		}
+	}
+	return stream, n, call, ok
 }

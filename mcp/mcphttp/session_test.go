@@ -275,9 +275,12 @@ func FuzzEventID(f *testing.F) {
 	f.Add("1-2")
 	f.Add("01-2")
 	f.Add("18446744073709551615-1")
+	f.Add("1-2.NA")
+	f.Add("1-2.")
 	f.Fuzz(func(t *testing.T, id string) {
-		if stream, n, ok := parseEventID(id); ok && (eventID(stream, n) != id || stream == 0) {
-			t.Errorf("%q is %d %d", id, stream, n)
+		of, n, call, ok := parseEventID(id)
+		if st := (&stream{id: of, call: call}); ok && (st.eventID(n) != id || of == 0) {
+			t.Errorf("%q is %d %d %v", id, of, n, call)
 		}
 	})
 }
