@@ -77,13 +77,10 @@ type entry struct {
 func New(o *Options) *Local { return newLocal(o, defaultMemory) }
 
 func newLocal(o *Options, size int) *Local {
-	if o == nil {
-		o = &Options{}
-	}
+	o = cmp.Or(o, &Options{})
 	return &Local{
-		logger:  cmp.Or(o.Logger, slog.Default()),
-		entries: map[string]*entry{},
-		held:    share.NewLedger(share.Bounds{Total: cmp.Or(o.MaxBytes, size)}),
+		logger: cmp.Or(o.Logger, slog.Default()), entries: map[string]*entry{},
+		held: share.NewLedger(share.Bounds{Total: cmp.Or(o.MaxBytes, size)}),
 	}
 }
 

@@ -40,19 +40,12 @@ var _ Store = (*Memory)(nil)
 // NewMemory returns a store for one process. MaxBytes of its options bounds the records, and
 // separately the items of queues; claims and counters have 64 MiB each, about 300,000 keys.
 func NewMemory(o *Options) *Memory {
-	if o == nil {
-		o = &Options{}
-	}
+	o = cmp.Or(o, &Options{})
 	return &Memory{
-		Local:   New(o),
-		began:   time.Now(),
-		lease:   cmp.Or(o.Lease, defaultLease),
-		done:    make(chan struct{}),
-		claims:  newKeys(defaultKeys),
-		sums:    newKeys(defaultKeys),
-		queues:  map[string]*queue{},
-		maximum: cmp.Or(o.MaxBytes, defaultMemory),
-		topics:  map[string][]*subscriber{},
+		Local: New(o), began: time.Now(), lease: cmp.Or(o.Lease, defaultLease),
+		done: make(chan struct{}), claims: newKeys(defaultKeys), sums: newKeys(defaultKeys),
+		queues: map[string]*queue{}, maximum: cmp.Or(o.MaxBytes, defaultMemory),
+		topics: map[string][]*subscriber{},
 	}
 }
 

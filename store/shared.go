@@ -47,9 +47,7 @@ type Counter interface {
 	// many. Whatever happens, what all processes have been granted, less what Give returned, is at
 	// most limit, until the time that the first Take of the key gave; then the sum is 0 again. n
 	// must be at least 1. Unknown outcome: nothing was granted; up to n may be lost until then.
-	Take(
-		ctx context.Context, key string, n, limit int64, until time.Time,
-	) (granted int64, err error)
+	Take(ctx context.Context, key string, n, limit int64, until time.Time) (granted int64, err error)
 	// Give returns some of what was granted and not used. Call it once for each part: after an
 	// error that part may be lost until the sum is 0 again.
 	Give(ctx context.Context, key string, n int64) error
