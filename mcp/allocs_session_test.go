@@ -57,7 +57,7 @@ func TestSessionBytes(t *testing.T) {
 		}
 	}
 	sessions(10)
-	const n, most = 500, 750
+	const n, most = 4000, 750
 	_, kept := allocated(func() { sessions(n) })
 	if kept /= n; kept > most {
 		t.Errorf("%d bytes for each session, %d allowed", kept, most)

@@ -212,10 +212,8 @@ var (
 		has:  func(c *spec.ClientCapabilities) bool { return c.Elicitation != nil && c.Elicitation.URL != nil },
 	}
 	needSampling = &need{
-		name: "sampling",
-		caps: spec.ClientCapabilities{Sampling: &spec.SamplingCapability{}},
-		in:   every,
-		has:  func(c *spec.ClientCapabilities) bool { return c.Sampling != nil },
+		name: "sampling", caps: spec.ClientCapabilities{Sampling: &spec.SamplingCapability{}}, in: every,
+		has: func(c *spec.ClientCapabilities) bool { return c.Sampling != nil },
 	}
 	needSamplingTools = &need{
 		name: "sampling.tools",
@@ -224,10 +222,8 @@ var (
 		has:  func(c *spec.ClientCapabilities) bool { return c.Sampling != nil && c.Sampling.Tools != nil },
 	}
 	needRoots = &need{
-		name: "roots",
-		caps: spec.ClientCapabilities{Roots: &spec.RootsCapability{}},
-		in:   every,
-		has:  func(c *spec.ClientCapabilities) bool { return c.Roots != nil },
+		name: "roots", caps: spec.ClientCapabilities{Roots: &spec.RootsCapability{}}, in: every,
+		has: func(c *spec.ClientCapabilities) bool { return c.Roots != nil },
 	}
 	needTasks = &need{
 		name: "extensions[" + spec.ExtensionTasks + "]",

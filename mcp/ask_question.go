@@ -176,12 +176,11 @@ func (q *question) checkElicitation(raw jsonrpc.Raw) error {
 // missing and have a default (SEP-1034).
 func withDefaults(content, form jsonrpc.Raw) jsonrpc.Raw {
 	full := object.New(content)
-	scan.Object(scan.Member(form, "properties"), func(name, field []byte) bool {
+	for name, field := range scan.Members(scan.Member(form, "properties")) {
 		if value := scan.Member(field, "default"); value != nil && scan.Member(content, string(name)) == nil {
 			full.Add(string(name), value)
 		}
-		return true
-	})
+	}
 	return full.End()
 }
 

@@ -197,8 +197,7 @@ func describeClient(ctx context.Context, i *ClientInfo) bool {
 func (m *clientMeta) describe(rev *era.Revision) ClientInfo {
 	return ClientInfo{
 		Name: m.info.Name, Version: m.info.Version, Title: m.info.Title,
-		Capabilities: &m.caps, Revision: rev.Name,
-		InfoRaw: m.infoRaw, CapabilitiesRaw: m.capsRaw,
+		Capabilities: &m.caps, Revision: rev.Name, InfoRaw: m.infoRaw, CapabilitiesRaw: m.capsRaw,
 	}
 }
 
@@ -250,11 +249,14 @@ func (in *inputs) member(name []byte) *jsonrpc.Raw {
 }
 
 // read finds the members.
-func (in *inputs) read(params jsonrpc.Raw) error {
-	var twice []byte
-	scan.Object(params, func(key, value []byte) bool { return once(in.member(key), key, value, &twice) })
+func (in *inputs) read(params jsonrpc.Raw) (err error) {
+	for key, value := range scan.Members(params) {
+		if err = once("params", in.member(key), key, value); err != nil {
+			break
+		}
+	}
 	in.progress = in.progressToken() != nil
-	return refuseTwice("params", twice)
+	return err
 }
 
 // progressToken returns the token of the request, or nil. The handler has not
@@ -269,22 +271,15 @@ func (in *inputs) progressToken() jsonrpc.Raw {
 // once notes the value of a member that matters, unless there is one already.
 // What is given twice is refused: anyone who checked the request on its way here may
 // have seen the other one.
-func once(at *jsonrpc.Raw, key, value []byte, twice *[]byte) bool {
+func once(object string, at *jsonrpc.Raw, key, value []byte) error {
 	switch {
 	case at == nil:
 	case *at == nil:
 		*at = value
 	default:
-		*twice = key
+		return invalidParams("%s has more than one member %q", object, key)
 	}
-	return *twice == nil
-}
-
-func refuseTwice(object string, key []byte) error {
-	if key == nil {
-		return nil
-	}
-	return invalidParams("%s has more than one member %q", object, key)
+	return nil
 }
 
 // text returns the characters of a member that must be a string.

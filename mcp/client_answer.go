@@ -217,10 +217,10 @@ func (c *Client) visit(ctx context.Context, wire *jsonrpc.Error) (agreed bool, e
 	if err != nil {
 		return false, err
 	}
-	agreed = len(requests) > 0
-	scan.Object(raw, func(_, answer []byte) bool {
-		agreed = string(scan.Member(answer, "action")) == `"`+spec.ElicitAccept+`"`
-		return agreed
-	})
-	return agreed, nil
+	for _, answer := range scan.Members(raw) {
+		if string(scan.Member(answer, "action")) != `"`+spec.ElicitAccept+`"` {
+			return false, nil
+		}
+	}
+	return len(requests) > 0, nil
 }

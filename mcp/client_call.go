@@ -298,12 +298,11 @@ func (c *Client) modernParams(rev *era.Revision, params jsonrpc.Raw) (jsonrpc.Ra
 	}
 	if given := scan.Member(params, "_meta"); given != nil {
 		merged := object.New(given, spec.MetaProtocolVersion)
-		scan.Object(meta, func(key, value []byte) bool {
+		for key, value := range scan.Members(meta) {
 			if string(key) == spec.MetaProtocolVersion || scan.Member(given, string(key)) == nil {
 				merged.Add(string(key), value)
 			}
-			return true
-		})
+		}
 		meta = merged.End()
 	}
 	all := object.New(params, "_meta")
@@ -438,7 +437,7 @@ type head struct {
 }
 
 func headOf(raw jsonrpc.Raw) (h head) {
-	scan.Object(raw, func(key, value []byte) bool {
+	for key, value := range scan.Members(raw) {
 		switch string(key) {
 		case "resultType":
 			if value[0] == '"' {
@@ -449,7 +448,6 @@ func headOf(raw jsonrpc.Raw) (h head) {
 		case "ttlMs":
 			h.ttl = value
 		}
-		return true
-	})
+	}
 	return h
 }

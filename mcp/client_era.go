@@ -67,8 +67,8 @@ func (c *Client) agree(ctx context.Context, w *line) (*link, error) {
 // probe asks the server whether it is modern.
 //
 // One that is silent may be old (2026-07-28, stdio, "Backward Compatibility"),
-// or slow to start. So it gets the old handshake as well, and whatever it
-// answers first in earnest counts.
+// or slow to start. So it gets the old handshake as well. One that has started
+// then answers both over a stream, and is modern.
 func (c *Client) probe(ctx context.Context, w *line) (*link, error) {
 	probing, cancel := context.WithCancel(ctx)
 	found := make(chan discovery, 1)
@@ -89,16 +89,26 @@ func (c *Client) probe(ctx context.Context, w *line) (*link, error) {
 	case <-wait:
 	}
 	l, err := c.initialize(ctx, w, c.legacy[0])
-	if err == nil || ctx.Err() != nil {
+	if ctx.Err() != nil || err == nil && w.http != nil {
 		return l, err
 	}
-	silent.Reset(c.opts.ProbeTimeout)
+	late := c.opts.ProbeTimeout
+	if err == nil {
+		late /= 10
+	}
+	silent.Reset(late)
 	select {
 	case d := <-found:
-		if d.modern {
+		if d.modern && (err != nil || d.rev != nil) {
+			if err == nil {
+				l.stop()
+			}
 			return c.settle(ctx, w, d)
 		}
 	case <-silent.C:
+	}
+	if err == nil {
+		return l, nil
 	}
 	return nil, fmt.Errorf("the server did not answer server/discover within %v, and then: %w", c.opts.ProbeTimeout, err)
 }
@@ -254,9 +264,7 @@ func unreachable(w *line, err error) bool {
 // initialize makes the handshake of the legacy revisions, offering one of them.
 func (c *Client) initialize(ctx context.Context, w *line, offer *era.Revision) (*link, error) {
 	params, err := jsonv2.Append(nil, &spec.InitializeParams{
-		ProtocolVersion: offer.Name,
-		Capabilities:    c.capabilities(false),
-		ClientInfo:      c.implementation(),
+		ProtocolVersion: offer.Name, Capabilities: c.capabilities(false), ClientInfo: c.implementation(),
 	})
 	if err != nil {
 		return nil, err

@@ -79,6 +79,27 @@ func TestEraOverStreams(t *testing.T) {
 	}
 }
 
+// A server of both eras that is slow to start gets both handshakes and answers both.
+func TestEraSlowStartOfBoth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		late := func(answer any) any {
+			start := time.Now().Add(4 * time.Second)
+			return do(func(ctx context.Context, _ map[string]any) (any, error) {
+				wait(ctx, time.Until(start))
+				return answer, nil
+			})
+		}
+		both := legacyFake(modernFake(nil))
+		for _, method := range []string{"server/discover", "initialize"} {
+			both[method] = late(both[method])
+		}
+		c, f := mustPipe(t, both, nil)
+		if got := c.Server().Revision; got != revModern || f.count("initialize") != 1 {
+			t.Errorf("revision %s, %d times initialize", got, f.count("initialize"))
+		}
+	})
+}
+
 // A modern server that is slow to start gets both handshakes and refuses one.
 func TestEraSlowStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

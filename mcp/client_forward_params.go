@@ -70,12 +70,12 @@ type givenMeta struct {
 
 func metaIn(params jsonrpc.Raw, rev *era.Revision) (found givenMeta) {
 	version, info, capabilities := false, false, false
-	scan.Object(params, func(key, meta []byte) bool {
+	for key, meta := range scan.Members(params) {
 		if string(key) != "_meta" {
-			return true
+			continue
 		}
 		found.there = true
-		scan.Object(meta, func(key, value []byte) bool {
+		for key, value := range scan.Members(meta) {
 			switch string(key) {
 			case spec.MetaProtocolVersion:
 				version = string(value[1:max(len(value)-1, 1)]) == rev.Name
@@ -88,10 +88,8 @@ func metaIn(params jsonrpc.Raw, rev *era.Revision) (found givenMeta) {
 			case spec.MetaProgressToken:
 				found.token = true
 			}
-			return true
-		})
-		return true
-	})
+		}
+	}
 	found.complete = version && info && capabilities
 	return found
 }
@@ -100,14 +98,13 @@ func metaIn(params jsonrpc.Raw, rev *era.Revision) (found givenMeta) {
 // of another connection means nothing in this one.
 func withoutToken(params jsonrpc.Raw) *object.Builder {
 	out := object.New(params, "_meta")
-	scan.Object(params, func(key, meta []byte) bool {
+	for key, meta := range scan.Members(params) {
 		if string(key) == "_meta" {
 			if kept := object.New(meta, spec.MetaProgressToken); len(*kept) > 1 {
 				out.Add("_meta", kept.End())
 			}
 		}
-		return true
-	})
+	}
 	return out
 }
 
@@ -120,14 +117,14 @@ func (w *forwarding) withMeta(params jsonrpc.Raw, rev *era.Revision) (jsonrpc.Ra
 	}
 	meta := object.New(nil)
 	info, capabilities, level := false, false, false
-	scan.Object(params, func(key, given []byte) bool {
+	for key, given := range scan.Members(params) {
 		if string(key) != "_meta" {
-			return true
+			continue
 		}
-		scan.Object(given, func(key, value []byte) bool {
+		for key, value := range scan.Members(given) {
 			switch string(key) {
 			case spec.MetaProtocolVersion, spec.MetaProgressToken:
-				return true
+				continue
 			case spec.MetaClientInfo:
 				info = true
 			case spec.MetaClientCapabilities:
@@ -136,10 +133,8 @@ func (w *forwarding) withMeta(params jsonrpc.Raw, rev *era.Revision) (jsonrpc.Ra
 				level = true
 			}
 			meta.Add(string(key), value)
-			return true
-		})
-		return true
-	})
+		}
+	}
 	meta.Add(spec.MetaProtocolVersion, scan.Member(own, spec.MetaProtocolVersion))
 	if !info {
 		meta.Add(spec.MetaClientInfo, orElse(w.Info, scan.Member(own, spec.MetaClientInfo)))

@@ -63,7 +63,7 @@ func (c *Client) Listen(ctx context.Context, filter spec.SubscriptionFilter) err
 // missed drops what may have changed while the client did not listen.
 func (c *Client) missed(f spec.SubscriptionFilter) {
 	if f.ToolsListChanged {
-		c.shelf.stale()
+		c.shelf.settle(nil)
 		c.cache.drop(spec.MethodToolsList, "")
 	}
 	if f.PromptsListChanged {

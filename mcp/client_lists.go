@@ -89,10 +89,9 @@ type listSize struct{ items, bytes int }
 // add counts a page before it is decoded, for in memory it is far larger.
 func (s *listSize) add(page jsonrpc.Raw, member string) error {
 	s.bytes += len(page)
-	scan.Array(scan.Member(page, member), func([]byte) bool {
+	for range scan.Elements(scan.Member(page, member)) {
 		s.items++
-		return true
-	})
+	}
 	if s.items > maxItems || s.bytes > maxList {
 		return fmt.Errorf("the list is too long: it has more than %d items or %d MiB", maxItems, maxList>>20)
 	}
@@ -237,8 +236,7 @@ func (c *resultCache) entry(method string, params jsonrpc.Raw) *cacheEntry {
 		return nil
 	}
 	e := &cacheEntry{method: method}
-	plain := true
-	scan.Object(params, func(key, value []byte) bool {
+	for key, value := range scan.Members(params) {
 		switch string(key) {
 		case "uri":
 			if value[0] == '"' {
@@ -246,12 +244,8 @@ func (c *resultCache) entry(method string, params jsonrpc.Raw) *cacheEntry {
 			}
 		case "cursor":
 		default:
-			plain = false
+			return nil
 		}
-		return plain
-	})
-	if !plain {
-		return nil
 	}
 	e.key = method + " " + string(params)
 	c.mu.Lock()

@@ -289,8 +289,8 @@ func TestResumeLost(t *testing.T) {
 				if err != nil || bytes.Contains(raw, []byte(first)) {
 					t.Errorf("%s, %v", raw, err)
 				}
-				mustClose(t, mustDial(t, web.URL, &ClientOptions{Era: "legacy", Resume: raw})) // ends the new session
-				mustClose(t, c)
+				mustClose(t, c)                                                                // first: it would begin a third session when the second one ends
+				mustClose(t, mustDial(t, web.URL, &ClientOptions{Era: "legacy", Resume: raw})) // ends the second one
 				if j.count("DELETE") != 1 {
 					t.Errorf("DELETE was sent %d times; want 1", j.count("DELETE"))
 				}

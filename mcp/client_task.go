@@ -129,19 +129,15 @@ func (l *link) callsTasks() bool {
 
 // createdTask returns the task that the answer to a call is, or nil.
 func createdTask(raw jsonrpc.Raw) *spec.DetailedTask {
-	if headOf(raw).kind == spec.ResultTask {
-		t, err := readTask(raw)
-		if err != nil {
+	if headOf(raw).kind != spec.ResultTask {
+		old := scan.Member(raw, "task")
+		if old == nil || scan.Member(raw, "content") != nil {
 			return nil
 		}
-		return t
+		raw = old
 	}
-	if old := scan.Member(raw, "task"); old != nil && scan.Member(raw, "content") == nil {
-		if t, err := readTask(old); err == nil {
-			return t
-		}
-	}
-	return nil
+	t, _ := readTask(raw) // what is no task gives nil
+	return t
 }
 
 // readTask reads a task of either generation.

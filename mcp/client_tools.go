@@ -295,13 +295,6 @@ func (s *shelf) keep(l *link, names map[string]bool) {
 	s.link = l
 }
 
-// stale notes that there may be other tools by now.
-func (s *shelf) stale() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.link = nil
-}
-
 // list begins a listing. Where one is under way, over is closed at its end; nil:
 // all tools have been listed on the link.
 func (s *shelf) list(l *link) (over chan struct{}, mine bool) {
@@ -314,8 +307,8 @@ func (s *shelf) list(l *link) (over chan struct{}, mine bool) {
 	return s.listing, true
 }
 
-// settle notes that there is no use in listing the tools again before they have
-// changed.
+// settle notes that there is no use in listing the tools of a link again before they have changed;
+// nil: there may be other tools by now.
 func (s *shelf) settle(l *link) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

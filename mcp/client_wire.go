@@ -10,8 +10,10 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/backoff"
 	"github.com/farcall-dev/farcall/internal/cancel"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/scan"
@@ -133,15 +135,16 @@ func refusedSession(err error) bool {
 
 // eachMessage gives the messages of a frame to f, one by one, so that none of a
 // batch spoils the others.
-func eachMessage(frame []byte, f func(message []byte) error) (err error) {
+func eachMessage(frame []byte, f func(message []byte) error) error {
 	if i := scan.Space(frame, 0); i == len(frame) || frame[i] != '[' || jsonrpc.Valid(frame) != nil {
 		return f(frame)
 	}
-	scan.Array(frame, func(message []byte) bool {
-		err = f(message)
-		return err == nil
-	})
-	return err
+	for message := range scan.Elements(frame) {
+		if err := f(message); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // expectProgress has the progress of the call in a frame given to it also when
@@ -215,7 +218,7 @@ func (w *line) answer(ctx context.Context, id string, frame []byte) {
 		if ctx.Err() != nil {
 			return // the server has cancelled it, or waits no more
 		}
-		if err := w.http.Exchange(ctx, answer, func([]byte) error { return nil }); err != nil && ctx.Err() == nil {
+		if err := w.deliver(ctx, answer); err != nil && ctx.Err() == nil {
 			w.c.warn("the answer to a request of the server was not delivered: %w", err)
 		}
 	})
@@ -223,6 +226,27 @@ func (w *line) answer(ctx context.Context, id string, frame []byte) {
 		cancel(nil)
 	}
 }
+
+// deliver sends an answer, several times if the server is not reached: its call waits for it, and
+// an answer that comes twice does no harm.
+func (w *line) deliver(ctx context.Context, answer []byte) error {
+	for failures := 1; ; failures++ {
+		err := w.http.Exchange(ctx, answer, func([]byte) error { return nil })
+		if err == nil || failures == maxDeliveries || !errors.Is(err, mcphttp.ErrConnect) {
+			return err
+		}
+		if backoff.Sleep(ctx, backoff.Delay(failures, deliverPause, maxDeliverPause)) != nil {
+			return err
+		}
+	}
+}
+
+// How often an answer is sent, within some seconds.
+const (
+	maxDeliveries   = 6
+	deliverPause    = 100 * time.Millisecond
+	maxDeliverPause = 2 * time.Second
+)
 
 func (w *line) cancelled(params jsonrpc.Raw) {
 	var p spec.CancelledNotificationParams
@@ -348,7 +372,7 @@ func deliver[P any](c *Client, method string, params jsonrpc.Raw, f func(*P)) {
 func (c *Client) forget(notification string) {
 	switch notification {
 	case spec.NotificationToolsListChanged:
-		c.shelf.stale()
+		c.shelf.settle(nil)
 		c.cache.drop(spec.MethodToolsList, "")
 	case spec.NotificationPromptsListChanged:
 		c.cache.drop(spec.MethodPromptsList, "")

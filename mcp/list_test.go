@@ -54,10 +54,9 @@ func listedTools(t *testing.T, s *Server) (names []string) {
 			t.Fatal(err)
 		}
 		result := []byte(answer.(jsonrpc.Raw))
-		scan.Array(scan.Member(result, "tools"), func(tool []byte) bool {
+		for tool := range scan.Elements(scan.Member(result, "tools")) {
 			names = append(names, string(scan.Unquote(scan.Member(tool, "name"))))
-			return true
-		})
+		}
 		next := scan.Member(result, "nextCursor")
 		if next == nil {
 			return names

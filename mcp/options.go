@@ -109,8 +109,8 @@ type ServerOptions struct {
 	// MaxTasks bounds the tasks that are kept at a time. One owner has a tenth of
 	// them at most, or 16, and all sessions of one address half. Default 10,000.
 	MaxTasks int
-	// Sessions stores the values of sealed sessions over HTTP (see Keys and [Session.SetValue]), and
-	// the level of their log, so that they outlive the process and are seen by all servers that share
+	// Sessions stores the values of sealed sessions over HTTP (see Keys and [Session.SetValue]), the
+	// level of their log, and what they have subscribed to, so that they outlive the process and are seen by all servers that share
 	// the store, until the session ends: at its DELETE, or when it is as old as it may be. It may be the store of Tasks,
 	// too. A directory belongs to one process: what several processes share implements
 	// [store.Records]. Default: values are in the memory of one process.

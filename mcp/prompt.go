@@ -105,20 +105,14 @@ func (s *Server) getPrompt(c *call) (answer, error) {
 // arguments reads the arguments and looks for those that are required.
 func (p *prompt) arguments(raw jsonrpc.Raw) (map[string]string, error) {
 	args := map[string]string{}
-	wrong := ""
 	if len(raw) > 0 && raw[0] != '{' && raw[0] != 'n' {
 		return nil, invalidParams("the member \"arguments\" must be an object of strings")
 	}
-	scan.Object(raw, func(key, value []byte) bool {
+	for key, value := range scan.Members(raw) {
 		if value[0] != '"' {
-			wrong = string(key)
-			return false
+			return nil, invalidParams("the argument %q must be a string", key)
 		}
 		args[string(key)] = string(scan.Unquote(value))
-		return true
-	})
-	if wrong != "" {
-		return nil, invalidParams("the argument %q must be a string", wrong)
 	}
 	var missing []string
 	for _, a := range p.spec.Arguments {

@@ -64,9 +64,12 @@ func (m *requestMeta) member(name []byte) *jsonrpc.Raw {
 }
 
 func (m *requestMeta) read(meta jsonrpc.Raw) error {
-	var twice []byte
-	scan.Object(meta, func(key, value []byte) bool { return once(m.member(key), key, value, &twice) })
-	return refuseTwice("params._meta", twice)
+	for key, value := range scan.Members(meta) {
+		if err := once("params._meta", m.member(key), key, value); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // isModern reports whether params are those of a modern request. It is quick
@@ -75,12 +78,12 @@ func isModern(params jsonrpc.Raw) bool {
 	if !bytes.Contains(params, []byte(spec.MetaProtocolVersion)) {
 		return false
 	}
-	modern := false
-	scan.Object(params, func(key, value []byte) bool {
-		modern = string(key) == "_meta" && scan.Member(value, spec.MetaProtocolVersion) != nil
-		return !modern
-	})
-	return modern
+	for key, value := range scan.Members(params) {
+		if string(key) == "_meta" && scan.Member(value, spec.MetaProtocolVersion) != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // open reads what a modern request says about itself (2026-07-28, basic,
@@ -225,7 +228,7 @@ func (c *call) whole() bool { return c.rev.ResultTypes && c.task == nil && !c.ne
 func (s *Server) decorate(raw jsonrpc.Raw, cacheable bool) jsonrpc.Raw {
 	var kind, meta []byte
 	hinted := false
-	scan.Object(raw, func(key, value []byte) bool {
+	for key, value := range scan.Members(raw) {
 		switch string(key) {
 		case "resultType":
 			kind = value
@@ -234,8 +237,7 @@ func (s *Server) decorate(raw jsonrpc.Raw, cacheable bool) jsonrpc.Raw {
 		case "ttlMs":
 			hinted = true
 		}
-		return true
-	})
+	}
 	complete := kind == nil || string(kind) == `"`+spec.ResultComplete+`"`
 	hints := *s.cacheHints.Load()
 	out := make([]byte, 0, len(raw)+len(s.resultStart)+len(hints)+32)
@@ -247,13 +249,12 @@ func (s *Server) decorate(raw jsonrpc.Raw, cacheable bool) jsonrpc.Raw {
 	if complete && cacheable && !hinted {
 		out = append(out, hints...)
 	}
-	scan.Object(raw, func(key, value []byte) bool {
+	for key, value := range scan.Members(raw) {
 		if string(key) != "resultType" && string(key) != "_meta" {
 			out = append(scan.AppendQuoted(append(out, ','), key), ':')
 			out = append(out, value...)
 		}
-		return true
-	})
+	}
 	return append(out, '}')
 }
 
@@ -261,12 +262,11 @@ func (s *Server) decorate(raw jsonrpc.Raw, cacheable bool) jsonrpc.Raw {
 func (s *Server) appendMeta(dst, meta []byte) []byte {
 	known := false
 	inner := []byte(nil)
-	scan.Object(meta, func(key, value []byte) bool {
+	for key, value := range scan.Members(meta) {
 		known = known || string(key) == spec.MetaServerInfo
 		inner = append(scan.AppendQuoted(append(inner, ','), key), ':')
 		inner = append(inner, value...)
-		return true
-	})
+	}
 	if known {
 		return append(dst, meta...)
 	}

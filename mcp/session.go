@@ -42,6 +42,8 @@ type session struct {
 	ready   bool // the client has said notifications/initialized
 	closed  bool
 	began   bool                   // OnSessionBegan has returned
+	again   atomic.Bool            // the subscriptions of another replica are being made again
+	writes  sync.Mutex             // of what is stored of subs
 	users   users                  // not mu's
 	subs    map[string]*interest   // resources/subscribe
 	pending *events                // to be sent; nil: nothing
@@ -344,6 +346,7 @@ func (s *Server) Resume(ctx context.Context, client farcall.Caller, rev *era.Rev
 	x.tasks.Store(st.Tasks)
 	x.users.told.Store(s.relays()) // it may hear of the session by any request
 	x.ready = true
+	x.again.Store(true)
 	s.listeners.addSession(x)
 	return x, nil
 }

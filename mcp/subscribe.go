@@ -2,12 +2,15 @@ package mcp
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/farcall-dev/farcall/internal/backoff"
+	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/permit"
+	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
@@ -187,8 +190,73 @@ func (s *Server) ResourceUpdated(uri string) { s.tell(&events{uris: []string{uri
 // maxSubscriptions bounds the resources that one session subscribes to.
 const maxSubscriptions = 10_000
 
+// subscriptionsKey is that of the resources which a client has subscribed to, among the values of its
+// session.
+const subscriptionsKey = "\x00subscriptions"
+
+// keepSubscriptions stores what the client has subscribed to, for a replica that goes on with the
+// session. What is too much to be stored ends with this replica.
+func (x *session) keepSubscriptions() {
+	v := x.storedValues()
+	if v == nil || x.again.Load() {
+		return
+	}
+	x.writes.Lock()
+	defer x.writes.Unlock()
+	x.mu.Lock()
+	all := slices.Sorted(maps.Keys(x.subs))
+	x.mu.Unlock()
+	raw, err := jsonv2.Append(nil, all)
+	if err == nil {
+		err = v.set(subscriptionsKey, raw)
+	}
+	if err != nil {
+		x.srv.logger().Warn("mcp: another replica does not know the subscriptions of a client", "error", err)
+	}
+}
+
+// Again returns the subscriptions that the client has made at another replica: see
+// mcphttp.Resumable.
+func (x *session) Again() (requests [][]byte, err error) {
+	v := x.storedValues()
+	if v == nil {
+		return nil, nil
+	}
+	values, _, err := v.get(storeTimeout)
+	if err != nil || values[subscriptionsKey] == nil {
+		return nil, err
+	}
+	var all []string
+	err = jsonv2.Unmarshal(values[subscriptionsKey], &all)
+	for _, uri := range all {
+		params := append(scan.AppendQuoted([]byte(`{"uri":`), uri), '}')
+		requests = append(requests, jsonrpc.V2.AppendRequest(nil, jsonrpc.IntID(0), spec.MethodResourcesSubscribe, params))
+	}
+	return requests, err
+}
+
+// MadeAgain is called when these subscriptions are there again, or are given up: what changes from
+// now on is stored.
+func (x *session) MadeAgain() {
+	x.again.Store(false)
+	x.mu.Lock()
+	some := len(x.subs) > 0
+	x.mu.Unlock()
+	if some {
+		x.keepSubscriptions()
+	}
+}
+
 // subscribe serves resources/subscribe.
 func (s *Server) subscribe(c *call) (answer, error) {
+	a, err := s.subscribeOnce(c)
+	if err == nil {
+		c.session.keepSubscriptions()
+	}
+	return a, err
+}
+
+func (s *Server) subscribeOnce(c *call) (answer, error) {
 	uri, err := text("uri", c.in.uri)
 	if err != nil {
 		return answer{}, err
@@ -317,6 +385,7 @@ func (s *Server) unsubscribe(c *call) (answer, error) {
 		return answer{}, err
 	}
 	c.session.unsubscribe(string(uri), nil)
+	c.session.keepSubscriptions()
 	return emptyAnswer(), nil
 }
 

@@ -184,8 +184,7 @@ func (x *sharing) beats() {
 func (x *sharing) beat(ctx context.Context) error {
 	for range swaps {
 		version, err := x.srv.opts.Shared.Put(ctx, &store.Record{
-			Owner: x.name + "nodes", ID: x.node, Version: x.version,
-			Expires: time.Now().Add(nodeFor),
+			Owner: x.name + "nodes", ID: x.node, Version: x.version, Expires: time.Now().Add(nodeFor),
 		})
 		if err == nil {
 			x.version = version
@@ -333,10 +332,10 @@ func (x *sharing) load(o owner.Key, id string) (*task, error) {
 	defer cancel()
 	r, err := x.srv.opts.Shared.Get(ctx, name, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil //nolint:nilnil // there is none
+		r, err = x.absent(ctx, name, id)
 	}
-	if err != nil {
-		return nil, err
+	if err != nil || len(r.Value) == 0 {
+		return nil, err // without one: another server makes sure, too
 	}
 	t, err := x.srv.adopted(r, o)
 	if err != nil {
@@ -348,6 +347,20 @@ func (x *sharing) load(o owner.Key, id string) (*task, error) {
 		t.apply(read)
 	}
 	return t, err
+}
+
+// absent makes sure that there is no task where a read has found none: the engine that has answered
+// may have been cut off before the task was stored, and only a write finds that out.
+func (x *sharing) absent(ctx context.Context, name, id string) (*store.Record, error) {
+	mark := &store.Record{Owner: name, ID: id, Expires: time.Now().Add(storeTimeout)}
+	_, err := x.srv.opts.Shared.Put(ctx, mark)
+	if errors.Is(err, store.ErrConflict) {
+		return x.srv.opts.Shared.Get(ctx, name, id)
+	}
+	if err == nil {
+		x.logged(x.srv.opts.Shared.Delete(ctx, name, id))
+	}
+	return mark, err
 }
 
 // elsewhere reports whether another server runs the task.

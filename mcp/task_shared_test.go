@@ -40,6 +40,58 @@ func (c *cut) Get(ctx context.Context, owner, id string) (*store.Record, error) 
 	return c.Store.Get(ctx, owner, id)
 }
 
+// A stale way leads to an engine that was cut off: reads find nothing new, and writes have no answer
+// until it has a quorum again.
+type stale struct {
+	store.Store
+	alone, conflicts atomic.Bool
+}
+
+func (s *stale) Put(ctx context.Context, r *store.Record) (uint64, error) {
+	if s.alone.Load() {
+		return 0, errors.New("no answer in time")
+	}
+	return s.Store.Put(ctx, r)
+}
+
+func (s *stale) Get(ctx context.Context, owner, id string) (*store.Record, error) {
+	if s.alone.Load() || s.conflicts.Swap(false) {
+		return nil, store.ErrNotFound
+	}
+	return s.Store.Get(ctx, owner, id)
+}
+
+// A server that reads at an engine which was cut off before a task was stored does not say that
+// there is no such task. What there is not is not stored by asking for it.
+func TestSharedTaskAtAStaleEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _, _, kept := sharingServers(t, sleepMinute)
+		way := &stale{Store: kept}
+		ann := func(context.Context) string { return "ann" }
+		b := taskServer(t, spec.TaskOptional, &ServerOptions{Shared: way, Owner: ann}, sleepMinute)
+		id := startAs(t, a, owner.Named("ann"))
+		way.alone.Store(true)
+		if r := askShared(t, b, "tasks/get", id, ""); r.Error == nil || strings.Contains(r.raw, "no such task") {
+			t.Errorf("cut off: %s", r.raw)
+		}
+		way.alone.Store(false)
+		way.conflicts.Store(true) // the first read is answered as before
+		if r := askShared(t, b, "tasks/get", id, ""); r.Result.Status != spec.TaskWorking {
+			t.Errorf("with a quorum again: %s", r.raw)
+		}
+		for _, s := range []*Server{a, b, a} {
+			if r := askShared(t, s, "tasks/get", strings.Repeat("A", len(id)), ""); !strings.Contains(r.raw, "no such task") {
+				t.Errorf("an id of no task: %s", r.raw)
+			}
+		}
+		name, _ := a.storedOwner(owner.Named("ann"))
+		if _, err := kept.Get(t.Context(), name, strings.Repeat("A", len(id))); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("an id of no task is stored: %v", err)
+		}
+		b.Close()
+	})
+}
+
 // sharingServers are two servers of one store; the first one's way to it may be cut.
 func sharingServers(
 	t *testing.T, f func(context.Context) (string, error),

@@ -14,9 +14,8 @@ func (t *task) state() spec.Task {
 	ttl, poll := t.ttl.Milliseconds(), t.srv.opts.TaskPoll.Milliseconds()
 	return spec.Task{
 		TaskID: t.id, Status: t.status, StatusMessage: t.message,
-		CreatedAt:     t.created.UTC().Format(timeFormat),
-		LastUpdatedAt: t.updated.UTC().Format(timeFormat),
-		TTLMS:         &ttl, PollIntervalMS: &poll,
+		CreatedAt: t.created.UTC().Format(timeFormat), LastUpdatedAt: t.updated.UTC().Format(timeFormat),
+		TTLMS: &ttl, PollIntervalMS: &poll,
 	}
 }
 

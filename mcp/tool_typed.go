@@ -125,12 +125,11 @@ func (h *typedTool[In, Out]) run(c *call, t *tool, arguments jsonrpc.Raw) (answe
 // defaultsOfNulls returns the defaults of the arguments that are null.
 func (h *typedTool[In, Out]) defaultsOfNulls(arguments jsonrpc.Raw) jsonrpc.Raw {
 	o := object.New(nil)
-	scan.Object(h.defaults, func(name, value []byte) bool {
+	for name, value := range scan.Members(h.defaults) {
 		if string(scan.Member(arguments, string(name))) == "null" {
 			o.Add(string(name), value)
 		}
-		return true
-	})
+	}
 	return o.End()
 }
 
