@@ -195,8 +195,7 @@ type question struct {
 func sample(ctx context.Context, q question) ([]mcp.Content, error) {
 	answer, err := mcp.Sample(ctx, &spec.CreateMessageRequestParams{
 		Messages:     []spec.SamplingMessage{{Role: "user", Content: []mcp.Content{mcp.Text(q.Question)}}},
-		SystemPrompt: "Answer briefly.",
-		MaxTokens:    q.MaxTokens,
+		SystemPrompt: "Answer briefly.", MaxTokens: q.MaxTokens,
 	})
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package playground
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -54,9 +55,7 @@ type function struct {
 // tool describes the method, but for its input.
 func (f *function) tool() mcp.Tool {
 	t := mcp.Tool{
-		Name:        strings.ReplaceAll(f.Name, "/", "_"),
-		Title:       f.Summary,
-		Description: f.description(),
+		Name: strings.ReplaceAll(f.Name, "/", "_"), Title: f.Summary, Description: f.description(),
 		Annotations: readOnly(),
 	}
 	if changing[f.Name] {
@@ -199,10 +198,7 @@ func (s *Service) MCP(mux *farcall.Mux, rpc farcall.Options, adjust func(*mcp.Se
 		Description:  "Tools, resources and prompts to try the Model Context Protocol with.",
 		WebsiteURL:   website,
 		Icons:        []spec.Icon{{Src: dataURI("image/svg+xml", []byte(icon)), MIMEType: "image/svg+xml", Sizes: []string{"any"}}},
-		Instructions: instructions,
-		Complete:     complete,
-		RPC:          &rpc,
-		Logger:       rpc.Logger,
+		Instructions: instructions, Complete: complete, RPC: &rpc, Logger: rpc.Logger,
 	}
 	if adjust != nil {
 		adjust(o)
@@ -345,10 +341,7 @@ func says(description string, contents ...mcp.Content) *mcp.PromptResult {
 }
 
 func calculate(_ context.Context, args map[string]string) (*mcp.PromptResult, error) {
-	b := args["b"]
-	if b == "" {
-		b = "1"
-	}
+	b := cmp.Or(args["b"], "1")
 	for _, o := range operations {
 		if o.name == args[argOperation] {
 			return says("A calculation", mcp.Text(fmt.Sprintf("Use the tool %s with a = %s and b = %s, and tell me the result.", o.tool, args["a"], b))), nil

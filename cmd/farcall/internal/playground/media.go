@@ -49,8 +49,7 @@ func tone() []byte {
 func document(text string) []byte {
 	page := "BT /F 18 Tf 40 90 Td (" + text + ") Tj ET"
 	objects := []string{
-		"<</Type/Catalog/Pages 2 0 R>>",
-		"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+		"<</Type/Catalog/Pages 2 0 R>>", "<</Type/Pages/Kids[3 0 R]/Count 1>>",
 		"<</Type/Page/Parent 2 0 R/MediaBox[0 0 320 180]/Contents 4 0 R/Resources<</Font<</F<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>>>>>>>",
 		fmt.Sprintf("<</Length %d>>stream\n%s\nendstream", len(page), page),
 	}

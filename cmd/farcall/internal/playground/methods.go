@@ -2,6 +2,7 @@ package playground
 
 import (
 	"bytes"
+	"cmp"
 	"container/list"
 	"context"
 	"errors"
@@ -179,9 +180,8 @@ func firstCharacters(text string, n int) string {
 
 func getUserProfile(_ context.Context, p userID) (userProfile, error) {
 	return userProfile{
-		UserID: p.UserID,
-		Name:   fmt.Sprintf("User %d", p.UserID),
-		Email:  fmt.Sprintf("user%d@example.com", p.UserID),
+		UserID: p.UserID, Name: fmt.Sprintf("User %d", p.UserID),
+		Email: fmt.Sprintf("user%d@example.com", p.UserID),
 	}, nil
 }
 
@@ -227,8 +227,7 @@ func registerTools(mux *farcall.Mux) {
 	farcall.Handle(mux, "notify_hello", nothing, "Take a notification, as in the examples of the specification")
 	farcall.Handle(mux, "notify_sum", nothing, "Take a notification, as in the examples of the specification")
 	farcall.Handle(mux, "get_data", getData, "Give a word and a number, as in the examples of the specification")
-	farcall.Handle(mux, "sleep", sleep,
-		"Wait, tell the progress, and stop when the call is cancelled")
+	farcall.Handle(mux, "sleep", sleep, "Wait, tell the progress, and stop when the call is cancelled")
 	farcall.Handle(mux, "fail", fail,
 		"Fail in a chosen way",
 		"error is an application error, internal an error with a cause that stays in the log, and panic a panic in the handler. The others are application errors with their own codes.")
@@ -360,8 +359,7 @@ func registerMath(mux *farcall.Mux) {
 		"Count from 0 to a + b",
 		"The sum must be a whole number from 0 to 10000.")
 	farcall.Handle(mux, "subtract", subtract, "Subtract, as in the examples of the specification")
-	farcall.Handle(mux, "sum", sum,
-		"Add any number of numbers, given by position")
+	farcall.Handle(mux, "sum", sum, "Add any number of numbers, given by position")
 }
 
 // finite refuses a result that JSON cannot express.
@@ -547,10 +545,7 @@ func (s *Service) registerTicks(mux *farcall.Mux) {
 }
 
 func (s *Service) ticks(ctx context.Context, p clockParams) (iter.Seq2[moment, error], error) {
-	interval := time.Duration(p.IntervalMS) * time.Millisecond
-	if interval == 0 {
-		interval = defaultInterval
-	}
+	interval := cmp.Or(time.Duration(p.IntervalMS)*time.Millisecond, defaultInterval)
 	return func(yield func(moment, error) bool) {
 		ticker := time.NewTicker(interval)
 		defer ticker.Stop()

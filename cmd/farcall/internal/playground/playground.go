@@ -38,11 +38,8 @@ func Register(mux *farcall.Mux, log *slog.Logger) *Service {
 		log = slog.New(slog.DiscardHandler)
 	}
 	s := &Service{
-		log:      log,
-		quit:     make(chan struct{}),
-		sessions: make(map[string]*list.Element),
-		recent:   list.New(),
-		clocks:   make(map[int64]*clock),
+		log: log, quit: make(chan struct{}), sessions: make(map[string]*list.Element),
+		recent: list.New(), clocks: make(map[int64]*clock),
 	}
 	registerMath(mux)
 	s.registerText(mux)
