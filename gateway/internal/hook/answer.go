@@ -32,11 +32,10 @@ func parse(b []byte, member string, rpc bool) (a answer, err error) {
 	}
 	seen := map[string]bool{}
 	var decision string
-	scan.Object(b, func(key, value []byte) bool {
+	for key, value := range scan.Members(b) {
 		name := string(key)
 		if seen[name] {
-			err = fmt.Errorf("the answer has the member %.40q twice", name)
-			return false
+			return answer{}, fmt.Errorf("the answer has the member %.40q twice", name)
 		}
 		seen[name] = true
 		switch name {
@@ -58,11 +57,11 @@ func parse(b []byte, member string, rpc bool) (a answer, err error) {
 		default:
 			err = fmt.Errorf("the answer has a member %.40q, which has no meaning here", name)
 		}
-		return err == nil
-	})
+		if err != nil {
+			return answer{}, err
+		}
+	}
 	switch {
-	case err != nil:
-		return answer{}, err
 	case decision == "deny":
 		return answer{deny: true, reason: cut(a.reason)}, nil
 	case decision == "allow":
