@@ -8,6 +8,7 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,16 +67,10 @@ type Client struct {
 
 // New returns a client.
 func New(o *Options) *Client {
-	c := &Client{max: defaultMaxBytes, timeout: defaultTimeout, byReach: map[reach]*http.Transport{}}
-	if o == nil {
-		o = &Options{}
-	}
-	c.private = o.Private
-	if o.MaxBytes > 0 {
-		c.max = o.MaxBytes
-	}
-	if o.Timeout > 0 {
-		c.timeout = o.Timeout
+	o = cmp.Or(o, &Options{})
+	c := &Client{
+		max: cmp.Or(max(o.MaxBytes, 0), defaultMaxBytes), private: o.Private,
+		timeout: cmp.Or(max(o.Timeout, 0), defaultTimeout), byReach: map[reach]*http.Transport{},
 	}
 	if o.HTTP != nil && o.HTTP.Transport != nil {
 		t, ok := o.HTTP.Transport.(*http.Transport)
@@ -236,10 +231,7 @@ func checkRedirect(r *http.Request, via []*http.Request) error {
 }
 
 func hostPort(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
-	}
+	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
 	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
@@ -280,11 +272,8 @@ func Transport(address, origin *url.URL, private bool) (*http.Transport, error) 
 	}
 	dialer := &net.Dialer{Timeout: defaultTimeout, Control: control(may)}
 	return &http.Transport{
-		DialContext:            dialer.DialContext,
-		ForceAttemptHTTP2:      true,
-		MaxResponseHeaderBytes: maxHeaderBytes,
-		MaxIdleConnsPerHost:    16,
-		IdleConnTimeout:        90 * time.Second,
-		TLSHandshakeTimeout:    defaultTimeout,
+		DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
+		MaxResponseHeaderBytes: maxHeaderBytes, MaxIdleConnsPerHost: 16,
+		IdleConnTimeout: 90 * time.Second, TLSHandshakeTimeout: defaultTimeout,
 	}, nil
 }

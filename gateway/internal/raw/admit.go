@@ -149,19 +149,18 @@ var envelope = [...][]byte{[]byte("jsonrpc"), []byte("id"), []byte("method"), []
 
 // disguised reports whether a message has a member that some readers take for one of
 // JSON-RPC, and others do not: the call that they see is another.
-func disguised(message jsonrpc.Raw) (found bool) {
+func disguised(message jsonrpc.Raw) bool {
 	if len(message) == 0 || message[0] != '{' {
 		return false
 	}
-	scan.Object(message, func(key, _ []byte) bool {
+	for key := range scan.Members(message) {
 		for _, name := range envelope {
 			if bytes.EqualFold(key, name) && !bytes.Equal(key, name) {
-				found = true
+				return true
 			}
 		}
-		return !found
-	})
-	return found
+	}
+	return false
 }
 
 // settleAsked ends what was admitted and is no call under way.

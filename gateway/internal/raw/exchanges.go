@@ -318,7 +318,7 @@ func (q *progress) pump(front context.Context) {
 // keep their bytes.
 func replaced(object []byte, name string, value func(old []byte) []byte) []byte {
 	out := []byte{'{'}
-	scan.Object(object, func(key, v []byte) bool {
+	for key, v := range scan.Members(object) {
 		if len(out) > 1 {
 			out = append(out, ',')
 		}
@@ -326,7 +326,6 @@ func replaced(object []byte, name string, value func(old []byte) []byte) []byte 
 			v = value(v)
 		}
 		out = append(append(scan.AppendQuoted(out, key), ':'), v...)
-		return true
-	})
+	}
 	return append(out, '}')
 }

@@ -29,12 +29,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/gateway/internal/latency"
 	"github.com/farcall-dev/farcall/internal/backoff"
 	"github.com/farcall-dev/farcall/internal/share"
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -137,9 +137,7 @@ func New(o *Options) *Upstream {
 	u.serving.init(u.opts.MaxInFlight)
 	u.own.held.SetBounds(share.Bounds{Total: u.opts.MaxConnections, Ratio: 7})
 	u.opts.Timeout = cmp.Or(u.opts.Timeout, defaultTimeout)
-	if u.opts.Logger == nil {
-		u.opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	u.opts.Logger = cmp.Or(u.opts.Logger, slog.New(slog.DiscardHandler))
 	if u.opts.Explain == nil {
 		u.opts.Explain = explain
 	}
@@ -354,7 +352,7 @@ func (r *reconnect) wait(ctx context.Context) error {
 type meter struct {
 	calls, errors, dropped, garbage, dials atomic.Uint64
 	inFlight                               atomic.Int64
-	latency                                histogram
+	latency                                latency.Histogram
 }
 
 func (m *meter) begin() {
@@ -367,7 +365,7 @@ func (m *meter) end(failed bool, took time.Duration) {
 	if failed {
 		m.errors.Add(1)
 	}
-	m.latency.add(took)
+	m.latency.Add(took)
 }
 
 func (m *meter) status() Status {
@@ -375,39 +373,6 @@ func (m *meter) status() Status {
 		InFlight: int(m.inFlight.Load()),
 		Calls:    m.calls.Load(), Errors: m.errors.Load(), Dropped: m.dropped.Load(),
 		Garbage: m.garbage.Load(), Dials: m.dials.Load(),
-		LatencyP50: m.latency.quantile(50), LatencyP99: m.latency.quantile(99),
+		LatencyP50: m.latency.Quantile(50), LatencyP99: m.latency.Quantile(99),
 	}
-}
-
-// histogram counts durations in buckets of microseconds, four to each power of
-// two.
-type histogram struct{ buckets [4 * 40]atomic.Uint64 }
-
-func (h *histogram) add(d time.Duration) { h.buckets[bucketOf(d)].Add(1) }
-
-func bucketOf(d time.Duration) int {
-	us := uint64(max(d.Microseconds(), 0)) + 4
-	power := bits.Len64(us) - 3 // the top three bits of us tell the bucket
-	return min(4*power+int(us>>power&3), 4*40-1)
-}
-
-// quantile returns the middle of the bucket in which so many percent are passed,
-// 0 when nothing was counted.
-func (h *histogram) quantile(percent uint64) time.Duration {
-	var counts [len(h.buckets)]uint64
-	var total, sum uint64
-	for i := range counts {
-		counts[i] = h.buckets[i].Load()
-		total += counts[i]
-	}
-	if total == 0 {
-		return 0
-	}
-	for i, n := range counts {
-		if sum += n; sum*100 >= total*percent {
-			low := uint64(4+i%4) << (i / 4)
-			return time.Duration(low-4+(1<<(i/4))/2) * time.Microsecond
-		}
-	}
-	return 0
 }

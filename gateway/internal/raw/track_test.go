@@ -184,24 +184,3 @@ func FuzzTracker(f *testing.F) {
 		}
 	})
 }
-
-func TestHistogram(t *testing.T) {
-	t.Parallel()
-	var h histogram
-	if h.quantile(50) != 0 {
-		t.Error("a quantile of nothing")
-	}
-	for i := range 1000 {
-		h.add(1000 * 1000 * 1) // 1 ms
-		if i%10 == 0 {
-			h.add(1e9)
-		}
-	}
-	h.add(-1)
-	h.add(1 << 62)
-	for percent, want := range map[uint64]float64{50: 1e6, 99: 1e9} {
-		if got := float64(h.quantile(percent)); got < want*0.8 || got > want*1.2 {
-			t.Errorf("p%d: %v, want %v", percent, got, want)
-		}
-	}
-}

@@ -90,14 +90,12 @@ func (w *walker) replace(from, to int, label, mark string) {
 
 // value goes through the value at i, to which a node applies, and returns its end.
 func (w *walker) value(n *node, i, depth int) (end int) {
-	if i < len(w.in) && w.in[i] == '"' {
+	if n != nil && n.kind != kindNone && i < len(w.in) && w.in[i] == '"' {
 		end, escaped, f := scan.String(w.in, i)
 		if f != scan.OK {
 			return w.fail()
 		}
-		if n != nil && n.kind != kindNone {
-			w.reference(n.kind, i, end, escaped)
-		}
+		w.reference(n.kind, i, end, escaped)
 		return end
 	}
 	if n != nil && depth < maxDepth && i < len(w.in) {
@@ -108,11 +106,7 @@ func (w *walker) value(n *node, i, depth int) (end int) {
 			return w.array(n.element(), i, depth)
 		}
 	}
-	end, f := scan.Value(w.in, i, -1)
-	if f != scan.OK {
-		return w.fail()
-	}
-	return end
+	return scan.Skip(w.in, i)
 }
 
 func (w *walker) fail() int {

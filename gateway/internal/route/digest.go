@@ -177,7 +177,7 @@ func (d *digest) take(k kind, f *filter, raw jsonrpc.Raw) (fault string) {
 
 func toolOf(raw jsonrpc.Raw) *Tool {
 	t := &Tool{}
-	scan.Object(raw, func(key, value []byte) bool {
+	for key, value := range scan.Members(raw) {
 		switch string(key) {
 		case "annotations":
 			t.Repeatable = string(scan.Member(value, "readOnlyHint")) == "true" || string(scan.Member(value, "idempotentHint")) == "true"
@@ -188,8 +188,7 @@ func toolOf(raw jsonrpc.Raw) *Tool {
 		case "inputSchema":
 			t.InputSchema = value
 		}
-		return true
-	})
+	}
 	return t
 }
 
@@ -213,15 +212,14 @@ func nameOf(k kind, raw jsonrpc.Raw) (name, fault string) {
 	}
 	var key []byte
 	seen, described := 0, 0
-	scan.Object(raw, func(member, value []byte) bool {
+	for member, value := range scan.Members(raw) {
 		switch string(member) {
 		case layouts[k].key:
 			key, seen = value, seen+1
 		case "description":
 			described++
 		}
-		return true
-	})
+	}
 	switch {
 	case seen == 0:
 		return "", fmt.Sprintf("it has no member %q", layouts[k].key)

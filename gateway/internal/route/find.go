@@ -300,12 +300,9 @@ func (v *View) expands(g *gathered, source int, uri string) bool {
 		return false
 	}
 	f := v.sources[source].filters[resources]
-	for _, p := range d.patterns {
-		if f.opens(uri, p.listed) && p.match(uri) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.patterns, func(p pattern) bool {
+		return f.opens(uri, p.listed) && p.match(uri)
+	})
 }
 
 // byGuess finds the only source that can have a URI which no list and no

@@ -94,10 +94,9 @@ func FuzzDigest(f *testing.F) {
 	f.Add(`[{"name":"a","name":"b"},{"name":"\ud800"}]`)
 	f.Fuzz(func(t *testing.T, text string) {
 		var l List
-		scan.Array([]byte(text), func(item []byte) bool {
+		for item := range scan.Elements([]byte(text)) {
 			l.Items = append(l.Items, item)
-			return true
-		})
+		}
 		filter := newFilter(&Filter{Deny: []string{"*x*"}, Rename: map[string]string{"a": "b"}, Describe: map[string]string{"a": "d"}})
 		d := digestOf(tools, filter, &l)
 		if len(d.names) != len(d.entries) || len(d.plains) != len(d.entries) {

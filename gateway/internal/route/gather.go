@@ -301,14 +301,13 @@ func Collect(kind string, ask func(cursor string) (jsonrpc.Raw, error)) (List, e
 		if items == nil {
 			return List{}, fmt.Errorf("the list of %s has no member %q", kind, layouts[k].member)
 		}
-		scan.Array(items, func(item []byte) bool {
+		for item := range scan.Elements(items) {
 			if size += len(item); size > maxBytes || len(all.Items) >= maxItems {
 				all.Note = fmt.Sprintf("the list is cut after %d items: it has too many, or they are too large", len(all.Items))
-				return false
+				break
 			}
 			all.Items = append(all.Items, item)
-			return true
-		})
+		}
 		switch {
 		case next == "" || all.Note != "":
 			return all, nil
@@ -325,7 +324,7 @@ func Collect(kind string, ask func(cursor string) (jsonrpc.Raw, error)) (List, e
 // pageOf reads a result: its items, nil when there are none, and what it says
 // about itself.
 func pageOf(result jsonrpc.Raw, member string) (ttl time.Duration, public bool, next string, items []byte) {
-	scan.Object(result, func(key, value []byte) bool {
+	for key, value := range scan.Members(result) {
 		switch string(key) {
 		case member:
 			items = value
@@ -340,8 +339,7 @@ func pageOf(result jsonrpc.Raw, member string) (ttl time.Duration, public bool, 
 				next = string(scan.Unquote(value))
 			}
 		}
-		return true
-	})
+	}
 	return ttl, public, next, items
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -417,10 +418,5 @@ func (r *Rules) Show(kind, name string) bool {
 }
 
 func matchAny(patterns []string, name string) bool {
-	for _, p := range patterns {
-		if glob.Match(p, name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(patterns, func(p string) bool { return glob.Match(p, name) })
 }
