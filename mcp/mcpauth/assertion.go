@@ -2,6 +2,7 @@ package mcpauth
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -250,9 +251,7 @@ func proofTarget(address string) (string, error) {
 			u.Host = "[" + host + "]"
 		}
 	}
-	if u.Path == "" {
-		u.Path = "/"
-	}
+	u.Path = cmp.Or(u.Path, "/")
 	return u.String(), nil
 }
 

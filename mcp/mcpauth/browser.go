@@ -1,6 +1,7 @@
 package mcpauth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -110,10 +111,7 @@ func listenFor(ctx context.Context, redirect string) (net.Listener, *url.URL, er
 		return nil, nil, fmt.Errorf("mcpauth: the redirect URL %q is not on this machine; it has to be like %s", redirect, DefaultRedirect)
 	}
 	var lc net.ListenConfig
-	port := back.Port()
-	if port == "" {
-		port = "0"
-	}
+	port := cmp.Or(back.Port(), "0")
 	l, err := lc.Listen(ctx, "tcp", net.JoinHostPort(host, port))
 	if err != nil && port != "0" {
 		l, err = lc.Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
@@ -127,9 +125,7 @@ func listenFor(ctx context.Context, redirect string) (net.Listener, *url.URL, er
 		return nil, nil, fmt.Errorf("mcpauth: nowhere to send the browser to: %w", err)
 	}
 	back.Host = net.JoinHostPort(back.Hostname(), port)
-	if back.Path == "" {
-		back.Path = "/"
-	}
+	back.Path = cmp.Or(back.Path, "/")
 	return l, back, nil
 }
 

@@ -163,20 +163,12 @@ func union(lists ...[]string) (all []string) {
 }
 
 func validScope(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c < 0x21 || c > 0x7e || c == '"' || c == '\\' {
-			return false
-		}
-	}
-	return s != "" && len(s) <= maxScope
+	return s != "" && len(s) <= maxScope && !strings.ContainsFunc(s, func(r rune) bool {
+		return r < 0x21 || r > 0x7e || r == '"' || r == '\\'
+	})
 }
 
 // covers reports whether all of wanted is in scopes.
 func covers(scopes, wanted []string) bool {
-	for _, s := range wanted {
-		if !slices.Contains(scopes, s) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(wanted, func(s string) bool { return !slices.Contains(scopes, s) })
 }

@@ -54,9 +54,7 @@ func New(address string, o *Options) (*Client, error) {
 		url: u, id: resourceID(u), now: time.Now,
 		servers: map[string]*server{}, nonces: map[string]string{}, sessions: map[[sha256.Size]byte]*session{},
 	}
-	if o != nil {
-		c.opts = *o
-	}
+	c.opts = *cmp.Or(o, &Options{})
 	if c.signer, err = c.opts.check(); err != nil {
 		return nil, err
 	}
@@ -274,17 +272,22 @@ func (c *Client) Login(ctx context.Context) error {
 	if !c.interactive() {
 		return c.needLogin("there is no user to ask", nil)
 	}
+	p, scopes, err := c.look(ctx, s)
+	if err == nil {
+		_, err = c.fill(ctx, s, p, scopes)
+	}
+	return err
+}
+
+// look finds out where tokens come from, and the scopes that the server wants. s.busy is held.
+func (c *Client) look(ctx context.Context, s *session) (p *place, scopes []string, err error) {
 	_, _ = c.load(ctx, s) // only for the scopes and the issuer of before; what is damaged gets replaced
 	metadata, scopes := c.probe(ctx)
-	p, err := c.find(ctx, metadata, s.held().issuer())
-	if err != nil {
-		return err
+	p, err = c.find(ctx, metadata, s.held().issuer())
+	if err == nil && p.legacy && !c.challenged.Load() {
+		err = fmt.Errorf("mcpauth: %s asks for no token, and %w", c.id, errNowhere)
 	}
-	if p.legacy && !c.challenged.Load() {
-		return fmt.Errorf("mcpauth: %s asks for no token, and %w", c.id, errNowhere)
-	}
-	_, err = c.fill(ctx, s, p, scopes)
-	return err
+	return p, scopes, err
 }
 
 // Logout revokes the tokens where the authorization server offers that, and forgets

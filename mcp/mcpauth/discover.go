@@ -234,9 +234,7 @@ func (c *Client) findLegacy(ctx context.Context, res *resource) (*place, error) 
 	if as.Issuer != at && as.Issuer != at+"/" {
 		return nil, fmt.Errorf("mcpauth: the metadata of the authorization server %s is that of another one, %q", at, tame(as.Issuer))
 	}
-	if res == nil {
-		res = &resource{ID: c.id}
-	}
+	res = cmp.Or(res, &resource{ID: c.id})
 	return &place{resource: res, as: as, legacy: true}, c.remember(as)
 }
 
@@ -453,21 +451,14 @@ func (c *Client) registerSelf(ctx context.Context, as *server, redirect string) 
 	if u.Scheme != "https" || local(u.Hostname()) {
 		kind = "native"
 	}
-	method := authNone
-	if len(as.AuthMethods) > 0 && !slices.Contains(as.AuthMethods, authNone) {
-		for _, m := range []string{authBasic, authPost} {
-			if slices.Contains(as.AuthMethods, m) {
-				method = m
-				break
-			}
-		}
-	}
+	methods := []string{authNone, authBasic, authPost} // the first that the server has, or else none
+	has := func(method string) bool { return slices.Contains(as.AuthMethods, method) }
 	body, err := jsonv2.Append(nil, map[string]any{
 		"client_name":                cmp.Or(c.opts.Name, "farcall"),
 		"redirect_uris":              []string{redirect},
 		"grant_types":                []string{"authorization_code", "refresh_token"},
 		"response_types":             []string{"code"},
-		"token_endpoint_auth_method": method,
+		"token_endpoint_auth_method": methods[max(slices.IndexFunc(methods, has), 0)],
 		"application_type":           kind,
 	})
 	if err != nil {

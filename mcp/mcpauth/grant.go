@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -23,28 +24,33 @@ const grace = 2 * time.Second
 
 // grant asks for new tokens, in the way of the options.
 func (c *Client) grant(ctx context.Context, p *place, scopes []string, subject string) (*tokens, error) {
-	before := tokens{
-		Issuer: p.as.Issuer, Resource: p.resource.ID, Legacy: p.legacy, Asked: scopes, Granted: scopes, Begun: c.now().Unix(),
-	}
-	strict, err := c.newKey(p, &before)
+	before := c.before(p, scopes)
+	strict, err := c.newKey(p, before)
 	if err != nil {
 		return nil, err
 	}
 	var answer *tokenAnswer
 	if c.opts.Grant == GrantCode {
-		answer, err = c.grantCode(ctx, p, &before)
+		answer, err = c.grantCode(ctx, p, before)
 		if refusal, ok := errors.AsType[*oauthError](err); ok && refusal.code == "invalid_client" {
 			if c.forget(ctx, p.as.Issuer, before.ClientID) {
-				answer, err = c.grantCode(ctx, p, &before)
+				answer, err = c.grantCode(ctx, p, before)
 			}
 		}
 	} else {
-		answer, err = c.grantOwn(ctx, p, &before, subject)
+		answer, err = c.grantOwn(ctx, p, before, subject)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return c.take(answer, before, strict)
+	return c.take(answer, *before, strict)
+}
+
+// before is what is known of tokens that are asked for.
+func (c *Client) before(p *place, scopes []string) *tokens {
+	return &tokens{
+		Issuer: p.as.Issuer, Resource: p.resource.ID, Legacy: p.legacy, Asked: scopes, Granted: scopes, Begun: c.now().Unix(),
+	}
 }
 
 // newKey makes the key that tokens shall be bound to, if they shall. strict tells that they
@@ -123,10 +129,9 @@ func audienceOf(token string) (all []string) {
 	if len(aud) > 0 && aud[0] != '[' {
 		return []string{textOf(aud)}
 	}
-	scan.Array(aud, func(element []byte) bool {
+	for element := range scan.Elements(aud) {
 		all = append(all, textOf(element))
-		return true
-	})
+	}
 	return all
 }
 
@@ -179,6 +184,11 @@ func (c *Client) grantCode(ctx context.Context, p *place, t *tokens) (*tokenAnsw
 	if err != nil {
 		return nil, fmt.Errorf("mcpauth: the user has not signed in: %w", err)
 	}
+	return c.redeem(ctx, a, t, callback)
+}
+
+// redeem asks for tokens when the user of an authorization request has come back.
+func (c *Client) redeem(ctx context.Context, a *attempt, t *tokens, callback *url.URL) (*tokenAnswer, error) {
 	code, err := a.code(callback)
 	if err != nil {
 		return nil, err
@@ -187,7 +197,7 @@ func (c *Client) grantCode(ctx context.Context, p *place, t *tokens) (*tokenAnsw
 		"grant_type": {"authorization_code"}, "code": {code}, "code_verifier": {a.verifier},
 		"redirect_uri": {a.redirect}, "resource": {t.Resource},
 	}
-	return c.ask(ctx, p.as, a.reg, form, t.key)
+	return c.ask(ctx, a.as, a.reg, form, t.key)
 }
 
 // checkCode refuses authorization servers that cannot do this safely.
@@ -285,8 +295,13 @@ func (c *Client) renew(ctx context.Context, t *tokens) (*tokens, error) {
 	}
 	detached, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	marks, marked := c.store.(marker)
+	rest := grace
+	if marked {
+		rest = markTime
+	}
 	defer context.AfterFunc(ctx, func() {
-		timer := time.NewTimer(grace)
+		timer := time.NewTimer(rest)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
@@ -303,8 +318,21 @@ func (c *Client) renew(ctx context.Context, t *tokens) (*tokens, error) {
 		return nil, err
 	}
 	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {t.Refresh}, "resource": {t.Resource}}
+	unused := func() {}
+	if marked {
+		if unused, err = marks.Mark(detached, tokenKey(c.id)); err != nil {
+			return nil, err
+		}
+		var end context.CancelFunc
+		detached, end = context.WithTimeout(detached, markTime)
+		defer end()
+	}
 	answer, err := c.ask(detached, as, reg, form, t.key)
-	if refusal, ok := errors.AsType[*oauthError](err); ok && refusal.code == "invalid_client" {
+	refusal, refused := errors.AsType[*oauthError](err)
+	if dial, ok := errors.AsType[*net.OpError](err); refused || ok && dial.Op == "dial" {
+		unused()
+	}
+	if refused && refusal.code == "invalid_client" {
 		c.forget(detached, t.Issuer, t.ClientID)
 	}
 	if err != nil {
@@ -364,9 +392,7 @@ const (
 // and for which resource. requestedType and audience may be empty.
 func exchangeForm(subject, subjectType, requestedType, audience string, scopes []string) url.Values {
 	form := url.Values{
-		"grant_type":         {GrantExchange},
-		"subject_token":      {subject},
-		"subject_token_type": {subjectType},
+		"grant_type": {GrantExchange}, "subject_token": {subject}, "subject_token_type": {subjectType},
 	}
 	for name, value := range map[string]string{
 		"requested_token_type": requestedType, "audience": audience, "scope": strings.Join(scopes, " "),

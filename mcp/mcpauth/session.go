@@ -228,7 +228,7 @@ func (c *Client) current(ctx context.Context, s *session) (*tokens, error) {
 	}
 	defer s.unlock()
 	if _, err := c.load(ctx, s); err != nil {
-		return nil, err
+		return t.meanwhile(c.now(), err)
 	}
 	if t = s.held(); t.valid(c.now()) {
 		return t, nil
@@ -238,10 +238,8 @@ func (c *Client) current(ctx context.Context, s *session) (*tokens, error) {
 		switch {
 		case renewed != nil:
 			return renewed, nil
-		case err != nil && t.alive(c.now()):
-			return t, nil // it will do for this time
 		case err != nil:
-			return nil, err
+			return t.meanwhile(c.now(), err)
 		}
 	}
 	if c.opts.Grant == GrantCode {
@@ -339,12 +337,17 @@ func (c *Client) fill(ctx context.Context, s *session, p *place, scopes []string
 		}
 		return nil, err
 	}
+	return t, c.keep(ctx, s, t)
+}
+
+// keep saves the tokens of a new grant. s.busy is held.
+func (c *Client) keep(ctx context.Context, s *session, t *tokens) error {
 	if s.kept { // who renews those of before would put them back
 		if free, err := exclusive(ctx, c.store, tokenKey(c.id)); err == nil {
 			defer free()
 		}
 	}
-	return t, c.save(ctx, s, t)
+	return c.save(ctx, s, t)
 }
 
 // pause keeps an error that has nothing to do with who calls for a moment: anyone who waits for the

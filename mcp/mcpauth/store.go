@@ -2,6 +2,7 @@ package mcpauth
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -18,12 +19,14 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall/internal/filelock"
+	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/replace"
 	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
 const (
-	storeVersion = "1"
+	storeVersion = 1
 	maxStore     = 16 << 20 // of the file, in bytes
 	maxEntry     = 1 << 20  // of one value
 	storeDepth   = 64
@@ -34,6 +37,20 @@ const (
 type locker interface {
 	Lock(ctx context.Context, key string) (unlock func(), err error)
 }
+
+// marker is a locker of several machines, where a process that holds a lock may end or be stopped.
+// It notes that a refresh token is about to be sent, so that no other process sends it when the
+// outcome is unknown.
+type marker interface {
+	locker
+	// Mark is called while the key is locked. After an error nothing is sent. unused is called when
+	// the token was not used: the authorization server has refused it, or was not reached.
+	Mark(ctx context.Context, key string) (unused func(), err error)
+}
+
+// markTime is how long a request with a refresh token may take that a marker has noted, whether the
+// caller waits for it or not.
+const markTime = 20 * time.Second
 
 // exclusive keeps others from a key of a store, if that can.
 func exclusive(ctx context.Context, s Store, key string) (unlock func(), err error) {
@@ -81,7 +98,7 @@ func (s *fileStore) Save(ctx context.Context, key string, value []byte) error {
 		return fmt.Errorf("mcpauth: a value for the token store has %d bytes, more than %d", len(value), maxEntry)
 	}
 	value = bytes.Clone(value)
-	return s.change(ctx, func(all map[string][]byte) bool {
+	return s.change(ctx, func(all map[string]jsonrpc.Raw) bool {
 		if bytes.Equal(all[key], value) {
 			return false
 		}
@@ -92,7 +109,7 @@ func (s *fileStore) Save(ctx context.Context, key string, value []byte) error {
 
 // Delete implements Store.
 func (s *fileStore) Delete(ctx context.Context, key string) error {
-	return s.change(ctx, func(all map[string][]byte) bool {
+	return s.change(ctx, func(all map[string]jsonrpc.Raw) bool {
 		_, there := all[key]
 		delete(all, key)
 		return there
@@ -146,14 +163,14 @@ func (s *fileStore) lockFile(ctx context.Context, key string, free chan struct{}
 }
 
 // snapshot reads the file.
-func (s *fileStore) snapshot(ctx context.Context) (map[string][]byte, error) {
+func (s *fileStore) snapshot(ctx context.Context) (map[string]jsonrpc.Raw, error) {
 	path, err := s.resolve()
 	if err != nil {
 		return nil, err
 	}
 	if runtime.GOOS == "windows" { // where a file that is being read cannot be replaced
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-			return map[string][]byte{}, nil
+			return map[string]jsonrpc.Raw{}, nil
 		}
 		lock, err := acquire(ctx, path+".lock", false)
 		if err != nil {
@@ -165,7 +182,7 @@ func (s *fileStore) snapshot(ctx context.Context) (map[string][]byte, error) {
 }
 
 // change reads the file and writes it again if do says so, while no other process does.
-func (s *fileStore) change(ctx context.Context, do func(map[string][]byte) bool) error {
+func (s *fileStore) change(ctx context.Context, do func(map[string]jsonrpc.Raw) bool) error {
 	path, err := s.prepare()
 	if err != nil {
 		return err
@@ -222,10 +239,10 @@ func (s *fileStore) prepare() (string, error) {
 }
 
 // readStore reads a file that may not be there.
-func readStore(path string) (map[string][]byte, error) {
+func readStore(path string) (map[string]jsonrpc.Raw, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|dontWait, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return map[string][]byte{}, nil
+		return map[string]jsonrpc.Raw{}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("mcpauth: the token store cannot be read: %w", err)
@@ -256,66 +273,33 @@ func readStore(path string) (map[string][]byte, error) {
 	return all, nil
 }
 
-var (
-	errNoStore  = errors.New("is damaged: it is not what farcall has written")
-	errTwice    = errors.New("is damaged: a member is there twice")
-	errNewStore = errors.New("was written by a later version of farcall")
-)
+// stored is the text of a file.
+type stored struct {
+	Version int                    `json:"version"`
+	Tokens  map[string]jsonrpc.Raw `json:"tokens"`
+}
 
-// parseStore reads the text of a file. The values share its memory.
-func parseStore(data []byte) (map[string][]byte, error) {
+// parseStore reads the text of a file.
+func parseStore(data []byte) (map[string]jsonrpc.Raw, error) {
 	if end, fault := scan.Text(data, storeDepth); fault != 0 || end != len(data) {
 		return nil, fmt.Errorf("is damaged at byte %d", end)
 	}
-	var version, tokens []byte
-	err := members(data, func(name string, value []byte) error {
-		switch name {
-		case "version":
-			version = value
-		case "tokens":
-			tokens = value
-		default:
-			return errNoStore
-		}
-		return nil
-	})
-	switch {
+	var f stored
+	switch err := jsonv2.UnmarshalStrict(data, &f); {
+	case f.Version > storeVersion:
+		return nil, errors.New("was written by a later version of farcall")
 	case err != nil:
-		return nil, err
-	case string(version) != storeVersion && len(version) > 0 && version[0] >= '1' && version[0] <= '9':
-		return nil, errNewStore
-	case string(version) != storeVersion || tokens == nil:
-		return nil, errNoStore
+		p := jsonv2.Explain(err)
+		return nil, fmt.Errorf("is damaged: at %.100q: %s", p.Pointer, cmp.Or(p.Reason, "it is not what farcall has written"))
+	case f.Version != storeVersion || f.Tokens == nil:
+		return nil, errors.New("is damaged: it is not what farcall has written")
 	}
-	all := map[string][]byte{}
-	return all, members(tokens, func(key string, value []byte) error {
-		all[key] = value
-		return nil
-	})
-}
-
-// members calls do with the members of a valid object; no member may be there twice.
-func members(object []byte, do func(name string, value []byte) error) (err error) {
-	if object = bytes.TrimSpace(object); len(object) == 0 || object[0] != '{' {
-		return errNoStore
-	}
-	seen := map[string]bool{}
-	scan.Object(object, func(key, value []byte) bool {
-		name := string(key)
-		if seen[name] {
-			err = errTwice
-			return false
-		}
-		seen[name] = true
-		err = do(name, value)
-		return err == nil
-	})
-	return err
+	return f.Tokens, nil
 }
 
 // appendStore writes what parseStore reads.
-func appendStore(b []byte, all map[string][]byte) []byte {
-	b = append(b, `{"version":`+storeVersion+",\n\"tokens\":{\n"...)
+func appendStore(b []byte, all map[string]jsonrpc.Raw) []byte {
+	b = fmt.Appendf(b, "{\"version\":%d,\n\"tokens\":{\n", storeVersion)
 	for i, key := range slices.Sorted(maps.Keys(all)) {
 		if i > 0 {
 			b = append(b, ",\n"...)
@@ -327,34 +311,11 @@ func appendStore(b []byte, all map[string][]byte) []byte {
 	return append(b, "\n}}\n"...)
 }
 
-const (
-	lockPause    = 5 * time.Millisecond
-	maxLockPause = 100 * time.Millisecond
-)
-
-// acquire locks a file, which it makes if need be. The lock ends when the file is closed, or
-// with the process. What is locked is never removed, for another process might wait for it.
+// acquire locks a file. The lock ends when the file is closed, or with the process.
 func acquire(ctx context.Context, path string, exclusive bool) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|noLink, 0o600)
+	f, err := filelock.Wait(ctx, path, noLink, exclusive)
 	if err != nil {
 		return nil, fmt.Errorf("mcpauth: the token store cannot be locked: %w", err)
 	}
-	for pause := lockPause; ; pause = min(2*pause, maxLockPause) {
-		ok, err := filelock.Try(f, exclusive)
-		if ok {
-			return f, nil
-		}
-		if err != nil {
-			_ = f.Close() // it has nothing in it
-			return nil, fmt.Errorf("mcpauth: the token store cannot be locked: %w", err)
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			_ = f.Close() // it has nothing in it
-			return nil, fmt.Errorf("mcpauth: another process uses the token store: %w", ctx.Err())
-		}
-	}
+	return f, nil
 }

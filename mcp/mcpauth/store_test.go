@@ -82,7 +82,7 @@ func TestFileStoreRefuses(t *testing.T) {
 		"array":        {"[]", 0o600, 0o700, "damaged"},
 		"tokens":       {`{"version":1,"tokens":[]}`, 0o600, 0o700, "damaged"},
 		"none":         {`{"version":1}`, 0o600, 0o700, "damaged"},
-		"twice":        {`{"version":1,"tokens":{"a":1,"\u0061":2}}`, 0o600, 0o700, "twice"},
+		"twice":        {`{"version":1,"tokens":{"a":1,"\u0061":2}}`, 0o600, 0o700, "duplicate"},
 		"version":      {`{"version":2,"tokens":{}}`, 0o600, 0o700, "later version"},
 		"another's":    {`{"version":1,"tokens":{},"more":1}`, 0o600, 0o700, "damaged"},
 		"deep":         {`{"version":1,"tokens":{"a":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}}`, 0o600, 0o700, "damaged"},

@@ -1,6 +1,7 @@
 package mcpauth
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -48,8 +49,7 @@ func (tokenAnswer) String() string { return "token answer" }
 // GoString keeps the tokens out of logs.
 func (tokenAnswer) GoString() string { return "token answer" }
 
-// parseAnswer reads a token endpoint's answer. Errors about it do not quote
-// it.
+// parseAnswer reads a token endpoint's answer. Errors about it do not quote it.
 func parseAnswer(body []byte) (*tokenAnswer, error) {
 	if end, fault := scan.Text(body, tokenDeep); fault != 0 || end != len(body) {
 		return nil, errors.New("it is not JSON")
@@ -113,12 +113,8 @@ func lifeOf(raw rawValue) int64 {
 // headerSafe reports whether a token can be sent: RFC 6750 §2.1, and whatever else is
 // visible ASCII.
 func headerSafe(s string) bool {
-	for i := range len(s) {
-		if s[i] < 0x21 || s[i] > 0x7e {
-			return false
-		}
-	}
-	return len(s) <= maxToken
+	return len(s) <= maxToken &&
+		!strings.ContainsFunc(s, func(r rune) bool { return r < 0x21 || r > 0x7e })
 }
 
 // post sends a form to a token endpoint. origin is from where the endpoint was
@@ -164,9 +160,7 @@ func (c *Client) send(r *http.Request, origin *url.URL, form url.Values) ([]byte
 	}
 	// Some servers refuse with the status 200.
 	if refusal := refusalOf(body); refusal != nil || resp.StatusCode/100 != 2 {
-		if refusal == nil {
-			refusal = &oauthError{}
-		}
+		refusal = cmp.Or(refusal, &oauthError{})
 		refusal.who, refusal.status = r.URL.Host, resp.StatusCode
 		refusal.code = tame(hide(refusal.code, form, r.Header.Get("Authorization")))
 		refusal.description = tame(hide(refusal.description, form, r.Header.Get("Authorization")))
@@ -225,8 +219,7 @@ func (c *Client) ask(ctx context.Context, as *server, reg *registration, form ur
 	}
 }
 
-// identify says who the client is, in the way that the server and the registration
-// have in common.
+// identify says who the client is, in the way that the server and the registration have in common.
 func (c *Client) identify(as *server, reg *registration, header http.Header, form url.Values) error {
 	switch method := reg.method(as); method {
 	case authBasic:
@@ -345,9 +338,7 @@ func (c *Client) take(a *tokenAnswer, before tokens, strict bool) (*tokens, erro
 	if a.ExpiresIn >= 0 {
 		t.Expires = now.Add(time.Duration(a.ExpiresIn) * time.Second).Unix()
 	}
-	if a.RefreshToken != "" {
-		t.Refresh = a.RefreshToken
-	}
+	t.Refresh = cmp.Or(a.RefreshToken, t.Refresh)
 	if a.Scopes != nil {
 		t.Granted = a.Scopes
 	}
@@ -375,4 +366,12 @@ func (t *tokens) valid(now time.Time) bool {
 // alive reports whether the access token has not come to its end yet.
 func (t *tokens) alive(now time.Time) bool {
 	return t != nil && t.Access != "" && (t.Expires == 0 || now.Before(time.Unix(t.Expires, 0)))
+}
+
+// meanwhile returns tokens that could not be renewed, and will do for this time; else the error.
+func (t *tokens) meanwhile(now time.Time, err error) (*tokens, error) {
+	if t.alive(now) {
+		return t, nil
+	}
+	return nil, err
 }

@@ -47,6 +47,9 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 	if h == nil {
 		return nil, errors.New("no such host")
 	}
+	if b, ok := h.(broken); ok && r.URL.Path == "/token" {
+		return nil, b.err
+	}
 	rec := httptest.NewRecorder()
 	h.ServeHTTP(rec, r)
 	resp := rec.Result()
