@@ -92,9 +92,13 @@ func isAnswer(begins []byte) bool {
 	return bytes.Contains(begins, []byte(`"jsonrpc"`)) && beginning.Of(begins).Answer
 }
 
+// largeMessage is from when on isMessage does not validate: a result of 50 MB is read once, by the
+// peer.
+const largeMessage = 64 << 10
+
 // isMessage reports whether p is JSON and has the members that messages have. A
 // batch has an object first. More is for the peer to say, which answers what it
-// refuses.
+// refuses, and whether one that is large is valid: here it only has to be whole.
 func isMessage(p []byte) bool {
 	i := scan.Space(p, 0)
 	if i < len(p) && p[i] == '[' {
@@ -103,18 +107,20 @@ func isMessage(p []byte) bool {
 	if i >= len(p) || p[i] != '{' {
 		return false
 	}
-	if _, f := scan.Text(p, maxDepth); f != scan.OK {
+	if len(p) >= largeMessage {
+		if last := bytes.TrimRight(p, " \t\r\n"); last[len(last)-1] != '}' && last[len(last)-1] != ']' {
+			return false
+		}
+	} else if _, f := scan.Text(p, maxDepth); f != scan.OK {
 		return false
 	}
-	found := false
-	scan.Object(p[i:], func(key, _ []byte) bool {
+	for key := range scan.Beginning(p[i:]) {
 		switch string(key) {
 		case "jsonrpc", "id", "method": // without the first in JSON-RPC 1.0
-			found = true
+			return true
 		}
-		return !found
-	})
-	return found
+	}
+	return false
 }
 
 // Read returns the next message.

@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"log/slog"
@@ -32,9 +33,7 @@ type Guard struct {
 
 // NewGuard returns a guard that begins with the first child.
 func NewGuard(log *slog.Logger) *Guard {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	return &Guard{token: Variable + "=" + rand.Text() + ".", log: log, groups: make(map[int]struct{})}
 }
 

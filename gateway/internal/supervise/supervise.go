@@ -21,6 +21,7 @@
 package supervise
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -125,12 +126,8 @@ func New(c Command, o *Options) *Supervisor {
 	if o != nil {
 		s.opts = *o
 	}
-	if s.opts.Name == "" {
-		s.opts.Name = filepath.Base(c.Path)
-	}
-	if s.opts.Logger == nil {
-		s.opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	s.opts.Name = cmp.Or(s.opts.Name, filepath.Base(c.Path))
+	s.opts.Logger = cmp.Or(s.opts.Logger, slog.New(slog.DiscardHandler))
 	if s.opts.MinDelay <= 0 {
 		s.opts.MinDelay = 100 * time.Millisecond
 	}

@@ -103,16 +103,19 @@ func TestDiesDuringStart(t *testing.T) {
 	}
 }
 
-// TestWhileStderrIsHeld: the error comes within a second also when another process holds
-// standard error open.
+// TestWhileStderrIsHeld: the error comes within a second of the child's end also when another
+// process holds standard error open.
 func TestWhileStderrIsHeld(t *testing.T) {
 	c := of("fork-exit")
 	c.Grace = time.Minute
+	end := filepath.Join(t.TempDir(), "end")
+	c.Env = append(c.Env, faulty.EndEnv+"="+end)
 	s := supervise(t, c, nil)
-	tr := start(t, s)
-	began := time.Now()
-	if err := exitOf(t, tr); Reason(err) == "" || time.Since(began) > time.Second {
-		t.Errorf("after %v: %v", time.Since(began), err)
+	err := exitOf(t, start(t, s))
+	now := time.Now()
+	ended, unknown := faulty.Ended(end)
+	if took := now.Sub(ended); Reason(err) == "" || unknown != nil || took > time.Second {
+		t.Errorf("%v after the child's end: %v, %v", took, err, unknown)
 	}
 }
 
@@ -277,6 +280,24 @@ func TestIsMessage(t *testing.T) {
 	} {
 		if got := isMessage([]byte(text)); got != want {
 			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
+
+// A large message is validated by the peer alone; half of one is garbage.
+func TestIsLargeMessage(t *testing.T) {
+	long := strings.Repeat("x", largeMessage)
+	for text, want := range map[string]bool{
+		`{"jsonrpc":"2.0","id":1,"result":"` + long + `"}`:      true,
+		`{"jsonrpc":"2.0","id":1,"result":"\a` + long + `"}`:    true, // it is not valid
+		`{"jsonrpc":"2.0","id":1,"result":"` + long + "\"}\r":   true,
+		`[{"jsonrpc":"2.0","id":1,"result":"` + long + `"}]`:    true,
+		`{"jsonrpc":"2.0","id":1,"result":"` + long:             false,
+		`{"level":"info","msg":"` + long + `"}`:                 false,
+		`{"jsonrpc":"2.0","id":1,"result":"` + long + `"} done`: false,
+	} {
+		if got := isMessage([]byte(text)); got != want {
+			t.Errorf("%.40q: %v", text, got)
 		}
 	}
 }
