@@ -97,7 +97,7 @@ func (x *Index) Tool(i int) *Tool { return &x.tools[i].Tool }
 func (x *Index) add(i int32) {
 	t := &x.tools[i]
 	var parameters, texts strings.Builder
-	scan.Object(t.Raw, func(key, value []byte) bool {
+	for key, value := range scan.Members(t.Raw) {
 		switch string(key) {
 		case "title":
 			t.title = plain(textOf(value))
@@ -112,8 +112,7 @@ func (x *Index) add(i int32) {
 				t.title = plain(title)
 			}
 		}
-		return true
-	})
+	}
 	first := sentence(t.description)
 	for f, text := range [fields]string{
 		fieldServer: t.Server, fieldName: t.Own, fieldTitle: t.title, fieldFirst: first, fieldRest: t.description[len(first):],
@@ -166,15 +165,14 @@ func describe(schema []byte, names, texts *strings.Builder, depth int) {
 	if depth > deepest || texts.Len()+names.Len() > 8<<10 {
 		return
 	}
-	scan.Object(schema, func(key, value []byte) bool {
+	for key, value := range scan.Members(schema) {
 		switch string(key) {
 		case "properties":
-			scan.Object(value, func(name, property []byte) bool {
+			for name, property := range scan.Members(value) {
 				names.Write(name)
 				names.WriteByte(' ')
 				describe(property, names, texts, depth+1)
-				return true
-			})
+			}
 		case "items":
 			describe(value, names, texts, depth+1)
 		case "description":
@@ -183,14 +181,12 @@ func describe(schema []byte, names, texts *strings.Builder, depth int) {
 				texts.WriteByte(' ')
 			}
 		case "enum":
-			scan.Array(value, func(one []byte) bool {
+			for one := range scan.Elements(value) {
 				texts.WriteString(textOf(one))
 				texts.WriteByte(' ')
-				return true
-			})
+			}
 		}
-		return true
-	})
+	}
 }
 
 // textOf returns the characters of a JSON string, "" for any other value.

@@ -169,12 +169,11 @@ func text(lines []line, r *Result, more int, form *Form) string {
 // int)".
 func signature(schema []byte) (s string, lossy bool) {
 	required := map[string]bool{}
-	scan.Array(scan.Member(schema, "required"), func(name []byte) bool {
+	for name := range scan.Elements(scan.Member(schema, "required")) {
 		required[textOf(name)] = true
-		return true
-	})
+	}
 	var first, rest []string
-	scan.Object(scan.Member(schema, "properties"), func(key, property []byte) bool {
+	for key, property := range scan.Members(scan.Member(schema, "properties")) {
 		name := plain(string(key))
 		kind, whole := kindOf(property)
 		lossy = lossy || !whole
@@ -183,8 +182,7 @@ func signature(schema []byte) (s string, lossy bool) {
 		} else {
 			rest = append(rest, name+"?: "+kind)
 		}
-		return true
-	})
+	}
 	all := strings.Join(append(first, rest...), ", ")
 	if short := cut(all, longestSignature); short != all {
 		all, lossy = short, true
@@ -201,10 +199,9 @@ func signature(schema []byte) (s string, lossy bool) {
 func kindOf(property []byte) (kind string, whole bool) {
 	if values := scan.Member(property, "enum"); values != nil {
 		var all []string
-		scan.Array(values, func(one []byte) bool {
+		for one := range scan.Elements(values) {
 			all = append(all, plain(string(one)))
-			return true
-		})
+		}
 		if s := strings.Join(all, "|"); len(s) <= 80 {
 			return s, true
 		}
@@ -226,12 +223,11 @@ func kindOf(property []byte) (kind string, whole bool) {
 	}
 	if types := scan.Member(property, "type"); bytes.HasPrefix(types, []byte{'['}) {
 		var all []string
-		scan.Array(types, func(one []byte) bool {
+		for one := range scan.Elements(types) {
 			if name := textOf(one); name != "null" {
 				all = append(all, plain(name))
 			}
-			return true
-		})
+		}
 		if len(all) == 1 && all[0] != "object" && all[0] != "array" {
 			return all[0], true
 		}

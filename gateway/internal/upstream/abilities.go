@@ -28,9 +28,9 @@ func abilitiesOf(caps jsonrpc.Raw) (a abilities) {
 	if len(caps) == 0 {
 		return 0
 	}
-	scan.Object(caps, func(key, value []byte) bool {
+	for key, value := range scan.Members(caps) {
 		if len(value) == 0 || value[0] != '{' {
-			return true
+			continue
 		}
 		switch string(key) {
 		case "elicitation":
@@ -51,15 +51,13 @@ func abilitiesOf(caps jsonrpc.Raw) (a abilities) {
 		case "roots":
 			a |= canRoots
 		case "extensions":
-			scan.Array(scan.Member(scan.Member(value, apps.Extension), "mimeTypes"), func(mime []byte) bool {
+			for mime := range scan.Elements(scan.Member(scan.Member(value, apps.Extension), "mimeTypes")) {
 				if mime[0] == '"' && string(scan.Unquote(mime)) == apps.MIMEType {
 					a |= canShowApps
 				}
-				return true
-			})
+			}
 		}
-		return true
-	})
+	}
 	return a
 }
 

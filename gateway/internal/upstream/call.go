@@ -300,7 +300,7 @@ func (u *Upstream) partLocked(pc *pendingCall, in *era.Revision, err error, firs
 		if u.pool.breaker.succeeded() {
 			u.pool.turn()
 		}
-		u.latency.add(now.Sub(pc.begun))
+		u.latency.Add(now.Sub(pc.begun))
 	case unreachable, unknown:
 		u.lostLocked(l, pc.age, err, now)
 	case busy:

@@ -13,7 +13,7 @@ import (
 
 // guarded are the types that the lock of an upstream guards. They have no way to it: their methods
 // are called by those who hold it.
-var guarded = []string{"pool", "queue", "connection", "holder", "breaker", "health", "pendingCalls", "departed", "histogram"}
+var guarded = []string{"pool", "queue", "connection", "holder", "breaker", "health", "pendingCalls", "departed"}
 
 // guardedFields are the fields of Upstream that are read and changed with the lock held only.
 var guardedFields = []string{"watching", "sweeping", "closing", "over", "idle", "stats"}

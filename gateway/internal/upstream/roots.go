@@ -40,7 +40,8 @@ func (u *Upstream) declaresRoots(l *connection) bool {
 // askRoots answers roots/list.
 func (u *Upstream) askRoots(ctx context.Context, l *connection, params jsonrpc.Raw) (jsonrpc.Raw, error) {
 	answer, wait, err := u.rootsAsked(ctx, l)
-	defer u.rootsAnswered(l)
+	// The context ends when the answer is on its way: before that, a call could overtake it.
+	context.AfterFunc(ctx, func() { u.rootsAnswered(l) })
 	if !wait {
 		return answer, err
 	}
@@ -172,16 +173,16 @@ func (pc *pendingCall) settleRoots() {
 	if news || missed {
 		_ = l.client.Ping(pc.ctx)
 	}
-	for open := u.rootsOpen(l); open != nil; open = u.rootsOpen(l) {
-		news = true
-		select {
-		case <-open:
-		case <-pc.ctx.Done():
-			return
+	for n := 0; ; n++ { // it may ask between pings, too
+		for open := u.rootsOpen(l); open != nil; open = u.rootsOpen(l) {
+			news = true
+			select {
+			case <-open:
+			case <-pc.ctx.Done():
+				return
+			}
 		}
-	}
-	for n := 0; (news || missed) && n < settlePings; n++ {
-		if l.client.Ping(pc.ctx) != nil {
+		if !news && !missed || n == settlePings || l.client.Ping(pc.ctx) != nil {
 			return
 		}
 	}

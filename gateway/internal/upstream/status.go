@@ -1,9 +1,9 @@
 package upstream
 
 import (
-	"math/bits"
 	"time"
 
+	"github.com/farcall-dev/farcall/gateway/internal/latency"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -38,7 +38,7 @@ type Status struct {
 // stats is what is counted.
 type stats struct {
 	calls, errors, dropped, retries uint64
-	latency                         histogram
+	latency                         latency.Histogram
 }
 
 // Status returns how the upstream fares now.
@@ -48,7 +48,7 @@ func (u *Upstream) Status() Status {
 	s := Status{
 		State: u.pool.mood, Since: u.pool.since, Connections: u.pool.live(), InFlight: u.queue.inFlight.Used(), Queued: u.queue.waiting.Len(),
 		Calls: u.calls, Errors: u.errors, Dropped: u.dropped + u.pool.dropped(), Retries: u.retries,
-		LatencyP50: u.latency.quantile(0.50), LatencyP99: u.latency.quantile(0.99), LastError: u.pool.lastError,
+		LatencyP50: u.latency.Quantile(50), LatencyP99: u.latency.Quantile(99), LastError: u.pool.lastError,
 		Breaker: u.pool.breaker.state(time.Now()),
 	}
 	if l := u.pool.slowest(); s.State == StateStarting && l != nil && time.Since(l.begun) >= tellStart {
@@ -84,46 +84,4 @@ func (u *Upstream) rejectedLocked(pc *pendingCall) {
 	if pc.ctx.Err() == nil {
 		u.errors++
 	}
-}
-
-// A histogram counts durations from 1 µs to some hours, in eight steps between a
-// power of two and the next.
-type histogram struct {
-	counts [steps * 34]uint64
-	n      uint64
-}
-
-const steps = 8
-
-func (h *histogram) add(d time.Duration) {
-	h.counts[bucket(d)]++
-	h.n++
-}
-
-func bucket(d time.Duration) int {
-	us := uint64(max(d/time.Microsecond, 0))
-	if us < steps {
-		return int(us)
-	}
-	power := bits.Len64(us) - bits.Len64(steps-1) // of the step
-	return min(power*steps+int(us>>(power-1))-steps, steps*34-1)
-}
-
-// quantile returns the upper bound of the bucket in which that part of all ends.
-func (h *histogram) quantile(q float64) time.Duration {
-	rank, seen := uint64(q*float64(h.n)), uint64(0)
-	for i, n := range h.counts {
-		if seen += n; n > 0 && seen > rank {
-			return upper(i)
-		}
-	}
-	return 0
-}
-
-func upper(i int) time.Duration {
-	if i < steps {
-		return time.Duration(i+1) * time.Microsecond
-	}
-	power, step := i/steps, i%steps
-	return time.Duration((steps+step+1)<<(power-1)) * time.Microsecond
 }

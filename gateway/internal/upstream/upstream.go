@@ -299,6 +299,9 @@ func (u *Upstream) Lasts(who Caller) bool {
 	return lasting
 }
 
+// Name is that of the server, as in Options.
+func (u *Upstream) Name() string { return u.opts.Name }
+
 // Close refuses new calls, waits for those under way as long as the context lasts,
 // and then ends all connections. It returns the context's error when calls were
 // cut off.
