@@ -162,14 +162,13 @@ func headerName(name string) bool {
 // encode reads how a value is written.
 func (b *builder) encode(a *argument, p node) error {
 	if content := p.get("content"); content.is('{') {
-		err := error(refusal("it is not JSON"))
-		content.each(func(name string, _ node) bool {
+		for name := range content.each {
 			if isJSON(mediaName(name)) {
-				a.json, err = true, nil
+				a.json = true
+				return nil
 			}
-			return err != nil
-		})
-		return err
+		}
+		return refusal("it is not JSON")
 	}
 	if b.swagger {
 		return a.collection(p.get("collectionFormat").text())
@@ -226,13 +225,12 @@ func (a *argument) collection(format string) error {
 func (b *builder) describeArgument(a *argument, p node) (err error) {
 	schema := p.get("schema")
 	if a.json {
-		p.get("content").each(func(name string, media node) bool {
-			if !isJSON(mediaName(name)) {
-				return true
+		for name, media := range p.get("content").each {
+			if isJSON(mediaName(name)) {
+				schema = media.get("schema")
+				break
 			}
-			schema = media.get("schema")
-			return false
-		})
+		}
 	} else if b.swagger {
 		schema = p // its keywords are the parameter's own
 	}
@@ -246,12 +244,11 @@ func (b *builder) readCredentials() {
 	if b.swagger {
 		schemes = b.top("securityDefinitions")
 	}
-	schemes.each(func(_ string, s node) bool {
+	for _, s := range schemes.each {
 		if s, err := b.d.deref(s); err == nil && s.get("type").text() == "apiKey" {
 			b.credentials[s.get("in").text()+" "+strings.ToLower(s.get("name").text())] = true
 		}
-		return true
-	})
+	}
 }
 
 // security says which security schemes an operation needs.
@@ -263,13 +260,12 @@ func (b *builder) security(o *operation) string {
 	var all []string
 	for _, a := range alternatives.items() {
 		var schemes []string
-		a.each(func(name string, scopes node) bool {
+		for name, scopes := range a.each {
 			if list := scopes.texts(); len(list) > 0 {
 				name += "(" + strings.Join(list, " ") + ")"
 			}
 			schemes = append(schemes, clip(name))
-			return true
-		})
+		}
 		if len(schemes) == 0 {
 			schemes = []string{"none"}
 		}
@@ -329,28 +325,28 @@ func scalar(raw []byte) string {
 // A pair is a name and a value, escaped.
 type pair struct{ name, value string }
 
-// parts returns the elements of an array, or the members of an object as pairs.
-func parts(raw []byte, escape escaper) (list []pair, object bool) {
+// parts returns a value, or the elements of an array, as pairs with an escaped name, or the members
+// of an object.
+func parts(name string, raw []byte, escape escaper) (list []pair, object bool) {
+	add := func(name string, v []byte) {
+		if string(v) != "null" {
+			list = append(list, pair{name, escape(scalar(v))})
+		}
+	}
 	switch raw[0] {
 	case '[':
-		scan.Array(raw, func(v []byte) bool {
-			if string(v) != "null" {
-				list = append(list, pair{value: escape(scalar(v))})
-			}
-			return true
-		})
-		return list, false
+		for v := range scan.Elements(raw) {
+			add(name, v)
+		}
 	case '{':
-		scan.Object(raw, func(name, v []byte) bool {
-			if string(v) != "null" {
-				list = append(list, pair{escape(string(name)), escape(scalar(v))})
-			}
-			return true
-		})
+		for member, v := range scan.Members(raw) {
+			add(escape(string(member)), v)
+		}
 		return list, true
 	default:
-		return []pair{{value: escape(scalar(raw))}}, false
+		list = []pair{{name, escape(scalar(raw))}}
 	}
+	return list, false
 }
 
 // join writes pairs with a separator, and names before their values with another.
@@ -371,7 +367,8 @@ func join(list []pair, object bool, between, assign string) string {
 
 // template writes a value of a path or a header: RFC 6570, as OpenAPI 3.1, 4.8.12.4, uses it.
 func (a *argument) template(raw []byte, escape escaper) string {
-	list, object := parts(raw, escape)
+	name := escape(a.wire)
+	list, object := parts(name, raw, escape)
 	assign := ","
 	if a.explode {
 		assign = "="
@@ -384,18 +381,10 @@ func (a *argument) template(raw []byte, escape escaper) string {
 		}
 		return "." + join(list, object, between, assign)
 	case styleMatrix:
-		name := escape(a.wire)
-		switch {
-		case !a.explode:
+		if !a.explode {
 			return ";" + name + "=" + join(list, object, ",", ",")
-		case object:
-			return ";" + join(list, true, ";", "=")
-		default:
-			for i := range list {
-				list[i].name = name
-			}
-			return ";" + join(list, true, ";", "=")
 		}
+		return ";" + join(list, true, ";", "=")
 	default:
 		return join(list, object, ",", assign)
 	}
@@ -413,19 +402,8 @@ func (a *argument) pairs(raw []byte, escape escaper, indexed bool) []pair {
 	if a.style == styleDeep {
 		return deep(nil, name, raw, escape, indexed)
 	}
-	list, object := parts(raw, escape)
-	if raw[0] != '[' && raw[0] != '{' {
-		return []pair{{name, list[0].value}}
-	}
-	if len(list) == 0 {
-		return nil
-	}
-	if a.explode {
-		if !object {
-			for i := range list {
-				list[i].name = name
-			}
-		}
+	list, object := parts(name, raw, escape)
+	if a.explode || len(list) == 0 || raw[0] != '[' && raw[0] != '{' {
 		return list
 	}
 	between := map[style]string{styleForm: ",", styleSpace: "%20", stylePipe: "%7C", styleTab: "%09"}[a.style]
@@ -438,21 +416,19 @@ func deep(list []pair, name string, raw []byte, escape escaper, indexed bool) []
 	switch raw[0] {
 	case 'n':
 	case '{':
-		scan.Object(raw, func(member, v []byte) bool {
+		for member, v := range scan.Members(raw) {
 			list = deep(list, name+"["+escapeSegment(string(member))+"]", v, escape, indexed)
-			return true
-		})
+		}
 	case '[':
 		i := 0
-		scan.Array(raw, func(v []byte) bool {
+		for v := range scan.Elements(raw) {
 			index := "[]"
 			if indexed {
 				index = fmt.Sprintf("[%d]", i)
 			}
 			list = deep(list, name+index, v, escape, indexed)
 			i++
-			return true
-		})
+		}
 	default:
 		list = append(list, pair{name, escape(scalar(raw))})
 	}

@@ -72,7 +72,7 @@ func (b *builder) body(o *operation) (*body, []*argument, error) {
 	var chosen node
 	best := 7
 	var offered []string
-	r.get("content").each(func(name string, media node) bool {
+	for name, media := range r.get("content").each {
 		name = mediaName(name)
 		offered = append(offered, name)
 		kind, rank := kindOf(name)
@@ -86,8 +86,7 @@ func (b *builder) body(o *operation) (*body, []*argument, error) {
 			best, chosen = rank, media
 			out.kind, out.media = kind, name
 		}
-		return true
-	})
+	}
 	if best == 7 {
 		return b.noBody(o, out, offered)
 	}
@@ -245,18 +244,13 @@ func (b *builder) flatten(schema node, depth int) (props []property, ok bool, er
 	}
 	required := schema.get("required").texts()
 	hidden := (&schemaWriter{shaper: b.shaper}).hidden(schema, 0)
-	schema.get("properties").each(func(name string, value node) bool {
+	for name, value := range schema.get("properties").each {
 		if unclean(name) {
-			err = fmt.Errorf("the property %q %w", clip(name), errName)
-			return false
+			return nil, false, fmt.Errorf("the property %q %w", clip(name), errName)
 		}
 		if !hidden[name] {
 			props = addProperty(props, property{name, false, []node{value}})
 		}
-		return true
-	})
-	if err != nil {
-		return nil, false, err
 	}
 	for _, branch := range schema.get("allOf").items() {
 		more, ok, err := b.flatten(branch, depth+1)
@@ -300,12 +294,12 @@ func (b *builder) requiresOnly(branch node) bool {
 	if err != nil || !branch.is('{') {
 		return false
 	}
-	only := true
-	branch.each(func(name string, _ node) bool {
-		only = only && slices.Contains([]string{"required", "type", "description", "title", "example"}, name)
-		return only
-	})
-	return only
+	for name := range branch.each {
+		if !slices.Contains([]string{"required", "type", "description", "title", "example"}, name) {
+			return false
+		}
+	}
+	return true
 }
 
 func addProperty(props []property, p property) []property {

@@ -189,22 +189,21 @@ func (w *schemaWriter) named(k *keyword, keep func(name string) bool) error {
 	w.key(k.name)
 	w.open()
 	seen := map[string]bool{}
-	var err error
-	k.value.each(func(name string, value node) bool {
+	for name, value := range k.value.each {
 		if seen[name] || k.name == "properties" && k.hidden[name] || !keep(name) {
-			return true
+			continue
 		}
 		if unclean(name) {
-			err = fmt.Errorf("the property %q %w", clip(name), errName)
-			return false
+			return fmt.Errorf("the property %q %w", clip(name), errName)
 		}
 		seen[name] = true
 		w.key(name)
-		err = w.schema(value, k.depth+1)
-		return err == nil
-	})
+		if err := w.schema(value, k.depth+1); err != nil {
+			return err
+		}
+	}
 	w.close()
-	return err
+	return nil
 }
 
 func listedSchemas(w *schemaWriter, k *keyword) error {
@@ -243,13 +242,12 @@ func (w *schemaWriter) discriminate(d, item node, start int) {
 		return
 	}
 	var values []string
-	d.get("mapping").each(func(value string, ref node) bool {
+	for value, ref := range d.get("mapping").each {
 		name := ref.text()
 		if m, err := w.component(d.f, name); err == nil && m == c || name == c.name {
 			values = append(values, value)
 		}
-		return true
-	})
+	}
 	if len(values) == 0 && !d.get("mapping").there() {
 		values = []string{c.name}
 	}

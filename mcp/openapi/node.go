@@ -75,15 +75,18 @@ func (n node) get(name string) node { return node{n.f, scan.Member(n.raw, name)}
 
 // each calls yield with the members, in order, until it returns false.
 func (n node) each(yield func(name string, value node) bool) {
-	scan.Object(n.raw, func(name, value []byte) bool { return yield(string(name), node{n.f, value}) })
+	for name, value := range scan.Members(n.raw) {
+		if !yield(string(name), node{n.f, value}) {
+			return
+		}
+	}
 }
 
 // items returns the elements of an array.
 func (n node) items() (all []node) {
-	scan.Array(n.raw, func(value []byte) bool {
+	for value := range scan.Elements(n.raw) {
 		all = append(all, node{n.f, value})
-		return true
-	})
+	}
 	return all
 }
 
@@ -210,12 +213,11 @@ func (f *file) find(pointer string) node {
 		members = map[string]node{}
 		switch in := f.find(pointer[:at]); {
 		case in.is('{'):
-			in.each(func(name string, value node) bool {
+			for name, value := range in.each {
 				if _, twice := members[name]; !twice {
 					members[name] = value
 				}
-				return true
-			})
+			}
 		case in.is('['):
 			for i, item := range in.items() {
 				members[strconv.Itoa(i)] = item

@@ -2,6 +2,7 @@ package openapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -261,9 +262,7 @@ func load(d *document, doc []byte, origin *url.URL, o *Options) (*API, error) {
 	}
 	d.add("", raw)
 	b := &builder{d: d, origin: origin, servers: map[string]bool{}, credentials: map[string]bool{}, api: &API{}}
-	if o != nil {
-		b.o = *o
-	}
+	b.o = *cmp.Or(o, &Options{})
 	b.o.setDefaults()
 	if err := b.version(); err != nil {
 		return nil, fmt.Errorf("openapi: %w", err)
@@ -441,17 +440,9 @@ type Options struct {
 }
 
 func (o *Options) setDefaults() {
-	if o.Timeout <= 0 {
-		o.Timeout = 30 * time.Second
-	}
-	if o.MaxText <= 0 {
-		o.MaxText = 25_000
-	}
-	if o.MaxTools <= 0 {
-		o.MaxTools = 200
-	}
-	if o.MaxName <= 0 {
-		o.MaxName = 48
-	}
+	o.Timeout = cmp.Or(max(o.Timeout, 0), 30*time.Second)
+	o.MaxText = cmp.Or(max(o.MaxText, 0), 25_000)
+	o.MaxTools = cmp.Or(max(o.MaxTools, 0), 200)
+	o.MaxName = cmp.Or(max(o.MaxName, 0), 48)
 	o.MaxName = min(max(o.MaxName, 20), 128)
 }

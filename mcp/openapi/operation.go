@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -25,21 +26,19 @@ func (o *operation) key() string { return o.method + " " + o.path }
 // operations returns the operations of the document, in order.
 func (b *builder) operations() ([]*operation, error) {
 	var all []*operation
-	var err error
 	paths := b.top("paths")
 	if !paths.is('{') && !b.top("webhooks").there() && !b.top("components").there() {
 		return nil, fmt.Errorf("the document has no %q", "paths")
 	}
-	paths.each(func(path string, item node) bool {
-		if item, err = b.d.deref(item); err != nil {
-			err = fmt.Errorf("the path %s: %w", clip(path), err)
-			return false
+	for path, item := range paths.each {
+		item, err := b.d.deref(item)
+		if err != nil {
+			return nil, fmt.Errorf("the path %s: %w", clip(path), err)
 		}
 		for _, method := range []string{"get", "query", "post", "put", "patch", "delete", "head"} {
-			o := item.get(method)
-			if o, err = b.d.deref(o); err != nil { // not in the specification, but in use
-				err = fmt.Errorf("%s %s: %w", strings.ToUpper(method), clip(path), err)
-				return false
+			o, err := b.d.deref(item.get(method)) // not in the specification, but in use
+			if err != nil {
+				return nil, fmt.Errorf("%s %s: %w", strings.ToUpper(method), clip(path), err)
 			}
 			if o.is('{') {
 				all = append(all, &operation{
@@ -49,12 +48,11 @@ func (b *builder) operations() ([]*operation, error) {
 			}
 		}
 		if len(all) > maxOperations {
-			err = fmt.Errorf("the document has more than %d operations", maxOperations)
+			return nil, fmt.Errorf("the document has more than %d operations", maxOperations)
 		}
-		return err == nil
-	})
+	}
 	slices.SortStableFunc(all, func(a, b *operation) int { return strings.Compare(a.path, b.path) })
-	return all, err
+	return all, nil
 }
 
 // extension reads a member of x-mcp, or of Speakeasy's x-speakeasy-mcp, as a text.
@@ -131,10 +129,7 @@ func (o *operation) description() string {
 }
 
 func (o *operation) title() string {
-	if t := o.extension("title"); t != "" {
-		return shorten(clean(t), 64)
-	}
-	return shorten(clean(o.node.get("summary").text()), 64)
+	return shorten(clean(cmp.Or(o.extension("title"), o.node.get("summary").text())), 64)
 }
 
 // A pattern selects operations: "tag:repos", "GET /repos/**", "DELETE **", or the name of a
@@ -216,27 +211,18 @@ func (b *builder) choose(o *operation) (why string, ok bool) {
 // streamsOnly reports whether the only successful answer is an event stream.
 func (b *builder) streamsOnly(o *operation) bool {
 	streams, others := false, false
-	o.node.get("responses").each(func(status string, r node) bool {
-		if !strings.HasPrefix(status, "2") {
-			return true
-		}
-		r, err := b.d.deref(r)
-		if err != nil {
-			return true
-		}
+	for r := range b.successes(o) {
 		media := 0
-		r.get("content").each(func(name string, _ node) bool {
+		for name := range r.get("content").each {
 			media++
 			if mediaName(name) == "text/event-stream" {
 				streams = true
 			} else {
 				others = true
 			}
-			return true
-		})
+		}
 		others = others || media == 0
-		return true
-	})
+	}
 	return streams && !others
 }
 
@@ -317,14 +303,13 @@ func (b *builder) declaredServer(n node) string {
 		return ""
 	}
 	address := servers[0].get("url").text()
-	servers[0].get("variables").each(func(name string, v node) bool {
+	for name, v := range servers[0].get("variables").each {
 		value, ok := b.o.Variables[name]
 		if !ok {
 			value = v.get("default").text()
 		}
 		address = strings.ReplaceAll(address, "{"+name+"}", value)
-		return true
-	})
+	}
 	return address
 }
 
@@ -333,9 +318,7 @@ func (b *builder) declaredServer(n node) string {
 func (b *builder) baseOf(o *operation) (*url.URL, error) {
 	own := ""
 	if !b.swagger {
-		if own = b.declaredServer(o.node); own == "" {
-			own = b.declaredServer(o.item)
-		}
+		own = cmp.Or(b.declaredServer(o.node), b.declaredServer(o.item))
 	}
 	if own == "" || own == b.declared {
 		return b.base, nil
@@ -362,15 +345,12 @@ func (b *builder) baseOf(o *operation) (*url.URL, error) {
 
 // originOf returns scheme, host and port.
 func originOf(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
-	}
 	host := strings.ToLower(u.Hostname())
 	if strings.Contains(host, ":") {
 		host = "[" + host + "]"
 	}
-	if port == map[string]string{"http": "80", "https": "443"}[u.Scheme] {
+	port := u.Port()
+	if port == "" || port == map[string]string{"http": "80", "https": "443"}[u.Scheme] {
 		return u.Scheme + "://" + host
 	}
 	return u.Scheme + "://" + host + ":" + port

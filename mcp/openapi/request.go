@@ -2,6 +2,7 @@ package openapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"net/textproto"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/farcall-dev/farcall"
@@ -96,12 +98,11 @@ func (p *plan) parse(path string) error {
 // call is the handler of a tool.
 func (p *plan) call(ctx context.Context, arguments jsonrpc.Raw) (*mcp.ToolResult, error) {
 	values := make([][]byte, len(p.args))
-	scan.Object(arguments, func(name, value []byte) bool {
+	for name, value := range scan.Members(arguments) {
 		if i, ok := p.byName[string(name)]; ok {
 			values[i] = value
 		}
-		return true
-	})
+	}
 	r, err := p.request(ctx, values)
 	if err != nil {
 		return nil, err
@@ -161,7 +162,7 @@ func (p *plan) path(values [][]byte) (string, error) {
 		if err := checkSegment(a.template(values[s.arg], asIs)); err != nil {
 			return "", argumentError(a, err)
 		}
-		list, _ := parts(values[s.arg], asIs)
+		list, _ := parts("", values[s.arg], asIs)
 		for _, part := range list {
 			if err := checkSegment(part.value); err != nil {
 				return "", argumentError(a, err)
@@ -258,13 +259,9 @@ func (p *plan) content(values [][]byte) (content []byte, media string, err error
 	}
 	content = []byte{'{'}
 	for i, a := range p.args {
-		if a.in != inBody || values[i] == nil {
-			continue
+		if a.in == inBody && values[i] != nil {
+			content = scan.AppendMember(content, a.wire, values[i])
 		}
-		if len(content) > 1 {
-			content = append(content, ',')
-		}
-		content = append(append(scan.AppendQuoted(content, a.wire), ':'), values[i]...)
 	}
 	return append(content, '}'), p.body.media, nil
 }
@@ -296,14 +293,7 @@ func (p *plan) wholeContent(values [][]byte) (content []byte, media string, err 
 		if err != nil {
 			return nil, "", argumentError(p.args[at], err)
 		}
-		media = p.body.media
-		if f.media != "" {
-			media = f.media
-		}
-		if media == "" {
-			media = "application/octet-stream"
-		}
-		return f.data, media, nil
+		return f.data, cmp.Or(f.media, p.body.media, "application/octet-stream"), nil
 	case bodyForm, bodyMultipart:
 		return p.wholeForm(raw)
 	default:
@@ -315,11 +305,10 @@ func (p *plan) wholeContent(values [][]byte) (content []byte, media string, err 
 func (p *plan) wholeForm(raw []byte) (content []byte, media string, err error) {
 	whole := &plan{body: &body{kind: p.body.kind, media: p.body.media, required: true}, indexed: p.indexed}
 	var values [][]byte
-	scan.Object(raw, func(name, value []byte) bool {
+	for name, value := range scan.Members(raw) {
 		whole.args = append(whole.args, &argument{name: string(name), wire: string(name), in: inBody, explode: true})
 		values = append(values, value)
-		return true
-	})
+	}
 	return whole.content(values)
 }
 
@@ -333,8 +322,7 @@ func (p *plan) multipart(values [][]byte) (content []byte, media string, err err
 		}
 		items := [][]byte{values[i]}
 		if values[i][0] == '[' && (a.file || a.media == "") {
-			items = nil
-			scan.Array(values[i], func(v []byte) bool { items = append(items, v); return true })
+			items = slices.Collect(scan.Elements(values[i]))
 		}
 		for _, item := range items {
 			if err := a.part(w, item); err != nil {
@@ -358,17 +346,8 @@ func (a *argument) part(w *multipart.Writer, raw []byte) error {
 		if err != nil {
 			return err
 		}
-		data = f.data
-		if f.name == "" {
-			f.name = "file"
-		}
-		disposition += `; filename="` + quoteParameter(f.name) + `"`
-		switch {
-		case f.media != "":
-			media = f.media
-		case media == "":
-			media = "application/octet-stream"
-		}
+		data, media = f.data, cmp.Or(f.media, media, "application/octet-stream")
+		disposition += `; filename="` + quoteParameter(cmp.Or(f.name, "file")) + `"`
 	} else if media == "" && (raw[0] == '{' || raw[0] == '[') {
 		media = "application/json"
 	}

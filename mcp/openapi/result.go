@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"regexp"
 	"slices"
@@ -125,33 +126,25 @@ func cutItems(body []byte, limit int) (out []byte, left, all int) {
 	}
 	var largest []byte
 	at, n := -1, 0
-	scan.Object(body, func(_, value []byte) bool {
+	for _, value := range scan.Members(body) {
 		if value[0] == '[' && len(value) > len(largest) {
 			largest, at = value, n
 		}
 		n++
-		return true
-	})
+	}
 	room := limit - (len(body) - len(largest))
 	if at < 0 || room < 0 {
 		return nil, 0, 0
 	}
 	out, n = []byte{'{'}, 0
-	scan.Object(body, func(name, value []byte) bool {
-		if n > 0 {
-			out = append(out, ',')
-		}
-		out = append(scan.AppendQuoted(out, name), ':')
-		if n == at {
-			out, left, all = cutArray(out, value, room)
-		} else {
+	for name, value := range scan.Members(body) {
+		out = scan.AppendMember(out, name, nil)
+		if n != at {
 			out = append(out, value...)
+		} else if out, left, all = cutArray(out, value, room); out == nil {
+			return nil, 0, 0
 		}
 		n++
-		return out != nil
-	})
-	if out == nil {
-		return nil, 0, 0
 	}
 	return append(out, '}'), left, all
 }
@@ -161,7 +154,7 @@ func cutItems(body []byte, limit int) (out []byte, left, all int) {
 func cutArray(out, list []byte, room int) (_ []byte, left, all int) {
 	start := len(out)
 	out = append(out, '[')
-	scan.Array(list, func(item []byte) bool {
+	for item := range scan.Elements(list) {
 		all++
 		if left == 0 && len(out)-start+len(item)+2 <= room {
 			if len(out)-start > 1 {
@@ -171,8 +164,7 @@ func cutArray(out, list []byte, room int) (_ []byte, left, all int) {
 		} else {
 			left++
 		}
-		return true
-	})
+	}
 	if left == all {
 		return nil, 0, 0
 	}
@@ -211,7 +203,7 @@ func problemText(body []byte) string {
 		}
 	}
 	rest := 0
-	scan.Object(body, func(name, value []byte) bool {
+	for name, value := range scan.Members(body) {
 		switch string(name) {
 		case "title", "detail", "status", "type", "instance":
 		default:
@@ -219,8 +211,7 @@ func problemText(body []byte) string {
 				fmt.Fprintf(&b, "\n%s: %s", clip(string(name)), value)
 			}
 		}
-		return true
-	})
+	}
 	return b.String()
 }
 
@@ -353,29 +344,30 @@ const (
 // responses.
 func (b *builder) links(o *operation) string {
 	var hints []string
-	b.successes(o, func(_ string, r node) {
-		r.get("links").each(func(_ string, link node) bool {
+	for r := range b.successes(o) {
+		for _, link := range r.get("links").each {
 			link, err := b.d.deref(link)
-			if err != nil {
-				return true
-			}
 			to := b.linked(link)
-			if to == nil {
-				return true
+			if err != nil || to == nil {
+				continue
 			}
 			var values []string
-			link.get("parameters").each(func(name string, value node) bool {
+			for name, value := range link.get("parameters").each {
 				name = name[strings.LastIndexByte(name, '.')+1:] // it may be "path.id"
 				values = append(values, clean(name)+" = "+shorten(clean(value.text()), 60))
-				return len(values) < maxLinks
-			})
+				if len(values) == maxLinks {
+					break
+				}
+			}
 			hint := to.name + "(" + strings.Join(values, ", ") + ")"
 			if !slices.Contains(hints, hint) {
 				hints = append(hints, hint)
 			}
-			return len(hints) < maxLinks
-		})
-	})
+			if len(hints) >= maxLinks {
+				break
+			}
+		}
+	}
 	if len(hints) == 0 {
 		return ""
 	}
@@ -394,17 +386,18 @@ func (b *builder) linked(link node) *operation {
 	return nil
 }
 
-// successes calls f with the responses of 2xx.
-func (b *builder) successes(o *operation, f func(status string, response node)) {
-	o.node.get("responses").each(func(status string, r node) bool {
-		if !strings.HasPrefix(status, "2") {
-			return true
+// successes are the responses of 2xx.
+func (b *builder) successes(o *operation) iter.Seq[node] {
+	return func(yield func(response node) bool) {
+		for status, r := range o.node.get("responses").each {
+			if !strings.HasPrefix(status, "2") {
+				continue
+			}
+			if r, err := b.d.deref(r); err == nil && !yield(r) {
+				return
+			}
 		}
-		if r, err := b.d.deref(r); err == nil {
-			f(status, r)
-		}
-		return true
-	})
+	}
 }
 
 // outputSchema returns the schema of a successful answer, where there is one kind of them and it is
@@ -412,21 +405,20 @@ func (b *builder) successes(o *operation, f func(status string, response node)) 
 func (b *builder) outputSchema(o *operation) ([]byte, error) {
 	var found node
 	n := 0
-	b.successes(o, func(_ string, r node) {
+	for r := range b.successes(o) {
 		n++
 		if b.swagger {
 			found = r.get("schema")
-			return
+			continue
 		}
-		r.get("content").each(func(media string, m node) bool {
+		for media, m := range r.get("content").each {
 			if isJSON(mediaName(media)) {
 				found = m.get("schema")
 			} else {
 				n++
 			}
-			return true
-		})
-	})
+		}
+	}
 	if n != 1 || !found.there() {
 		return nil, nil
 	}
@@ -483,20 +475,18 @@ func ignored(n node) (names []string) {
 		"x-mcp":           {"skip", "name", "title", "description", "annotations"},
 		"x-speakeasy-mcp": {"disabled", "name", "title", "description", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"},
 	}
-	n.each(func(name string, value node) bool {
+	for name, value := range n.each {
 		if members, ok := known[name]; ok {
-			value.each(func(member string, _ node) bool {
+			for member := range value.each {
 				if !slices.Contains(members, member) {
 					names = append(names, clip(name+"."+member))
 				}
-				return len(names) < maxLinks
-			})
+			}
 		} else if strings.HasPrefix(name, "x-mcp") || strings.HasPrefix(name, "x-fastmcp") || strings.HasPrefix(name, "x-speakeasy-mcp") {
 			names = append(names, clip(name))
 		}
-		return len(names) < maxLinks
-	})
-	return names
+	}
+	return names[:min(len(names), maxLinks)]
 }
 
 // warnIgnored reports what is not read of an operation, or of the document.

@@ -2,8 +2,10 @@ package openapi
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -116,16 +118,10 @@ type schemaWriter struct {
 func (w *schemaWriter) open() { w.out = append(w.out, '{') }
 
 // key begins a member.
-func (w *schemaWriter) key(name string) {
-	if last := w.out[len(w.out)-1]; last != '{' {
-		w.out = append(w.out, ',')
-	}
-	w.out = append(scan.AppendQuoted(w.out, name), ':')
-}
+func (w *schemaWriter) key(name string) { w.raw(name, nil) }
 
 func (w *schemaWriter) raw(name string, value []byte) {
-	w.key(name)
-	w.out = append(w.out, value...)
+	w.out = scan.AppendMember(w.out, name, value)
 }
 
 func (w *schemaWriter) string(name, value string) {
@@ -205,12 +201,9 @@ func (w *schemaWriter) refer(n node, to string, nullable bool) error {
 }
 
 func (w *schemaWriter) description(n node) {
-	text := w.describe
+	text := paragraph(cmp.Or(w.describe, n.get("description").text()))
 	w.describe = ""
-	if text == "" {
-		text = n.get("description").text()
-	}
-	switch text = paragraph(text); w.slim {
+	switch w.slim {
 	case SlimOff:
 	case SlimHard:
 		if i := strings.Index(text, ". "); i > 0 {
@@ -241,18 +234,14 @@ func (w *schemaWriter) object(n node, nullable bool, depth int) error {
 	w.types(n, nullable)
 	w.description(n)
 	hiddenNames := w.hidden(n, 0)
-	var err error
-	n.each(func(name string, value node) bool {
-		switch how := w.keywords[name]; {
-		case how == nil:
-		case w.slim == SlimHard && constraints[name]:
-		default:
-			err = how(w, &keyword{name, value, n, hiddenNames, depth})
+	for name, value := range n.each {
+		how := w.keywords[name]
+		if how == nil || w.slim == SlimHard && constraints[name] {
+			continue
 		}
-		return err == nil
-	})
-	if err != nil {
-		return err
+		if err := how(w, &keyword{name, value, n, hiddenNames, depth}); err != nil {
+			return err
+		}
 	}
 	w.examples(n)
 	w.close()
@@ -328,11 +317,7 @@ func constants(n node) (values []byte, text string, ok bool) {
 			values = append(values, ',')
 		}
 		values = append(values, value.raw...)
-		label := item.get("description").text()
-		if label == "" {
-			label = item.get("title").text()
-		}
-		if label != "" {
+		if label := cmp.Or(item.get("description").text(), item.get("title").text()); label != "" {
 			fmt.Fprintf(&b, "%s: %s; ", value.raw, strings.TrimRight(paragraph(label), "."))
 		}
 	}
@@ -342,12 +327,12 @@ func constants(n node) (values []byte, text string, ok bool) {
 // hidden returns the properties that are left out: in requests those that are only read, and
 // deprecated ones that are not required; in answers those that are only written.
 func (w *schemaWriter) hidden(n node, depth int) map[string]bool {
-	var names map[string]bool
 	if w.spend(n) != nil {
 		return nil // a later check reports it
 	}
+	names := map[string]bool{}
 	required := n.get("required").texts()
-	n.get("properties").each(func(name string, value node) bool {
+	for name, value := range n.get("properties").each {
 		target, err := w.d.deref(value)
 		says := func(keyword string) bool {
 			return value.get(keyword).yes() || err == nil && target.get(keyword).yes()
@@ -357,25 +342,16 @@ func (w *schemaWriter) hidden(n node, depth int) map[string]bool {
 			hide = says("readOnly") || value.get("deprecated").yes() && !slices.Contains(required, name)
 		}
 		if hide {
-			if names == nil {
-				names = map[string]bool{}
-			}
 			names[name] = true
 		}
-		return true
-	})
+	}
 	if n.get("required").there() {
 		for _, branch := range n.get("allOf").items() {
 			if w.work < 0 || depth >= 4 {
 				break
 			}
 			if target, err := w.d.deref(branch); err == nil {
-				for name := range w.hidden(target, depth+1) {
-					if names == nil {
-						names = map[string]bool{}
-					}
-					names[name] = true
-				}
+				maps.Copy(names, w.hidden(target, depth+1))
 			}
 		}
 	}

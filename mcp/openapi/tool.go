@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -250,13 +251,12 @@ func rewrite(out, raw []byte, schema bool, inner rewriter, drop func(name, value
 		return append(rewriteMembers(append(out, '{'), raw, schema, inner, drop), '}')
 	case '[':
 		out = append(out, '[')
-		scan.Array(raw, func(value []byte) bool {
+		for value := range scan.Elements(raw) {
 			if out[len(out)-1] != '[' {
 				out = append(out, ',')
 			}
 			out = inner(out, value, true)
-			return true
-		})
+		}
 		return append(out, ']')
 	default:
 		return append(out, raw...)
@@ -267,14 +267,11 @@ func rewrite(out, raw []byte, schema bool, inner rewriter, drop func(name, value
 func rewriteMembers(
 	out, raw []byte, schema bool, inner rewriter, drop func(name, value []byte) bool,
 ) []byte {
-	scan.Object(raw, func(name, value []byte) bool {
+	for name, value := range scan.Members(raw) {
 		if schema && drop(name, value) {
-			return true
+			continue
 		}
-		if out[len(out)-1] != '{' {
-			out = append(out, ',')
-		}
-		out = append(scan.AppendQuoted(out, name), ':')
+		out = scan.AppendMember(out, name, nil)
 		member := ""
 		if schema {
 			member = string(name)
@@ -287,8 +284,7 @@ func rewriteMembers(
 		default:
 			out = inner(out, value, true)
 		}
-		return true
-	})
+	}
 	return out
 }
 
@@ -330,18 +326,12 @@ func nameTools(all []*operation, limit int) {
 func foldName(name string) string { return strings.ReplaceAll(strings.ToLower(name), "-", "_") }
 
 func toolName(o *operation, limit int) (name, renamed string) {
-	source := o.extension("name")
-	if source == "" {
-		source = o.id
-	}
+	source := cmp.Or(o.extension("name"), o.id)
 	if source == "" {
 		source, renamed = o.method+pathWords(o.path), "there is no operationId"
 		source = strings.ToLower(source[:len(o.method)]) + source[len(o.method):]
 	}
-	name = slug(source)
-	if name == "" {
-		name = slug(strings.ToLower(o.method) + pathWords(o.path))
-	}
+	name = cmp.Or(slug(source), slug(strings.ToLower(o.method)+pathWords(o.path)))
 	if name[0] >= '0' && name[0] <= '9' {
 		name = "op_" + name
 	}
