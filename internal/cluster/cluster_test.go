@@ -102,6 +102,51 @@ func names(n *Node) string {
 	return strings.Join(all, " ")
 }
 
+// Nodes know which others have another configuration. A node without a text differs from none.
+func TestConfigurations(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		shared := store.NewMemory(nil)
+		var logged strings.Builder // the nodes write to it by one handler, which has a lock
+		logger := slog.New(slog.NewTextHandler(&logged, nil))
+		join := func(name, config string) *Node {
+			n, err := Join(t.Context(), shared, &Options{
+				Name: name, Config: []byte(config), Logger: logger,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		a, b, c, none := join("a", "one"), join("b", "one"), join("c", "two"), join("none", "")
+		check := func(want map[*Node]string) {
+			t.Helper()
+			<-time.After(2 * pulse)
+			synctest.Wait()
+			for n, differ := range want {
+				if got := strings.Join(n.Status().Differ, " "); got != differ {
+					t.Errorf("from %s, %q differ, want %q", n.self.Name, got, differ)
+				}
+			}
+		}
+		check(map[*Node]string{a: "c", b: "c", c: "a b", none: ""})
+		const warning = "a node has another configuration"
+		if text := logged.String(); strings.Count(text, warning) != 4 || strings.Contains(text, "two") {
+			t.Errorf("logged: %s", text)
+		}
+		a.Configure([]byte("two"))
+		check(map[*Node]string{a: "b", b: "a c", c: "b", none: ""})
+		b.Configure([]byte("two"))
+		check(map[*Node]string{a: "", b: "", c: "", none: ""})
+		for _, n := range []*Node{a, b, c, none} {
+			n.Close()
+		}
+		if err := shared.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Nodes know of each other, of those that leave and of those that are silent, and have one secret.
 func TestNodes(t *testing.T) {
 	t.Parallel()
@@ -130,6 +175,34 @@ func TestNodes(t *testing.T) {
 		}
 		c.stop()
 		a.Close()
+		if err := shared.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A node that starts knows the others before it answers clients, and does not wait for those that
+// are not there for longer than a pulse takes.
+func TestMeet(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		shared := store.NewMemory(nil)
+		a, b := joined(t, shared, "a"), joined(t, shared, "b")
+		<-time.After(2 * pulse)
+		for _, nodes := range []int{3, 0, 9} {
+			began := time.Now()
+			c := joined(t, shared, "c")
+			if c.Meet(nodes); names(c) != "a b c" {
+				t.Errorf("of %d nodes: %s", nodes, names(c))
+			}
+			most := map[int]time.Duration{3: pulse / 4, 0: pulse, 9: 2 * pulse}[nodes]
+			if took := time.Since(began); took > most {
+				t.Errorf("of %d nodes: it waits for %v", nodes, took)
+			}
+			c.Close()
+		}
+		a.Close()
+		b.Close()
 		if err := shared.Close(); err != nil {
 			t.Error(err)
 		}

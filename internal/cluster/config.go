@@ -111,11 +111,16 @@ func (c *Config) Secret() ([]byte, error) {
 	if c.Key == "" {
 		return nil, nil
 	}
+	return ParseKey(strings.TrimSpace(c.Key))
+}
+
+// ParseKey reads a key of 32 bytes.
+func ParseKey(text string) ([]byte, error) {
 	for _, decode := range []func(string) ([]byte, error){
 		hex.DecodeString, base64.StdEncoding.DecodeString, base64.RawStdEncoding.DecodeString,
 		base64.URLEncoding.DecodeString, base64.RawURLEncoding.DecodeString,
 	} {
-		if key, err := decode(strings.TrimSpace(c.Key)); err == nil && len(key) == keySize {
+		if key, err := decode(text); err == nil && len(key) == keySize {
 			return key, nil
 		}
 	}

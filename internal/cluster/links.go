@@ -229,8 +229,8 @@ func (b lent) Read(p []byte) (int, error) {
 
 // Forward has a node answer a request with a body that was read already, and writes its answer to
 // w as it comes; a WebSocket is carried until it ends. It ends when the client leaves, which ends
-// the request there, and when the node is absent. begun says whether something was written, and
-// sent whether that node may have executed something.
+// the request there, and when the node cannot be reached any more. begun says whether something was
+// written, and sent whether that node may have executed something.
 func (n *Node) Forward(
 	w http.ResponseWriter, r *http.Request, id string, body []byte,
 ) (begun, sent bool, err error) {
@@ -240,6 +240,8 @@ func (n *Node) Forward(
 	if to.Calls == "" || time.Now().Before(to.suspect) {
 		return false, false, errNotReached
 	}
+	to.carried.Add(1)
+	defer to.carried.Add(-1)
 	var mu sync.Mutex
 	ended, reached := false, false
 	defer func() {

@@ -10,14 +10,17 @@ import (
 	"cmp"
 	"context"
 	"crypto/hkdf"
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
@@ -51,6 +54,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Load returns what the node has now, for the others to show. Nil: nothing.
 	Load func() Load
+	// Config is the first one that Node.Configure gets.
+	Config []byte
 }
 
 // A Load is what a node has.
@@ -71,11 +76,19 @@ type Member struct {
 	Calls   string    `json:"calls,omitempty"`  // where it takes requests of other nodes; "": nowhere
 	Seq     int64     `json:"seq"`              // greater than in all that it has said before: a time
 	Load    Load      `json:"load,omitzero"`
+	Config  string    `json:"config,omitempty"` // the digest of its configuration
 
 	seen    time.Time
 	suspect time.Time       // until then it is taken to be out of reach
-	life    context.Context //nolint:containedctx // it ends when the node is not present any more
+	life    context.Context //nolint:containedctx // it ends when the node cannot be reached any more
 	end     context.CancelFunc
+	carried *atomic.Int64 // requests that are forwarded to it now
+	mute    time.Time     // since when it does not answer this node; zero: it does
+}
+
+// begin makes the life of a node that can be reached.
+func (m *Member) begin() {
+	m.life, m.end = context.WithCancel(context.Background()) //nolint:forbidigo // end ends it
 }
 
 // A Node is this process among those that share a store.
@@ -88,6 +101,7 @@ type Node struct {
 	stop     func()      // of the subscription
 	end      context.CancelFunc
 	done     sync.WaitGroup
+	greeted  chan struct{} // has something when a node is new, which has not heard of this one
 	links    links
 
 	mu     sync.Mutex
@@ -113,12 +127,13 @@ func Join(ctx context.Context, shared store.Store, o *Options) (*Node, error) {
 			Since: time.Now().UTC().Truncate(time.Second),
 		},
 		others: map[string]Member{}, heard: map[string]int64{}, load: o.Load,
+		greeted: make(chan struct{}, 1),
 	}
 	var err error
 	if n.secret, err = n.awaitSecret(ctx); err != nil {
 		return nil, fmt.Errorf("cluster: the secret of the nodes: %w", err)
 	}
-	n.presence = n.Secret("presence")
+	n.presence, n.self.Config = n.Secret("presence"), n.digest(o.Config)
 	if n.stop, err = shared.Subscribe(ctx, topic, n.receive); err != nil {
 		return nil, fmt.Errorf("cluster: presence of nodes: %w", err)
 	}
@@ -177,6 +192,34 @@ func (n *Node) Secret(purpose string) []byte {
 	return key
 }
 
+// digest is a code of a configuration, which says nothing of it to others than nodes. "" is that of
+// none.
+func (n *Node) digest(text []byte) string {
+	if len(text) == 0 {
+		return ""
+	}
+	mac := hmac.New(sha256.New, n.Secret("configuration"))
+	mac.Write(text)
+	return hex.EncodeToString(mac.Sum(nil)[:8])
+}
+
+// Configure tells the other nodes, and the log, whether this one has the same configuration. same
+// is equal for equal ones; nil is compared with no other.
+func (n *Node) Configure(same []byte) {
+	n.mu.Lock()
+	n.self.Config = n.digest(same)
+	n.mu.Unlock()
+	if names := n.Status().Differ; len(names) > 0 {
+		n.logger.Warn("other nodes have another configuration", "nodes", names)
+	}
+	n.publish(context.Background()) //nolint:forbidigo // it ends within probeTime
+}
+
+// differsLocked reports whether a node has another configuration than this one.
+func (n *Node) differsLocked(m *Member) bool {
+	return m.Config != "" && n.self.Config != "" && m.Config != n.self.Config
+}
+
 func (n *Node) run(ctx context.Context) {
 	tick := time.NewTicker(pulse)
 	defer tick.Stop()
@@ -184,10 +227,32 @@ func (n *Node) run(ctx context.Context) {
 		n.publish(ctx)
 		n.probe(ctx)
 		n.forget(ctx)
-		select {
-		case <-ctx.Done():
+		for next := false; !next; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-n.greeted:
+				n.publish(ctx)
+			case <-tick.C:
+				next = true
+			}
+		}
+	}
+}
+
+// Meet waits until this node knows the others: so many nodes with this one, and no more than it
+// takes until each has been heard. 0: their number is not known. A node that answers clients before
+// would not find the places of what others have begun.
+func (n *Node) Meet(nodes int) {
+	const step = pulse / 20
+	for waited, quiet := time.Duration(0), 0; waited < pulse+5*step; waited += step {
+		before := n.Present()
+		if before >= nodes && nodes > 0 || quiet == 5 {
 			return
-		case <-tick.C:
+		}
+		<-time.After(step)
+		if quiet++; nodes > 0 || n.Present() != before {
+			quiet = 0
 		}
 	}
 }
@@ -247,45 +312,88 @@ func (n *Node) receive(m store.Message) {
 		from.ID == n.self.ID || len(from.ID) != IDSize {
 		return
 	}
-	from.seen = time.Now()
 	n.mu.Lock()
 	before, known := n.others[from.ID]
-	from.suspect, from.life, from.end = before.suspect, before.life, before.end
-	if !known {
-		//nolint:forbidigo // end ends it
-		from.life, from.end = context.WithCancel(context.Background())
-	}
-	switch {
-	case !n.newerLocked(&from):
+	if !n.newerLocked(&from) {
 		n.mu.Unlock()
 		return
-	case from.Leaves:
-		from.end()
-		delete(n.others, from.ID)
-	case known || len(n.others) < maxNodes:
-		n.others[from.ID] = from
-		n.most = max(n.most, len(n.others)+1)
 	}
+	n.keepLocked(&from, &before)
+	differs := n.differsLocked(&from) && from.Config != before.Config && !from.Leaves
 	n.mu.Unlock()
+	if differs {
+		n.logger.Warn("a node has another configuration", "node", from.Name)
+	}
 	switch {
 	case from.Leaves && known:
 		n.logger.Info("a node has left", "node", from.Name)
 	case !from.Leaves && !known:
+		select {
+		case n.greeted <- struct{}{}:
+		default:
+		}
 		n.logger.Info("a node is present", "node", from.Name, "version", from.Version)
 	}
 }
 
-// forget takes out the nodes that are silent, and do not answer either.
+// keepLocked keeps what a node says in place of what was known of it: before, zero when it is new.
+func (n *Node) keepLocked(from, before *Member) {
+	from.seen, from.suspect, from.mute = time.Now(), before.suspect, before.mute
+	from.life, from.end, from.carried = before.life, before.end, before.carried
+	known := before.ID != ""
+	if !known {
+		from.carried = new(atomic.Int64)
+		from.begin()
+	}
+	switch {
+	case from.Leaves:
+		from.end()
+		delete(n.others, from.ID)
+	case known || len(n.others) < maxNodes:
+		n.others[from.ID] = *from
+		n.most = max(n.most, len(n.others)+1)
+	}
+}
+
+// forget takes out the nodes that are silent, and do not answer either. It ends what waits for one
+// that is heard, and does not answer this node.
 func (n *Node) forget(ctx context.Context) {
-	var silent sync.WaitGroup
+	var asked sync.WaitGroup
 	n.mu.Lock()
 	for id, m := range n.others {
-		if time.Since(m.seen) > absent {
-			silent.Go(func() { n.silent(ctx, id, m) })
+		switch {
+		case time.Since(m.seen) > absent:
+			asked.Go(func() { n.silent(ctx, id, m) })
+		case m.carried.Load() > 0:
+			asked.Go(func() { n.waited(ctx, id, m) })
 		}
 	}
 	n.mu.Unlock()
-	silent.Wait()
+	asked.Wait()
+}
+
+// waited asks a node for which requests of this one wait. The way to it may be cut, and no
+// connection ends then that has sent something which the other end does not acknowledge.
+func (n *Node) waited(ctx context.Context, id string, m Member) {
+	answers := n.answers(ctx, m.Calls)
+	cut := false
+	n.mark(id, func(m *Member) {
+		switch {
+		case answers || ctx.Err() != nil:
+			m.mute = time.Time{}
+		case m.mute.IsZero():
+			m.mute = time.Now()
+		case time.Since(m.mute) > absent-probeTime:
+			cut = true
+			m.end()
+			m.begin()
+			m.mute, m.suspect = time.Time{}, time.Now().Add(pulse)
+		}
+	})
+	if cut {
+		n.links.client.CloseIdleConnections()
+		n.logger.Warn("a node that the store hears does not answer: its calls end", "node", m.Name)
+	}
 }
 
 // silent takes out a node that does not answer. One that does may have no store to be heard by.
@@ -311,6 +419,7 @@ func (n *Node) silent(ctx context.Context, id string, m Member) {
 type Status struct {
 	Node    string   // this one
 	Members []Member // all that are present, this one included, by name
+	Differ  []string // the names of those with another configuration than this one
 	// Lost is since when the store does not decide, and Reason why; zero: it does.
 	Lost   time.Time
 	Reason string
@@ -327,6 +436,11 @@ func (n *Node) Status() *Status {
 	slices.SortFunc(s.Members, func(a, b Member) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.ID, b.ID))
 	})
+	for _, m := range s.Members {
+		if n.differsLocked(&m) {
+			s.Differ = append(s.Differ, m.Name)
+		}
+	}
 	return s
 }
 
