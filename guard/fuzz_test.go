@@ -145,11 +145,10 @@ func FuzzInterceptor(f *testing.F) {
 
 // members are the values of a member, of any spelling that some reader takes for it.
 func members(object []byte, name string) (all [][]byte) {
-	scan.Object(object, func(key, value []byte) bool {
+	for key, value := range scan.Members(object) {
 		if strings.EqualFold(string(key), name) {
 			all = append(all, value)
 		}
-		return true
-	})
+	}
 	return all
 }

@@ -77,6 +77,8 @@ type Conn struct {
 	// Remote is the address of the other end; Local that it is on this machine.
 	Remote string
 	Local  bool
+	// At is the address of this end. Nil: it has none, or a request began it.
+	At net.Addr
 	// TLS has its certificates. Nil: it is in the clear.
 	TLS *tls.ConnectionState
 	// Principal is who was found out to be there, by the handshake of a WebSocket.
@@ -166,16 +168,12 @@ type Guard struct {
 func New(c *Config, o *Options) (*Guard, error) {
 	g := &Guard{}
 	g.streams.g = g
-	if o != nil {
-		g.opts = *o
-	}
+	g.opts = *cmp.Or(o, &Options{})
 	if g.now = g.opts.Now; g.now == nil {
 		g.now = time.Now
 	}
 	g.began = g.now().Truncate(time.Second)
-	if g.opts.Logger == nil {
-		g.opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	g.opts.Logger = cmp.Or(g.opts.Logger, slog.New(slog.DiscardHandler))
 	g.opts.Logger = g.opts.Logger.With(levels.Key, "guard")
 	switch {
 	case g.opts.Nonces != nil:

@@ -429,7 +429,7 @@ func ConnOver(conn net.Conn) *Conn {
 	if conn == nil {
 		return &Conn{Transport: "stdio", Local: true}
 	}
-	c := &Conn{Transport: conn.LocalAddr().Network(), Remote: conn.RemoteAddr().String()}
+	c := &Conn{Transport: conn.LocalAddr().Network(), Remote: conn.RemoteAddr().String(), At: conn.LocalAddr()}
 	// A client behind a proxy is not on this machine.
 	c.Local = !forwarded.Via(conn) && port.Schemes().Local(conn.RemoteAddr())
 	if secure, ok := conn.(*tls.Conn); ok {

@@ -81,10 +81,9 @@ func (g *Guard) watching(c Call, next farcall.Handler) farcall.Handler {
 				release()
 			}
 		}()
-		watched(&c, func(read *Call) bool {
+		for _, read := range watched(&c) {
 			releases = append(releases, g.hold(ctx, read, end))
-			return true
-		})
+		}
 		result, err := next.ServeRPC(ctx, req)
 		if lost, ok := errors.AsType[*noLongerError](context.Cause(ctx)); ok {
 			return nil, lost.err
@@ -121,25 +120,26 @@ func (g *Guard) Serve(ctx context.Context, c *Call, req *farcall.Request, h farc
 var errUnfinished = errors.New("guard: the handler panicked")
 
 // watches refuses a subscription to what the caller may not read.
-func (g *Guard) watches(ctx context.Context, c *Call) (err error) {
-	watched(c, func(read *Call) bool {
-		err = g.admitPart(ctx, read)
-		return err == nil
-	})
-	return err
+func (g *Guard) watches(ctx context.Context, c *Call) error {
+	for _, read := range watched(c) {
+		if err := g.admitPart(ctx, read); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// watched calls f with the resources that a subscriptions/listen names, until it returns false.
-func watched(c *Call, f func(read *Call) bool) {
+// watched returns the resources that a subscriptions/listen names.
+func watched(c *Call) (all []*Call) {
 	uris := scan.Member(scan.Member(c.Params, "notifications"), "resourceSubscriptions")
-	scan.Array(uris, func(raw []byte) bool {
-		if len(raw) == 0 || raw[0] != '"' {
-			return true
+	for raw := range scan.Elements(uris) {
+		if raw[0] == '"' {
+			all = append(all, &Call{
+				Method: spec.MethodResourcesRead, Name: string(scan.Unquote(raw)), MCP: c.MCP, Modern: c.Modern,
+			})
 		}
-		return f(&Call{
-			Method: spec.MethodResourcesRead, Name: string(scan.Unquote(raw)), MCP: c.MCP, Modern: c.Modern,
-		})
-	})
+	}
+	return all
 }
 
 // permits refuses what the caller may not call: a permit.Func.

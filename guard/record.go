@@ -311,6 +311,23 @@ func (x *shadowed) note(log *slog.Logger, who *session, c *Call, word string, r 
 // refused.
 func (g *Guard) WouldRefuse() int64 { return g.shadowed.count.Load() }
 
+// Ready returns why all calls are refused, in words for unauthenticated readers: the audit has no
+// room. Nil: calls are decided about.
+func (g *Guard) Ready() error {
+	log := g.state.Load().log
+	if log == nil {
+		return nil
+	}
+	err := log.Ready()
+	switch {
+	case errors.Is(err, audit.ErrFull):
+		return errors.New("calls are refused: the audit is full")
+	case err != nil:
+		return errors.New("calls are refused: the audit cannot be written")
+	}
+	return nil
+}
+
 // Readings yields what the guard measures when it is asked: the nonces that it remembers, unless
 // Options.Nonces does, and what waits to be written to the audit. It is an iter.Seq; see
 // Metrics.Read of package observe/metrics.

@@ -8,6 +8,7 @@
 package limit
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -106,16 +107,12 @@ type Limiter struct {
 
 // New returns a limiter.
 func New(o *Options) *Limiter {
-	if o == nil {
-		o = new(Options)
-	}
+	o = cmp.Or(o, new(Options))
 	l := &Limiter{match: o.Match, max: o.MaxBuckets, bounds: newBounds(o.Concurrent, o.Total), shared: o.Shared}
 	if l.match == nil {
 		l.match = func(pattern, call string) bool { return pattern == "*" || pattern == call }
 	}
-	if l.max <= 0 {
-		l.max = defaultBuckets
-	}
+	l.max = cmp.Or(max(l.max, 0), defaultBuckets)
 	now := o.Now
 	if now == nil {
 		now = time.Now
@@ -169,9 +166,7 @@ func (l *Limiter) Take(c *Caller, call string) (release func(), err error) {
 
 // take is Take; with shared it also takes from the leases, or returns the one that is to be fetched
 // first.
-func (l *Limiter) take(
-	c *Caller, call string, shared bool,
-) (release func(), w *want, err error) {
+func (l *Limiter) take(c *Caller, call string, shared bool) (release func(), w *want, err error) {
 	if !l.needsAny {
 		return nothing, nil, nil
 	}
@@ -387,13 +382,9 @@ func newRatePer(o *Rate, per, index int) *rate {
 		r.calls = nil
 	}
 	every := o.Every
-	if every <= 0 {
-		every = time.Second
-	}
+	every = cmp.Or(max(every, 0), time.Second)
 	burst := o.Burst
-	if burst <= 0 {
-		burst = r.limit
-	}
+	burst = cmp.Or(max(burst, 0), r.limit)
 	if r.quota = every == day; r.quota {
 		burst = r.limit
 	}
@@ -454,13 +445,5 @@ func (r *rate) isFor(c *Caller, call string, match func(pattern, call string) bo
 	if r.roles != nil && !slices.ContainsFunc(r.roles, func(role string) bool { return slices.Contains(c.Roles, role) }) {
 		return false
 	}
-	if r.calls == nil {
-		return true
-	}
-	for _, pattern := range r.calls {
-		if match(pattern, call) {
-			return true
-		}
-	}
-	return false
+	return r.calls == nil || slices.ContainsFunc(r.calls, func(p string) bool { return match(p, call) })
 }

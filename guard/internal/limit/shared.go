@@ -88,9 +88,7 @@ func (l *Limiter) TakeShared(
 
 // leased takes a call from each lease, or from none: then it returns the lease to be fetched, or
 // the refusal.
-func (l *Limiter) leased(
-	claims []claim, c *Caller, call string, now instant,
-) (*want, *Exceeded) {
+func (l *Limiter) leased(claims []claim, c *Caller, call string, now instant) (*want, *Exceeded) {
 	for i := range claims {
 		k := &claims[i]
 		if k.rate.limit < 1 || k.ownLimit(c) {

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -21,10 +22,7 @@ const (
 
 // addText compiles policies in Cedar's language.
 func (s *Set) addText(t *Text, taken map[string]string, list *problems) {
-	path := t.Name
-	if path == "" {
-		path = "cedar"
-	}
+	path := cmp.Or(t.Name, "cedar")
 	if len(t.Text) > maxText {
 		list.errorf(path, "split it", "the policies have %d bytes, at most %d will do", len(t.Text), maxText)
 		return
@@ -160,9 +158,7 @@ func syntaxProblem(path, text string, err error) Problem {
 		if got, want, ok := strings.Cut(got, " want "); ok {
 			// The parser tells where the next word is.
 			p.Line, p.Column = backTo(text, p.Line, p.Column, got)
-			if got == "" {
-				got = "the end"
-			}
+			got = cmp.Or(got, "the end")
 			what = "found " + got + " where " + want + " must be"
 		}
 	}

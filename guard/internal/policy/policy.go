@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -152,9 +153,7 @@ func Compile(src *Source) (*Set, []Problem) {
 		read: types.Entity{Parents: types.NewEntityUIDSet(types.NewEntityUID(typeAction, groupRead))},
 		call: types.Entity{Parents: types.NewEntityUIDSet(types.NewEntityUID(typeAction, groupCall))},
 	}
-	if src == nil {
-		src = &Source{}
-	}
+	src = cmp.Or(src, &Source{})
 	names := map[string]string{}
 	s.local = append(s.local, src.Local...)
 	for i, pattern := range src.Local {

@@ -223,10 +223,6 @@ func callFault(q *Query) string {
 
 // plain reports that s is UTF-8 without control characters.
 func plain(s string) bool {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] == 0x7f {
-			return false
-		}
-	}
-	return utf8.ValidString(s)
+	control := func(r rune) bool { return r < ' ' || r == 0x7f }
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, control)
 }

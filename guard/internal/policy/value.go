@@ -105,55 +105,47 @@ func (c *converter) json(b []byte, depth int) (types.Value, error) {
 // that are given twice at any depth.
 func (c *converter) object(b []byte, depth int, looked func(name []byte) bool) (types.Record, error) {
 	var (
-		err   error
 		m     types.RecordMap
 		first [8][]byte
 		rest  map[string]bool
 	)
 	others := first[:0] // that are not converted
-	scan.Object(b, func(key, value []byte) bool {
-		if looked == nil || looked(key) {
-			if _, found := m[types.String(key)]; found {
-				err = errDuplicate
-				return false
+	for key, value := range scan.Members(b) {
+		_, found := m[types.String(key)]
+		switch {
+		case found || rest[string(key)] || slices.ContainsFunc(others, func(o []byte) bool { return bytes.Equal(o, key) }):
+			return types.Record{}, errDuplicate
+		case looked == nil || looked(key):
+			v, err := c.json(value, depth+1)
+			if err != nil {
+				return types.Record{}, err
 			}
 			if m == nil {
 				m = types.RecordMap{}
 			}
-			m[types.String(key)], err = c.json(value, depth+1)
-			return err == nil
-		}
-		if rest[string(key)] || slices.ContainsFunc(others, func(o []byte) bool { return bytes.Equal(o, key) }) {
-			err = errDuplicate
-			return false
-		}
-		if len(others) < cap(others) {
+			m[types.String(key)] = v
+		case len(others) < cap(others):
 			others = append(others, key)
-			return true
+		default:
+			if rest == nil {
+				rest = map[string]bool{}
+			}
+			rest[string(key)] = true
 		}
-		if rest == nil {
-			rest = map[string]bool{}
-		}
-		rest[string(key)] = true
-		return true
-	})
-	if err != nil {
-		return types.Record{}, err
 	}
 	return types.NewRecord(m), nil
 }
 
 func (c *converter) array(b []byte, depth int) (list []types.Value, err error) {
-	scan.Array(b, func(value []byte) bool {
-		var v types.Value
-		if v, err = c.json(value, depth+1); err == nil && len(list) == maxArray {
-			err = errLarge
+	for value := range scan.Elements(b) {
+		v, err := c.json(value, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		if len(list) == maxArray {
+			return nil, errLarge
 		}
 		list = append(list, v)
-		return err == nil
-	})
-	if err != nil {
-		return nil, err
 	}
 	return list, nil
 }
@@ -311,15 +303,14 @@ func annotations(b []byte) types.Record {
 		{name: "openWorldHint", usual: true},
 	}
 	if _, fault := scan.Text(b, maxDepth); fault == scan.OK {
-		scan.Object(b, func(key, value []byte) bool {
+		for key, value := range scan.Members(b) {
 			for i := range hints {
 				if h := &hints[i]; string(key) == string(h.name) {
 					h.seen++
 					h.value = string(value) == "true" || string(value) != "false" && h.usual
 				}
 			}
-			return true
-		})
+		}
 	}
 	m := make(types.RecordMap, len(hints))
 	for i := range hints {

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -137,9 +138,7 @@ func (v *vocabulary) entityType(variable string, typ types.EntityType) {
 	if slices.Contains(known, string(typ)) {
 		return
 	}
-	if variable == "" {
-		variable = "anything"
-	}
+	variable = cmp.Or(variable, "anything")
 	v.warnf(nearest(string(typ), known, "is it "), "%s is never of the type %s", variable, show(string(typ)))
 }
 

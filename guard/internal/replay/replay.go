@@ -68,13 +68,9 @@ func New(most int, clock func() time.Time) *Memory {
 		clock = time.Now
 	}
 	return &Memory{
-		bounds: share.Bounds{Total: max(most, 0), Ratio: ratio},
-		clock:  clock,
-		seeds:  [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
-		epoch:  clock().Unix() - 1,
-		ends:   map[uint32]uint32{},
-		slots:  make([]slot, least),
-		owners: newOwners(),
+		bounds: share.Bounds{Total: max(most, 0), Ratio: ratio}, clock: clock,
+		seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, epoch: clock().Unix() - 1,
+		ends: map[uint32]uint32{}, slots: make([]slot, least), owners: newOwners(),
 	}
 }
 

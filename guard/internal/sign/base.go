@@ -1,6 +1,7 @@
 package sign
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/sha512"
 	"crypto/subtle"
@@ -145,13 +146,9 @@ func isComponent(name string) bool {
 	case "", "signature", "signature-input":
 		return false
 	}
-	for i := range len(name) {
-		c := name[i]
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(name, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < '0' || c > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", c)
+	})
 }
 
 // A target is what the derived components of a request are (RFC 9421 §2.2).
@@ -162,9 +159,7 @@ type target struct {
 // newTarget reads the request as it came, or, at the client, as it goes.
 func newTarget(r *http.Request) (*target, *Error) {
 	t := &target{method: r.Method, scheme: "http", authority: r.Host, request: r.RequestURI}
-	if t.method == "" {
-		t.method = http.MethodGet
-	}
+	t.method = cmp.Or(t.method, http.MethodGet)
 	u := r.URL
 	if r.RequestURI != "" { // as it came: a handler's r.URL may have been rewritten
 		if forwarded.Secure(r) {
@@ -183,16 +178,12 @@ func newTarget(r *http.Request) (*target, *Error) {
 			return nil, failed(Malformed, "the request has no URL with a host")
 		}
 		t.scheme = strings.ToLower(u.Scheme)
-		if t.authority == "" {
-			t.authority = u.Host
-		}
+		t.authority = cmp.Or(t.authority, u.Host)
 		t.request = u.RequestURI()
 	}
 	if t.path == "" {
 		t.path, t.query = u.EscapedPath(), "?"+u.RawQuery
-		if t.path == "" {
-			t.path = "/"
-		}
+		t.path = cmp.Or(t.path, "/")
 	}
 	t.authority = strings.ToLower(t.authority)
 	if t.scheme == "https" {

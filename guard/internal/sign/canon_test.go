@@ -114,21 +114,23 @@ func slowCanonical(raw []byte) (string, bool) {
 		return slowString(v), true
 	case []any:
 		var out []string
-		ok := true
-		scan.Array(raw, func(value []byte) bool {
-			s, fine := slowCanonical(value)
-			out, ok = append(out, s), ok && fine
-			return ok
-		})
-		return "[" + strings.Join(out, ",") + "]", ok
+		for value := range scan.Elements(raw) {
+			s, ok := slowCanonical(value)
+			if !ok {
+				return "", false
+			}
+			out = append(out, s)
+		}
+		return "[" + strings.Join(out, ",") + "]", true
 	case map[string]any:
 		members := map[string]string{}
-		ok := true
-		scan.Object(raw, func(key, value []byte) bool {
-			s, fine := slowCanonical(value)
-			members[string(key)], ok = s, ok && fine
-			return ok
-		})
+		for key, value := range scan.Members(raw) {
+			s, ok := slowCanonical(value)
+			if !ok {
+				return "", false
+			}
+			members[string(key)] = s
+		}
 		var names, out []string
 		for name := range members {
 			names = append(names, name)
@@ -139,7 +141,7 @@ func slowCanonical(raw []byte) (string, bool) {
 		for _, name := range names {
 			out = append(out, slowString(name)+":"+members[name])
 		}
-		return "{" + strings.Join(out, ",") + "}", ok
+		return "{" + strings.Join(out, ",") + "}", true
 	}
 	return "", false
 }

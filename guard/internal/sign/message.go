@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -24,17 +25,17 @@ func HasSignature(params []byte) bool {
 	if bytes.IndexByte(params, '\\') < 0 && (bytes.IndexByte(params, '/') < 0 || bytes.IndexByte(params, '_') < 0) {
 		return false
 	}
-	found := false
-	scan.Object(params, func(key, value []byte) bool {
-		if isName(key, metaName) {
-			scan.Object(value, func(key, _ []byte) bool {
-				found = isName(key, memberName)
-				return !found
-			})
+	for key, value := range scan.Members(params) {
+		if !isName(key, metaName) {
+			continue
 		}
-		return !found
-	})
-	return found
+		for key := range scan.Members(value) {
+			if isName(key, memberName) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // claim is the value of the member, before anything is known of it.
@@ -112,7 +113,7 @@ func (c *claim) read(raw []byte) (err *Error) {
 	if raw[0] != '{' {
 		return failed(Malformed, "%s must be an object", memberName)
 	}
-	scan.Object(raw, func(key, value []byte) bool {
+	for key, value := range scan.Members(raw) {
 		var to *[]byte
 		switch string(key) {
 		case "keyid":
@@ -125,20 +126,16 @@ func (c *claim) read(raw []byte) (err *Error) {
 			to = &c.sig
 		case "created":
 			c.created = value
-			return true
+			continue
 		default:
-			err = failed(Malformed, "%s has a member %q: want keyid, alg, created, nonce and sig", memberName, clip(key))
-			return false
+			return failed(Malformed, "%s has a member %q: want keyid, alg, created, nonce and sig", memberName, clip(key))
 		}
 		if value[0] != '"' {
-			err = failed(Malformed, "%s in %s must be a string", key, memberName)
-			return false
+			return failed(Malformed, "%s in %s must be a string", key, memberName)
 		}
 		*to = scan.Unquote(value)
-		return true
-	})
+	}
 	switch {
-	case err != nil:
 	case len(c.keyID) == 0 || !isWord(c.keyID, ' '):
 		err = failed(Malformed, "keyid must be 1 to %d printable ASCII characters", maxWord)
 	case string(c.alg) != algHMAC && string(c.alg) != algEd25519:
@@ -164,12 +161,8 @@ func appendHead(dst []byte, c *claim, audience, method string) []byte {
 
 // isLine reports whether s is one line of text.
 func isLine(s string) bool {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] == 0x7F {
-			return false
-		}
-	}
-	return utf8.ValidString(s)
+	control := func(r rune) bool { return r < ' ' || r == 0x7F }
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, control)
 }
 
 // Message returns params with a signature in _meta; nothing else of them changes. The key is the

@@ -1,6 +1,7 @@
 package token
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -196,9 +197,7 @@ func NewNonces(key []byte, life time.Duration) (*Nonces, error) {
 	if len(key) < minNonceKey {
 		return nil, errors.New("token: a key for nonces must have 32 bytes at least")
 	}
-	if life <= 0 {
-		life = 5 * time.Minute
-	}
+	life = cmp.Or(max(life, 0), 5*time.Minute)
 	return &Nonces{key: key, life: life}, nil
 }
 

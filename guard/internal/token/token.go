@@ -8,6 +8,7 @@
 package token
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -128,21 +129,15 @@ type Verifier struct {
 
 // New returns a verifier. It fetches nothing yet, but reads the keys that are in files.
 func New(issuers []Issuer, o *Options) (*Verifier, error) {
-	if o == nil {
-		o = &Options{}
-	}
+	o = cmp.Or(o, &Options{})
 	v := &Verifier{
-		issuers: make(map[string]*issuer, len(issuers)),
-		cache:   newCache(),
-		now:     o.Now, log: o.Logger, admit: o.Admit,
-		wake: make(chan struct{}, 1),
+		issuers: make(map[string]*issuer, len(issuers)), cache: newCache(), now: o.Now,
+		log: o.Logger, admit: o.Admit, wake: make(chan struct{}, 1),
 	}
 	if v.now == nil {
 		v.now = time.Now
 	}
-	if v.log == nil {
-		v.log = slog.New(slog.DiscardHandler)
-	}
+	v.log = cmp.Or(v.log, slog.New(slog.DiscardHandler))
 	v.ctx, v.stop = context.WithCancel(context.Background()) //nolint:forbidigo // keys outlive the call that needs them first, and end with Close
 	var errs []error
 	for n := range issuers {
