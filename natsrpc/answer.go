@@ -80,9 +80,7 @@ func (c *call) Write(b []byte) (int, error) {
 	if c.ended {
 		return 0, errEnded
 	}
-	if c.status == 0 {
-		c.status = http.StatusOK
-	}
+	c.status = cmp.Or(c.status, http.StatusOK)
 	if c.method == http.MethodHead || c.status == http.StatusNoContent {
 		return len(b), nil // RFC 9110, sections 9.3.2 and 15.3.5: there is no body
 	}
@@ -115,9 +113,7 @@ func (c *call) Write(b []byte) (int, error) {
 func (c *call) Flush() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.status == 0 {
-		c.status = http.StatusOK
-	}
+	c.status = cmp.Or(c.status, http.StatusOK)
 	if c.stream {
 		_ = c.flushLocked() // Write has its error
 	}

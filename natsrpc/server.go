@@ -88,9 +88,7 @@ func Listen(ctx context.Context, addr string, h http.Handler, o *Options) (*Serv
 			u.Redacted())
 	}
 	s := &Server{h: h, calls: map[string]*call{}}
-	if o != nil {
-		s.o = *o
-	}
+	s.o = *cmp.Or(o, &Options{})
 	s.o.Name = cmp.Or(s.o.Name, serviceName(at.subject))
 	s.o.MaxInFlight = cmp.Or(s.o.MaxInFlight, 4096)
 	s.held.SetBounds(share.Bounds{Total: s.o.MaxInFlight, Ratio: 7})

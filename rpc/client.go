@@ -383,9 +383,7 @@ func open(ctx context.Context, at *target.Target, o *Options) (*Client, error) {
 
 func newClient(o *Options) *Client {
 	c := &Client{changed: make(chan struct{})}
-	if o != nil {
-		c.o = *o
-	}
+	c.o = *cmp.Or(o, &Options{})
 	c.o.ConnectTimeout = cmp.Or(c.o.ConnectTimeout, 30*time.Second)
 	c.o.MinDelay = cmp.Or(c.o.MinDelay, 100*time.Millisecond)
 	c.o.MaxDelay = max(cmp.Or(c.o.MaxDelay, 30*time.Second), c.o.MinDelay)

@@ -109,12 +109,8 @@ func NewServer(h farcall.Handler, o *ServeOptions) (*Server, error) {
 
 func newServer(h farcall.Handler, o *ServeOptions, schemes port.Table) (*Server, error) {
 	s := &Server{schemes: schemes}
-	if o != nil {
-		s.o = *o
-	}
-	if s.o.Logger == nil {
-		s.o.Logger = slog.Default()
-	}
+	s.o = *cmp.Or(o, &ServeOptions{})
+	s.o.Logger = cmp.Or(s.o.Logger, slog.Default())
 	s.o.Logger = s.o.Logger.With(levels.Key, "rpc")
 	if bad := s.o.check(); bad != nil {
 		return nil, bad
@@ -133,12 +129,9 @@ func newServer(h farcall.Handler, o *ServeOptions, schemes port.Table) (*Server,
 	}
 	s.port = port.New(port.Handler{
 		HTTP: &http.Server{
-			Handler:           s.web,
-			ReadHeaderTimeout: headerTime,
-			IdleTimeout:       keepTime,
-			MaxHeaderBytes:    maxHeader,
-			ConnContext:       nameHTTPConns(),
-			ErrorLog:          slog.NewLogLogger(s.o.Logger.Handler(), slog.LevelWarn),
+			Handler: s.web, ReadHeaderTimeout: headerTime, IdleTimeout: keepTime,
+			MaxHeaderBytes: maxHeader, ConnContext: nameHTTPConns(),
+			ErrorLog: slog.NewLogLogger(s.o.Logger.Handler(), slog.LevelWarn),
 		},
 		Fast:   s.fast(),
 		Stream: s.serveStream,

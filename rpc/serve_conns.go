@@ -49,6 +49,7 @@ func newConns(h farcall.Handler, o *ServeOptions) *conns {
 type link struct {
 	o      farcall.Options
 	remote string
+	at     net.Addr                // of this end; nil: there is none
 	isMCP  func(frame []byte) bool // by its first message
 
 	mu sync.Mutex
@@ -70,7 +71,7 @@ func (c *conns) accept(conn net.Conn) Accepted {
 	l := &link{isMCP: port.SpeaksMCP}
 	name := "stdio"
 	if conn != nil {
-		name, l.remote = conn.LocalAddr().Network(), conn.RemoteAddr().String()
+		name, l.remote, l.at = conn.LocalAddr().Network(), conn.RemoteAddr().String(), conn.LocalAddr()
 		if _, ok := conn.(*tls.Conn); ok {
 			name += "+tls"
 		}
@@ -81,7 +82,7 @@ func (c *conns) accept(conn net.Conn) Accepted {
 
 // upgrade serves a WebSocket, which a request has begun.
 func (c *conns) upgrade(t farcall.Transport, r *http.Request, isMCP func([]byte) bool) {
-	l := &link{isMCP: isMCP, remote: r.RemoteAddr}
+	l := &link{isMCP: isMCP, remote: r.RemoteAddr, at: owner.ConnFrom(r.Context()).At}
 	c.link(l, secured("ws", r), nil, r)
 	go c.open(t, l)
 }
@@ -117,7 +118,7 @@ func (c *conns) open(t farcall.Transport, l *link) (peerDone <-chan struct{}) {
 	}
 	o := l.o
 	o.Conn = o.Transport + "-" + strconv.Itoa(id)
-	who := &owner.Conn{Name: o.Conn, Remote: l.remote, Owner: owner.Connection(o.Conn, l.remote)}
+	who := &owner.Conn{Name: o.Conn, Remote: l.remote, Owner: owner.Connection(o.Conn, l.remote), At: l.at}
 	o.ConnContext = within(who, o.ConnContext)
 	if c.mcp == nil || err != nil || !l.isMCP(frame) {
 		return c.openPeer(id, again, &o)

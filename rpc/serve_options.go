@@ -87,6 +87,8 @@ type Policy interface {
 }
 
 // A Guard decides who may call what. *guard.Guard is one; only a program that makes one links it.
+// Where it has a method Ready() error, that returns why all calls are refused, in words for
+// everybody, and nil while they are not.
 type Guard interface {
 	Policy
 	// HTTP authenticates each request before h gets it. Public is for what needs no credentials.
@@ -162,9 +164,7 @@ func (o *ServeOptions) rpc() farcall.Options {
 	if o.RPC != nil {
 		c = *o.RPC
 	}
-	if c.Logger == nil {
-		c.Logger = o.Logger
-	}
+	c.Logger = cmp.Or(c.Logger, o.Logger)
 	return c
 }
 

@@ -153,10 +153,8 @@ func (s *site) route(w http.ResponseWriter, r *http.Request) {
 		s.mcpWS.ServeHTTP(w, r)
 	case path == "/healthz":
 		onhttp.Probe(w, http.StatusOK, "ok")
-	case path == "/readyz" && s.draining.Load():
-		onhttp.Probe(w, http.StatusServiceUnavailable, "draining")
 	case path == "/readyz":
-		onhttp.Probe(w, http.StatusOK, "ready")
+		s.serveReady(w)
 	case s.taken(path) && s.mcp != nil:
 		s.mcp.ServeHTTP(w, r)
 	case s.hasPage(path):
@@ -164,6 +162,21 @@ func (s *site) route(w http.ResponseWriter, r *http.Request) {
 	default:
 		s.notFound(w)
 	}
+}
+
+// serveReady answers whether calls are accepted.
+func (s *site) serveReady(w http.ResponseWriter) {
+	if s.draining.Load() {
+		onhttp.Probe(w, http.StatusServiceUnavailable, "draining")
+		return
+	}
+	if g, ok := s.o.Guard.(interface{ Ready() error }); ok {
+		if err := g.Ready(); err != nil {
+			onhttp.Probe(w, http.StatusServiceUnavailable, err.Error())
+			return
+		}
+	}
+	onhttp.Probe(w, http.StatusOK, "ready")
 }
 
 // isProbe reports whether a path says no more than whether the process is there: probes may use any
@@ -201,7 +214,9 @@ func nameHTTPConns() func(context.Context, net.Conn) context.Context {
 	var last atomic.Int64
 	return func(ctx context.Context, c net.Conn) context.Context {
 		name := "http-" + strconv.FormatInt(last.Add(1), 10)
-		return context.WithValue(ctx, owner.ConnKey{}, &owner.Conn{Name: name, Remote: c.RemoteAddr().String(), Owner: owner.Connection(name, c.RemoteAddr().String())})
+		return context.WithValue(ctx, owner.ConnKey{}, &owner.Conn{
+			Name: name, Remote: c.RemoteAddr().String(), Owner: owner.Connection(name, c.RemoteAddr().String()), At: c.LocalAddr(),
+		})
 	}
 }
 

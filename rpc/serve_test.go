@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -194,6 +195,28 @@ func TestReadyzWhileDraining(t *testing.T) {
 	answer := httptest.NewRecorder()
 	s.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil))
 	if answer.Code != http.StatusServiceUnavailable || answer.Body.String() != "draining\n" {
+		t.Errorf("%d %q", answer.Code, answer.Body)
+	}
+}
+
+// While a guard refuses all calls, since its audit has no room, a Server is not ready.
+func TestReadyzWithoutRoomForTheAudit(t *testing.T) {
+	t.Parallel()
+	audit := filepath.Join(t.TempDir(), "audit.jsonl")
+	if err := os.WriteFile(audit+".1", []byte("{}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := &guard.Config{Anonymous: true}
+	c.Audit.File, c.Audit.MaxSize, c.Audit.Keep = audit, 1900, 1 // no room beside the old file
+	g, err := guard.New(c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	s := served(t, &ServeOptions{Guard: g})
+	answer := httptest.NewRecorder()
+	s.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil))
+	if answer.Code != http.StatusServiceUnavailable || answer.Body.String() != "calls are refused: the audit is full\n" {
 		t.Errorf("%d %q", answer.Code, answer.Body)
 	}
 }

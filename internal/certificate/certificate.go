@@ -4,6 +4,7 @@ package certificate
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -196,9 +197,7 @@ func Client(files ClientFiles, host, name string, log *slog.Logger) (*tls.Config
 				return err
 			}
 			expected := s.ServerName
-			if expected == "" {
-				expected = host // an address has no SNI
-			}
+			expected = cmp.Or(expected, host) // an address has no SNI
 			return verify(s.PeerCertificates, pool, expected)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/farcall-dev/farcall/internal/glob"
@@ -255,7 +256,7 @@ type Options struct {
 type Injector struct {
 	rules    []Rule
 	opts     Options
-	sessions sessions
+	sessions atomic.Int64 // so many connections were made
 }
 
 // New returns an Injector.
@@ -269,9 +270,7 @@ func New(rules []Rule, o *Options) (*Injector, error) {
 		f, _ := find(r.Fault)
 		r.Delay, r.Size = cmp.Or(r.Delay, f.Delay), cmp.Or(r.Size, f.Size)
 	}
-	if o != nil {
-		in.opts = *o
-	}
+	in.opts = *cmp.Or(o, &Options{})
 	in.opts.MaxFrame = cmp.Or(in.opts.MaxFrame, 64<<20)
 	return in, nil
 }

@@ -306,7 +306,7 @@ func (l *channel) release(ctx context.Context) error {
 func (in *Injector) join(ctx context.Context, client, server port) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	number := in.sessions.next()
+	number := int(in.sessions.Add(1))
 	var wg sync.WaitGroup
 	known := &calls{methods: map[string]string{}}
 	ends := make(chan error, 2)
@@ -341,19 +341,6 @@ func (in *Injector) join(ctx context.Context, client, server port) error {
 		return nil
 	}
 	return err
-}
-
-// sessions counts connections.
-type sessions struct {
-	mu sync.Mutex
-	n  int
-}
-
-func (s *sessions) next() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.n++
-	return s.n
 }
 
 // Proxy copies frames between two byte streams until one of them ends or the context does, and

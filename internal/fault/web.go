@@ -29,12 +29,10 @@ import (
 // bad-utf8, close and reset. Over a WebSocket it knows all.
 func (in *Injector) Handler(base *url.URL, client *http.Client) http.Handler {
 	h := &handler{
-		in: in, base: base, client: client, number: in.sessions.next(),
+		in: in, base: base, client: client, number: int(in.sessions.Add(1)),
 		calls: &calls{methods: map[string]string{}},
 	}
-	if h.client == nil {
-		h.client = http.DefaultClient
-	}
+	h.client = cmp.Or(h.client, http.DefaultClient)
 	h.there, h.back = in.decider(h.number, ToServer), in.decider(h.number, ToClient)
 	return h
 }

@@ -85,12 +85,9 @@ type Ledger struct {
 
 // New returns a ledger over records, which stay open when it is not used any more.
 func New(records store.Records, o *Options) *Ledger {
-	if o == nil {
-		o = &Options{}
-	}
+	o = cmp.Or(o, &Options{})
 	l := &Ledger{
-		records: records, lease: cmp.Or(o.Lease, defaultLease),
-		running: map[string]*execution{},
+		records: records, lease: cmp.Or(o.Lease, defaultLease), running: map[string]*execution{},
 	}
 	calls := cmp.Or(o.Calls, defaultCalls)
 	l.held.SetBounds(share.Bounds{Total: calls, Owner: min(calls, max(calls/10, leastShare))})

@@ -110,8 +110,7 @@ func Tools(tools []jsonrpc.Raw) *Report {
 				"",
 				fmt.Sprintf(
 					"There are %d tools; models choose worse among more than %d. Offer fewer, or a search.",
-					len(tools),
-					manyTools,
+					len(tools), manyTools,
 				),
 			},
 		)
@@ -125,8 +124,7 @@ func Tools(tools []jsonrpc.Raw) *Report {
 				"",
 				fmt.Sprintf(
 					"The definitions take about %d tokens of a model's context; more than %d is much.",
-					r.Tokens,
-					allTokens,
+					r.Tokens, allTokens,
 				),
 			},
 		)
@@ -222,9 +220,7 @@ func (t *tool) input(schema jsonrpc.Raw) {
 	const at = "/inputSchema"
 	if len(schema) == 0 || schema[0] != '{' {
 		t.add(
-			Error,
-			"no-schema",
-			at,
+			Error, "no-schema", at,
 			`There is no inputSchema; use {"type":"object","properties":{}} for a tool without arguments.`,
 		)
 		return
@@ -265,8 +261,7 @@ func (t *tool) node(root, schema jsonrpc.Raw, at string, depth int) {
 		return
 	}
 	if depth == deepNesting {
-		t.add(Note, "deep-schema", at,
-			"The schema is deeply nested; models fill in flat ones better.")
+		t.add(Note, "deep-schema", at, "The schema is deeply nested; models fill in flat ones better.")
 	}
 	if ref := text(schema, "$ref"); ref != "" && !strings.HasPrefix(ref, "#") {
 		t.add(Error, "foreign-reference", at+"/$ref",
@@ -275,14 +270,14 @@ func (t *tool) node(root, schema jsonrpc.Raw, at string, depth int) {
 	if text(schema, "type") == "array" && scan.Member(schema, "items") == nil &&
 		scan.Member(schema, "prefixItems") == nil {
 		t.add(
-			Warning,
-			"no-items",
-			at,
+			Warning, "no-items", at,
 			"An array without items: some APIs refuse it, and a model does not know what to put in.",
 		)
 	}
 	choices := 0
-	scan.Array(scan.Member(schema, "enum"), func([]byte) bool { choices++; return true })
+	for range scan.Elements(scan.Member(schema, "enum")) {
+		choices++
+	}
 	if choices > manyChoices {
 		t.add(Note, "many-choices", at+"/enum",
 			fmt.Sprintf("The enum has %d values, and a model must read them all.", choices))
@@ -299,40 +294,31 @@ func (t *tool) node(root, schema jsonrpc.Raw, at string, depth int) {
 	t.node(root, scan.Member(schema, "items"), at+"/items", depth+1)
 	for _, keyword := range []string{"oneOf", "anyOf", "allOf"} {
 		i := 0
-		scan.Array(scan.Member(schema, keyword), func(v []byte) bool {
+		for v := range scan.Elements(scan.Member(schema, keyword)) {
 			t.node(root, v, fmt.Sprintf("%s/%s/%d", at, keyword, i), depth+1)
 			i++
-			return true
-		})
+		}
 	}
 }
 
+// typing are the keywords that say of what type a parameter is.
+var typing = []string{"type", "$ref", "enum", "const", "oneOf", "anyOf", "allOf"}
+
 func (t *tool) properties(root, schema jsonrpc.Raw, at string, depth int) {
 	names := map[string]bool{}
-	scan.Object(scan.Member(schema, "properties"), func(key, value []byte) bool {
+	for key, value := range scan.Members(scan.Member(schema, "properties")) {
 		name := string(key)
 		names[name] = true
 		where := at + "/properties/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 		if len(name) > maxParamName || !specName.MatchString(name) { // the API of Anthropic
-			t.add(
-				Warning,
-				"parameter-name",
-				where,
-				fmt.Sprintf(
-					"Some APIs take only names of 1 to %d letters, digits, _, . and -.",
-					maxParamName,
-				),
-			)
+			t.add(Warning, "parameter-name", where,
+				fmt.Sprintf("Some APIs take only names of 1 to %d letters, digits, _, . and -.", maxParamName))
 		}
 		if len(value) == 0 || value[0] != '{' {
-			return true
+			continue
 		}
-		if !slices.ContainsFunc(
-			[]string{"type", "$ref", "enum", "const", "oneOf", "anyOf", "allOf"},
-			func(k string) bool { return scan.Member(value, k) != nil },
-		) {
-			t.add(Warning, "no-type", where,
-				"The parameter has no type, so that a model may send anything.")
+		if !slices.ContainsFunc(typing, func(k string) bool { return scan.Member(value, k) != nil }) {
+			t.add(Warning, "no-type", where, "The parameter has no type, so that a model may send anything.")
 		}
 		d := text(value, "description")
 		if d == "" && scan.Member(value, "$ref") == nil && text(value, "title") == "" {
@@ -340,20 +326,18 @@ func (t *tool) properties(root, schema jsonrpc.Raw, at string, depth int) {
 		}
 		t.hidden(d, where+"/description")
 		t.node(root, value, where, depth+1)
-		return true
-	})
+	}
 	if depth == 0 && len(names) > manyParams {
 		t.add(Note, "many-parameters", at,
 			fmt.Sprintf("There are %d parameters; models fill in few better.", len(names)))
 	}
-	scan.Array(scan.Member(schema, "required"), func(v []byte) bool {
+	for v := range scan.Elements(scan.Member(schema, "required")) {
 		if len(v) > 0 && v[0] == '"' && !names[string(scan.Unquote(v))] &&
 			scan.Member(schema, "properties") != nil {
 			t.add(Warning, "unknown-required", at+"/required",
 				fmt.Sprintf("%s is required but is not among the properties.", v))
 		}
-		return true
-	})
+	}
 }
 
 func (t *tool) output(schema jsonrpc.Raw) {
@@ -374,9 +358,7 @@ func (t *tool) annotations(a jsonrpc.Raw) {
 	switch {
 	case a == nil:
 		t.add(
-			Note,
-			"no-annotations",
-			"",
+			Note, "no-annotations", "",
 			"There are no annotations; clients must take the tool for destructive and ask before each call.",
 		)
 	case is("readOnlyHint") == "true" && is("destructiveHint") == "true":

@@ -30,6 +30,10 @@ func Exec(r *Rules, command, env []string) error {
 	if os.Getpid() != 1 {
 		return errOutside
 	}
+	runtime.LockOSThread()
+	if err := dieWithLauncher(); err != nil {
+		return err
+	}
 	return confine(r, probeHere(), command, env)
 }
 
@@ -86,6 +90,16 @@ func confine(r *Rules, k kernel, command, env []string) error {
 	}
 	if err := unix.Exec(p.file, command, env); err != nil {
 		return fmt.Errorf("sandbox: start %s: %w", p.file, err)
+	}
+	return nil
+}
+
+// dieWithLauncher has the kernel kill this process when the one that has started it ends. The kernel
+// knows that of each thread: the first one has it from the launcher, and the command has it from the
+// thread that executes it.
+func dieWithLauncher() error {
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return fmt.Errorf("sandbox: end with the launcher: %w", err)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -117,7 +118,10 @@ func playLauncher(args []string) int {
 	}
 	r.BestEffort, r.Open = *mode == "best-effort", *mode == "open"
 	if *inside {
-		fmt.Fprintln(os.Stderr, Exec(&r, flags.Args(), os.Environ()))
+		runtime.LockOSThread() // so that the command is executed by another thread than the first one
+		failed := make(chan error)
+		go func() { failed <- Exec(&r, flags.Args(), os.Environ()) }()
+		fmt.Fprintln(os.Stderr, <-failed)
 		return 126
 	}
 	k := probe()

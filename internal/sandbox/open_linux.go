@@ -97,6 +97,9 @@ func (r *Rules) execOpen(command, env []string) error {
 		return err
 	}
 	runtime.LockOSThread()
+	if err := dieWithLauncher(); err != nil {
+		return err
+	}
 	return r.become(p, command, env, true)
 }
 

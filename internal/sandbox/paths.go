@@ -192,13 +192,10 @@ func shebang(file string) (interpreter, argument string) {
 
 // within reports whether a path is one of the directories or below.
 func within(path string, dirs []string) bool {
-	for _, dir := range dirs {
+	return slices.ContainsFunc(dirs, func(dir string) bool {
 		rel, err := filepath.Rel(dir, path)
-		if err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
-			return true
-		}
-	}
-	return false
+		return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
+	})
 }
 
 // variable is the value of one in an environment; the last counts.

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -205,11 +206,8 @@ func watch(p *os.Process, memory int64, forward bool, signals <-chan os.Signal, 
 // handles reports whether a process catches or ignores a signal.
 func handles(pid int, s syscall.Signal) bool {
 	status := statusOf(pid)
-	for _, name := range []string{"SigCgt", "SigIgn"} {
+	return slices.ContainsFunc([]string{"SigCgt", "SigIgn"}, func(name string) bool {
 		mask, err := strconv.ParseUint(status[name], 16, 64)
-		if err == nil && mask&(1<<(uint(s)-1)) != 0 {
-			return true
-		}
-	}
-	return false
+		return err == nil && mask&(1<<(uint(s)-1)) != 0
+	})
 }

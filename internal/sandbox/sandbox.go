@@ -12,6 +12,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -158,15 +159,9 @@ func (r *Rules) filled() (*Rules, error) {
 	if r.Memory < 0 || r.Processes < 0 || r.Files < 0 || r.CPU < 0 {
 		return nil, errNegative
 	}
-	if out.Memory == 0 {
-		out.Memory = defaultMemory
-	}
-	if out.Processes == 0 {
-		out.Processes = defaultProcesses
-	}
-	if out.Files == 0 {
-		out.Files = defaultFiles
-	}
+	out.Memory = cmp.Or(out.Memory, defaultMemory)
+	out.Processes = cmp.Or(out.Processes, defaultProcesses)
+	out.Files = cmp.Or(out.Files, defaultFiles)
 	return &out, nil
 }
 

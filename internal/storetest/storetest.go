@@ -203,8 +203,7 @@ func (h *history) check(model porcupine.Model) {
 	switch result, info := porcupine.CheckOperationsVerbose(model, h.operations, checks); result {
 	case porcupine.Illegal:
 		for _, o := range h.operations {
-			h.t.Logf("client %d: %v -> %v [%d, %d]",
-				o.ClientId, o.Input, o.Output, o.Call, o.Return)
+			h.t.Logf("client %d: %v -> %v [%d, %d]", o.ClientId, o.Input, o.Output, o.Call, o.Return)
 		}
 		h.t.Errorf("round %s: no order of these operations keeps the contract (%d partial ones)",
 			h.round, len(info.PartialLinearizations()))

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/goccy/go-yaml"
@@ -281,15 +282,14 @@ func (y *writer) merge(a ast.Node, seen map[string]bool, depth int) error {
 	}
 	from := bytes.Clone(y.out[start:])
 	y.out = y.out[:start]
-	add := func(name, value []byte) bool {
-		if !seen[string(name)] {
-			y.begin(string(name), seen)
-			y.out = append(y.out, value...)
+	for _, object := range append([][]byte{from}, slices.Collect(scan.Elements(from))...) {
+		for name, value := range scan.Members(object) {
+			if !seen[string(name)] {
+				y.begin(string(name), seen)
+				y.out = append(y.out, value...)
+			}
 		}
-		return true
 	}
-	scan.Object(from, add)
-	scan.Array(from, func(value []byte) bool { scan.Object(value, add); return true })
 	return nil
 }
 

@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,12 +95,7 @@ func (c *conn) close() {
 }
 
 // fail notes that the connection has failed.
-func (c *conn) fail(err error) {
-	select {
-	case c.lost <- err:
-	default:
-	}
-}
+func (c *conn) fail(err error) { offer(c.lost, err) }
 
 // dial makes the client.
 func (m *member) dial(ctx context.Context, c *conn) (*mcp.Client, error) {
@@ -186,9 +182,7 @@ func (m *member) clientOptions(c *conn) *mcp.ClientOptions {
 	if h.opts.Client != nil {
 		o = *h.opts.Client
 	}
-	if m.cfg.Timeout > 0 {
-		o.Timeout = m.cfg.Timeout
-	}
+	o.Timeout = cmp.Or(max(m.cfg.Timeout, 0), o.Timeout)
 	if m.cfg.SSE && o.Era == "" {
 		o.Era = "legacy"
 	}
@@ -235,10 +229,7 @@ func (c *conn) listens() { c.listened.Do(func() { close(c.listening) }) }
 
 // listen has the server tell when its lists change, as long as ctx lives.
 func (m *member) listen(ctx context.Context, c *conn) {
-	caps := c.client.Server().Capabilities
-	if caps == nil {
-		caps = &spec.ServerCapabilities{}
-	}
+	caps := cmp.Or(c.client.Server().Capabilities, &spec.ServerCapabilities{})
 	filter := spec.SubscriptionFilter{
 		ToolsListChanged:     caps.Tools != nil && caps.Tools.ListChanged,
 		PromptsListChanged:   caps.Prompts != nil && caps.Prompts.ListChanged,
@@ -284,12 +275,8 @@ func (c *conn) watch(ctx context.Context, every time.Duration) {
 
 // doubt has the connection looked at after a call that has failed with err.
 func (c *conn) doubt(err error) {
-	if !c.web || !broken(err) {
-		return
-	}
-	select {
-	case c.doubted <- struct{}{}:
-	default:
+	if c.web && broken(err) {
+		offer(c.doubted, struct{}{})
 	}
 }
 

@@ -100,9 +100,7 @@ type Host struct {
 // values of the context are in that of each callback; its end does not end the host.
 func New(ctx context.Context, servers []Server, o *Options) (*Host, error) {
 	h := &Host{members: map[string]*member{}, ending: map[*member]struct{}{}}
-	if o != nil {
-		h.opts = *o
-	}
+	h.opts = *cmp.Or(o, &Options{})
 	h.opts.StartTimeout = cmp.Or(h.opts.StartTimeout, time.Minute)
 	h.opts.MinDelay = max(cmp.Or(h.opts.MinDelay, 500*time.Millisecond), time.Millisecond)
 	h.opts.MaxDelay = max(cmp.Or(h.opts.MaxDelay, 30*time.Second), h.opts.MinDelay)

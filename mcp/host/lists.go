@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -156,8 +157,13 @@ func (c *conn) changed(k kinds) {
 		return
 	}
 	c.stale.Or(uint32(k))
+	offer(c.wake, struct{}{})
+}
+
+// offer sends a value where the channel has room for it.
+func offer[T any](to chan<- T, v T) {
 	select {
-	case c.wake <- struct{}{}:
+	case to <- v:
 	default:
 	}
 }
@@ -191,10 +197,7 @@ func (m *member) failedLists() (k kinds) {
 
 // fetch fetches lists of a server, those that it has.
 func (m *member) fetch(ctx context.Context, c *conn, into *catalog, k kinds) {
-	caps := c.client.Server().Capabilities
-	if caps == nil {
-		caps = &spec.ServerCapabilities{}
-	}
+	caps := cmp.Or(c.client.Server().Capabilities, &spec.ServerCapabilities{})
 	var all sync.WaitGroup
 	defer all.Wait()
 	if k&tools != 0 && caps.Tools != nil {

@@ -305,12 +305,7 @@ func (t *teller) changed(k kinds) {
 	t.awake()
 }
 
-func (t *teller) awake() {
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
-}
+func (t *teller) awake() { offer(t.wake, struct{}{}) }
 
 // end tells what there still is and waits for it. No more events may follow.
 func (t *teller) end() {

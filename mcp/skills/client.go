@@ -78,12 +78,10 @@ func List(ctx context.Context, c *mcp.Client) ([]*Skill, error) {
 		if size += len(raw); size > maxList {
 			return nil, fmt.Errorf("skills: %w: the list has more than %d bytes", farcall.ErrProtocol, maxList)
 		}
-		scan.Array(scan.Member(raw, "skills"), func([]byte) bool {
-			entries++
-			return entries <= maxSkills
-		})
-		if entries > maxSkills {
-			return nil, fmt.Errorf("skills: %w: the list has more than %d skills", farcall.ErrProtocol, maxSkills)
+		for range scan.Elements(scan.Member(raw, "skills")) {
+			if entries++; entries > maxSkills {
+				return nil, fmt.Errorf("skills: %w: the list has more than %d skills", farcall.ErrProtocol, maxSkills)
+			}
 		}
 		var page struct {
 			Skills     []wireSkill `json:"skills"`

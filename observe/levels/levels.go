@@ -48,9 +48,7 @@ type Levels struct {
 
 // New returns the levels of a program that has these components. The base level is info.
 func New(components ...string) *Levels {
-	l := &Levels{
-		components: map[string]*slog.LevelVar{}, own: map[string]slog.Level{},
-	}
+	l := &Levels{components: map[string]*slog.LevelVar{}, own: map[string]slog.Level{}}
 	for _, name := range components {
 		l.components[name] = new(slog.LevelVar)
 	}

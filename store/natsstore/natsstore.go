@@ -96,9 +96,7 @@ var (
 // Open connects to an engine, at a URL as nats.Connect takes it, and makes the streams that are not
 // there. It waits for a quorum until ctx ends.
 func Open(ctx context.Context, url string, o *Options) (*Store, error) {
-	if o == nil {
-		o = &Options{}
-	}
+	o = cmp.Or(o, &Options{})
 	s := &Store{opts: *o, pulls: map[string]jetstream.Consumer{}}
 	s.opts.Replicas = cmp.Or(o.Replicas, 1)
 	s.process.Name, s.process.Skew, s.process.Lease = o.Name, o.Skew, o.Lease

@@ -84,9 +84,8 @@ func (s *Store) write(
 		return 0, err
 	}
 	out := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{
-		writerHeader: {s.process.ID},
-		ownerHeader:  {process.Hash(r.Owner)},
-		endHeader:    {strconv.FormatInt(r.Expires.Unix(), 10)},
+		writerHeader: {s.process.ID}, ownerHeader: {process.Hash(r.Owner)},
+		endHeader: {strconv.FormatInt(r.Expires.Unix(), 10)},
 	}}
 	if r.Group != "" {
 		out.Header.Set(groupHeader, process.Hash(r.Group))

@@ -59,9 +59,7 @@ type Server struct {
 // StartServer starts an engine that keeps its files in a directory. One process at a time may use
 // it.
 func StartServer(dir string, o *ServerOptions) (*Server, error) {
-	if o == nil {
-		o = &ServerOptions{}
-	}
+	o = cmp.Or(o, &ServerOptions{})
 	opts := &server.Options{
 		ServerName:         cmp.Or(o.Name, "farcall"),
 		DontListen:         true,

@@ -40,11 +40,8 @@ func (s *Store) consumer(ctx context.Context, queue string) (jetstream.Consumer,
 	ctx, end := s.process.Bound(ctx)
 	defer end()
 	c, err := s.streams[work].CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
-		Durable:       "work-" + process.Hash(queue),
-		FilterSubject: s.subject(work, process.Hash(queue)),
-		AckPolicy:     jetstream.AckExplicitPolicy,
-		AckWait:       s.process.Lease,
-		MaxDeliver:    -1,
+		Durable: "work-" + process.Hash(queue), FilterSubject: s.subject(work, process.Hash(queue)),
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: s.process.Lease, MaxDeliver: -1,
 	})
 	if err != nil {
 		return nil, s.failed(err)

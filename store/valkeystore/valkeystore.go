@@ -67,9 +67,7 @@ var errRebuilt = errors.New("valkeystore: " +
 
 // Open connects to a server at a URL: redis://, rediss:// or unix://.
 func Open(ctx context.Context, url string, o *Options) (*Store, error) {
-	if o == nil {
-		o = &Options{}
-	}
+	o = cmp.Or(o, &Options{})
 	s := &Store{opts: *o}
 	s.opts.MaxRecords = cmp.Or(o.MaxRecords, defaultSize)
 	s.opts.MaxWork = cmp.Or(o.MaxWork, defaultSize)
