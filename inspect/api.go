@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
 )
 
 // routes registers the methods that a page calls over its WebSocket.
@@ -30,12 +32,13 @@ func (i *Inspector) routes() {
 	farcall.Handle(m, "list", i.list, "List what a server offers.")
 	farcall.Handle(m, "describe", i.describe, "Show one item of a list in full.")
 	farcall.Handle(m, "call", i.call, "Call a tool, a prompt, a resource or a method.")
-	farcall.Handle(m, "complete", i.complete, "Complete an argument of a prompt or a template.")
 	farcall.Handle(m, "validate", i.validate, "Validate a value.")
 	farcall.Handle(m, "answer", i.answerQuestion, "Answer what a server asks.")
 	farcall.Handle(m, "filter", i.filter, "Find the frames that a filter chooses.")
 	farcall.Handle(m, "frame", i.frame, "Read the bytes of a frame.")
 	farcall.Handle(m, "lint", i.lint, "Find what models misread in the tools of a server.")
+	farcall.Handle(m, "conform", i.conform, "Check a server by its specification.")
+	farcall.Handle(m, "diff", i.diff, "Find what has changed between two lists.")
 	farcall.Handle(m, "save", i.save, "Prepare to save frames as a capture.")
 	farcall.Handle(m, "open", i.openFile, "Prepare to open a capture.")
 	farcall.Handle(m, "mock", i.mock, "Offer a server that answers as another has answered.")
@@ -48,10 +51,8 @@ func (i *Inspector) routes() {
 func (i *Inspector) slot(id int) (*slot, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	for _, x := range i.slots {
-		if x.id == id {
-			return x, nil
-		}
+	if n := slices.IndexFunc(i.slots, func(x *slot) bool { return x.id == id }); n >= 0 {
+		return i.slots[n], nil
 	}
 	return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "there is no server %d", id)
 }
@@ -63,25 +64,23 @@ type helloResult struct {
 	Questions []questionView `json:"questions"`
 	May       []string       `json:"may"` // the actions that this page has a permission for
 	AnyServer bool           `json:"anyServer"`
+	Conform   bool           `json:"conform"` // servers can be checked by their specifications
 	Eras      []string       `json:"eras"`
 	Version   string         `json:"version"`
-	First     uint64         `json:"first"` // the oldest frame
 	// events before this one say nothing new about servers and questions
 	Events uint64 `json:"events"`
 }
 
 func (i *Inspector) hello(ctx context.Context, _ none) (*helloResult, error) {
 	r := &helloResult{
-		May:       pageOf(ctx).may,
-		AnyServer: i.opts.AnyServer,
-		Eras:      []string{"auto", "modern", "legacy"},
-		Version:   i.opts.Version,
+		May: pageOf(ctx).may, AnyServer: i.opts.AnyServer, Version: i.opts.Version,
+		Conform: i.opts.Conform != nil,
+		Eras:    []string{"auto", "modern", "legacy"},
 	}
 	for _, rev := range slices.Backward(era.Revisions()) {
 		r.Eras = append(r.Eras, rev.Name)
 	}
 	_, r.Events, _ = i.events.since(^uint64(0))
-	r.First, _ = i.store.First()
 	i.mu.Lock()
 	slots := slices.Clone(i.slots)
 	i.mu.Unlock()
@@ -149,7 +148,7 @@ func (i *Inspector) poll(ctx context.Context, p pollParams) (*pollResult, error)
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-i.ctx.Done():
-			return nil, errClosed
+			return nil, jsonrpc.Errorf(jsonrpc.Unavailable, "%s", errClosed.Error())
 		}
 	}
 }
@@ -218,12 +217,8 @@ func (i *Inspector) addServer(_ context.Context, p serverParams) (*serverView, e
 			"this page is for the servers that it lists: others were not allowed when it was started")
 	}
 	s := &Server{
-		Name:     p.Name,
-		Target:   p.Target,
-		Command:  p.Command,
-		Protocol: p.Protocol,
-		Era:      p.Era,
-		Header:   http.Header{},
+		Name: p.Name, Target: p.Target, Command: p.Command, Protocol: p.Protocol, Era: p.Era,
+		Header: http.Header{},
 	}
 	for name, value := range p.Header {
 		s.Header.Set(name, value)
@@ -231,15 +226,18 @@ func (i *Inspector) addServer(_ context.Context, p serverParams) (*serverView, e
 	if p.Bearer != "" {
 		s.Header.Set("Authorization", "Bearer "+p.Bearer)
 	}
-	return i.offer(s)
+	return i.offer(s, nil)
 }
 
-// offer adds a server for a page and connects with it.
-func (i *Inspector) offer(s *Server) (*serverView, error) {
+// offer adds a server for a page and connects with it. auth is as in slot.
+func (i *Inspector) offer(s *Server, auth mcphttp.Authorizer) (*serverView, error) {
 	x, err := i.add(s)
 	if err != nil {
 		return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "%s", err.Error())
 	}
+	x.mu.Lock()
+	x.auth = auth
+	x.mu.Unlock()
 	x.connect()
 	v := x.view()
 	return &v, nil
@@ -249,30 +247,33 @@ type connectParams struct {
 	Conn     int    `json:"conn"`
 	Protocol string `json:"protocol,omitzero" enum:"auto,mcp,jsonrpc"`
 	Era      string `json:"era,omitzero"`
+	Beside   bool   `json:"beside,omitzero"` // as another server, and this one stays as it is
 }
 
-func (i *Inspector) connect(_ context.Context, p connectParams) (none, error) {
+func (i *Inspector) connect(_ context.Context, p connectParams) (*serverView, error) {
 	x, err := i.slot(p.Conn)
 	if err != nil {
-		return none{}, err
+		return nil, err
 	}
 	x.mu.Lock()
-	next := x.server
-	next.Protocol = cmp.Or(p.Protocol, next.Protocol)
-	next.Era = cmp.Or(p.Era, next.Era)
-	switch err = next.valid(); {
-	case x.sent:
-		err = jsonrpc.Errorf(jsonrpc.InvalidRequest, "open the file again")
-	case err != nil:
-		err = jsonrpc.Errorf(jsonrpc.InvalidParams, "%s", err.Error())
-	default:
-		x.server = next
-	}
+	next, auth, sent := x.server, x.auth, x.sent
 	x.mu.Unlock()
-	if err == nil {
-		x.connect()
+	next.Protocol, next.Era = cmp.Or(p.Protocol, next.Protocol), cmp.Or(p.Era, next.Era)
+	switch err = next.valid(); {
+	case sent:
+		return nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "open the file again")
+	case err != nil:
+		return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "%s", err.Error())
+	case p.Beside:
+		next.Name = fmt.Sprintf("%s (%s)", next.name(), cmp.Or(next.Era, protocolAuto))
+		return i.offer(&next, auth)
 	}
-	return none{}, err
+	x.mu.Lock()
+	x.server = next
+	x.mu.Unlock()
+	x.connect()
+	v := x.view()
+	return &v, nil
 }
 
 func (i *Inspector) disconnect(_ context.Context, p connParams) (none, error) {
@@ -379,31 +380,7 @@ func (i *Inspector) describe(ctx context.Context, p itemParams) (*described, err
 		return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "the server lists no %q among its %s",
 			shorten(p.Name, 200), p.Kind)
 	}
-	return &described{
-		Item:       string(raw),
-		Components: string(scan.Member(c.doc, "components")),
-	}, nil
-}
-
-type completeParams struct {
-	Conn   int         `json:"conn"`
-	Params jsonrpc.Raw `json:"params"`
-}
-
-func (i *Inspector) complete(ctx context.Context, p completeParams) (jsonrpc.Raw, error) {
-	x, err := i.slot(p.Conn)
-	if err != nil {
-		return nil, err
-	}
-	client, _, _ := x.speaks()
-	if client == nil {
-		return jsonrpc.Raw("{}"), nil
-	}
-	var raw jsonrpc.Raw
-	if err := client.Request(ctx, "completion/complete", p.Params, &raw); err != nil {
-		return nil, public(err)
-	}
-	return raw, nil
+	return &described{Item: string(raw), Components: string(scan.Member(c.doc, "components"))}, nil
 }
 
 type answerParams struct {
@@ -463,17 +440,24 @@ type frameResult struct {
 	Text string `json:"text,omitzero"`
 	B64  string `json:"b64,omitzero"` // bytes that are not UTF-8
 	Size int    `json:"size"`
+	// Decision is what a guard decided, in an answer of a capture, and Principal is who has called.
+	Decision  string `json:"decision,omitzero"`
+	Principal string `json:"principal,omitzero"`
 }
 
 func (i *Inspector) frame(_ context.Context, p frameParams) (*frameResult, error) {
-	_, raw, ok := i.store.Frame(p.Seq)
+	row, raw, ok := i.store.Frame(p.Seq)
 	if !ok {
 		return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "frame %d is not kept any more", p.Seq)
 	}
 	r := &frameResult{Size: len(raw)}
-	if p.Size == 0 {
-		p.Size = 1 << 20
+	if x, err := i.slot(row.Conn); err == nil {
+		x.mu.Lock()
+		d := x.decided[p.Seq]
+		x.mu.Unlock()
+		r.Decision, r.Principal = d.outcome, d.principal
 	}
+	p.Size = cmp.Or(p.Size, 1<<20)
 	part := raw[min(p.From, len(raw)):min(p.From+p.Size, len(raw))]
 	cut := p.From+p.Size < len(raw)
 	for n := 0; n < utf8.UTFMax && !utf8.Valid(part) && len(part) > 0 && cut; n++ {

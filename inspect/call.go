@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/farcall-dev/farcall"
@@ -23,6 +24,8 @@ const (
 	kindTemplate = "templates"
 	kindMethod   = "methods"
 	kindNotify   = "notify"
+	kindStart    = "start" // a tool, as a task that is not waited for
+	kindTask     = "task"  // the end of a task is waited for
 )
 
 const discover = "rpc.discover"
@@ -30,8 +33,8 @@ const discover = "rpc.discover"
 type callParams struct {
 	Conn int    `json:"conn"`
 	Call string `json:"call" maxLength:"64"` // a name for progress and questions
-	Kind string `json:"kind"                enum:"tools,prompts,resources,methods,notify"`
-	// Name is a tool, a prompt, the URI of a resource or a method.
+	Kind string `json:"kind"                enum:"tools,prompts,resources,methods,notify,start,task"`
+	// Name is a tool, a prompt, the URI of a resource, a method or the id of a task.
 	Name   string      `json:"name"`
 	Params jsonrpc.Raw `json:"params,omitzero"`
 }
@@ -52,14 +55,13 @@ type outcome struct {
 	Error  *wireError `json:"error,omitzero"` // that the server answered
 	Fault  string     `json:"fault,omitzero"` // why there is no answer
 	Micros int64      `json:"us"`             // how long it took
-	// why the structured content does not fit the output schema
+	// Schema is why the structured content does not fit the output schema.
 	Schema []string `json:"schema,omitzero"`
-	// the frames of the call are among those from here
-	From   uint64 `json:"from"`
-	To     uint64 `json:"to"`               // up to here
-	Judged bool   `json:"judged,omitzero"`  // there is an output schema
-	Failed bool   `json:"failed,omitzero"`  // the tool says that it failed
-	Stop   bool   `json:"stopped,omitzero"` // the page has given up
+	From   uint64   `json:"from"`             // the frames of the call are among those from here
+	To     uint64   `json:"to"`               // up to here
+	Judged bool     `json:"judged,omitzero"`  // there is an output schema
+	Failed bool     `json:"failed,omitzero"`  // the tool says that it failed
+	Stop   bool     `json:"stopped,omitzero"` // the page has given up
 }
 
 type wireError struct {
@@ -79,8 +81,7 @@ func (i *Inspector) call(ctx context.Context, p callParams) (*outcome, error) {
 	}
 	client, caller, state := x.speaks()
 	if client == nil && caller == nil {
-		return nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "the server is not connected (%s)",
-			state)
+		return nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "the server is not connected (%s)", state)
 	}
 	ctx = withCall(ctx, p.Call)
 	o := &outcome{}
@@ -110,8 +111,7 @@ func (o *outcome) fill(raw jsonrpc.Raw, err error) {
 	var answered *jsonrpc.Error
 	switch {
 	case raw != nil:
-		o.Size = len(raw)
-		o.Result = string(raw)
+		o.Size, o.Result = len(raw), string(raw)
 		if len(raw) > maxResult {
 			o.Result, o.Cut = shorten(o.Result[:64<<10], 64<<10), true
 		}
@@ -165,11 +165,8 @@ func problems(err error) (list []string) {
 		return []string{err.Error()}
 	}
 	for _, p := range bad.Problems {
-		where := ""
-		if p.Pointer != "" {
-			where = p.Pointer + ": "
-		}
-		list = append(list, shorten(where+p.Message, 1000))
+		text := strings.TrimPrefix(p.Pointer+": "+p.Message, ": ") // the whole value has no pointer
+		list = append(list, shorten(text, 1000))
 	}
 	if bad.More {
 		list = append(list, "There are more problems.")
@@ -184,23 +181,36 @@ func (x *slot) callMCP(ctx context.Context, c *mcp.Client,
 	ctx = context.WithValue(ctx, resultKey{}, &raw)
 	var last time.Time
 	ctx = mcp.OnProgress(ctx, func(v spec.ProgressNotificationParams) {
-		if now := time.Now(); now.Sub(last) > progressTime ||
-			v.Total != nil && v.Progress >= *v.Total {
+		if now := time.Now(); now.Sub(last) > progressTime || v.Total != nil && v.Progress >= *v.Total {
 			last = now
 			v.Message = shorten(v.Message, 2000)
 			x.i.events.add(eventProgress, x.id, p.Call, v)
 		}
 	})
 	switch p.Kind {
-	case kindTool:
+	case kindTool, kindTask:
 		var r *spec.CallToolResult
-		if r, err = c.CallTool(ctx, p.Name, p.params()); err == nil && r != nil &&
-			isTask(raw) { // the result of the task came later
-			raw, err = marshal(r)
+		if p.Kind == kindTask {
+			r, err = c.WaitTask(ctx, p.Name)
+		} else {
+			r, err = c.CallTool(ctx, p.Name, p.params())
+		}
+		if p.Kind == kindTask || isTask(raw) { // what the task has come to came later
+			if raw = nil; err == nil {
+				raw, err = marshal(r)
+			}
+		}
+	case kindStart:
+		var t *spec.DetailedTask
+		if t, err = c.StartTask(ctx, p.Name, p.params(), 0); err == nil {
+			raw, err = marshal(t)
 		}
 	case kindPrompt:
+		if p.Params == nil {
+			p.Params = jsonrpc.Raw("{}")
+		}
 		err = c.Request(ctx, spec.MethodPromptsGet,
-			map[string]any{"name": p.Name, "arguments": orEmpty(p.Params)}, nil)
+			map[string]any{"name": p.Name, "arguments": p.Params}, nil)
 	case kindResource:
 		err = c.Request(ctx, spec.MethodResourcesRead, map[string]any{"uri": p.Name}, nil)
 	case kindNotify:
@@ -211,24 +221,12 @@ func (x *slot) callMCP(ctx context.Context, c *mcp.Client,
 	return raw, err
 }
 
-// progressTime is the least time between two reports of progress to a page; the traffic has
-// all of it.
+// progressTime is the least time between two reports to a page; the traffic has all of them.
 const progressTime = 50 * time.Millisecond
 
-// isTask reports whether a result is the handle of a task.
+// isTask reports whether a result is a task.
 func isTask(raw jsonrpc.Raw) bool {
-	var r struct {
-		Type string      `json:"resultType"`
-		Task jsonrpc.Raw `json:"task"`
-	}
-	return jsonv2.Unmarshal(raw, &r) == nil && (r.Task != nil || r.Type == "task")
-}
-
-func orEmpty(raw jsonrpc.Raw) jsonrpc.Raw {
-	if raw == nil {
-		return jsonrpc.Raw("{}")
-	}
-	return raw
+	return scan.Member(raw, "task") != nil || scan.Member(raw, "taskId") != nil
 }
 
 // callRPC calls a method of a JSON-RPC server.

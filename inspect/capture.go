@@ -120,6 +120,16 @@ func grouped(n int) string {
 	return s
 }
 
+// decide keeps a decision, for as many as a loader remembers.
+func (x *slot) decide(seq uint64, d verdict) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.decided == nil || len(x.decided) >= maxLoaded {
+		x.decided = map[uint64]verdict{}
+	}
+	x.decided[seq] = d
+}
+
 // A loader makes rows of the records of a capture.
 type loader struct {
 	x        *slot
@@ -228,6 +238,9 @@ func (l *loader) frame(rec *capture.Record) {
 	}
 	l.frames++
 	seq := l.x.i.store.Put(row, part, data)
+	if rec.Outcome != "" {
+		l.x.decide(seq, verdict{shorten(rec.Outcome, 40), shorten(rec.Principal, 200)})
+	}
 	if rec.Kind == "request" {
 		if len(l.seqs) >= maxLoaded {
 			clear(l.seqs)

@@ -110,10 +110,11 @@ func (c *catalog) fetch(ctx context.Context, client *mcp.Client, shape [3]string
 			c.beginning(maxListBytes>>20, "MiB")
 			return nil
 		}
-		scan.Array(scan.Member(page, shape[1]), func(v []byte) bool {
-			c.add(v, shape[2])
-			return len(c.items) < maxItems
-		})
+		for v := range scan.Elements(scan.Member(page, shape[1])) {
+			if c.add(v, shape[2]); len(c.items) >= maxItems {
+				break
+			}
+		}
 		if len(c.items) >= maxItems {
 			c.beginning(maxItems, "items")
 			return nil
@@ -148,10 +149,11 @@ func (c *catalog) methods(ctx context.Context, caller farcall.Caller) error {
 	if err := caller.Call(ctx, discover, nil, &c.doc); err != nil {
 		return err
 	}
-	scan.Array(scan.Member(c.doc, "methods"), func(v []byte) bool {
-		c.add(v, "name")
-		return len(c.items) < maxItems
-	})
+	for v := range scan.Elements(scan.Member(c.doc, "methods")) {
+		if c.add(v, "name"); len(c.items) >= maxItems {
+			break
+		}
+	}
 	return nil
 }
 

@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os/exec"
 	"strings"
 	"sync"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/internal/visible"
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -30,7 +32,7 @@ type dialed struct {
 	note     string // why it is not MCP
 }
 
-// dial connects in the protocol of a server.
+// dial connects in the protocol of a server, and sets the path that it is reached at.
 func (x *slot) dial(ctx context.Context, s *Server) (l dialed, err error) {
 	if s.Protocol != protocolRPC {
 		client, err := x.dialMCP(ctx, s)
@@ -42,23 +44,35 @@ func (x *slot) dial(ctx context.Context, s *Server) (l dialed, err error) {
 		}
 		l.note = "It does not speak MCP (" + err.Error() + "), so JSON-RPC is spoken."
 	}
-	caller, err := x.dialRPC(ctx, s)
-	if err != nil {
+	root := s.root()
+	caller, err := x.dialRPC(ctx, s, s.Protocol != protocolRPC || root != nil)
+	if err != nil && root != nil {
+		if at, failed := x.dialRPC(ctx, root, true); failed == nil {
+			caller, err, s.Target = at, nil, root.Target
+		}
+	}
+	switch {
+	case err != nil && l.note != "":
+		return dialed{}, fmt.Errorf("neither MCP nor JSON-RPC is spoken: %s; %w",
+			strings.TrimSuffix(l.note, ", so JSON-RPC is spoken."), err)
+	case err != nil:
 		return dialed{}, err
 	}
 	l.rpc, l.closer, l.protocol = caller, caller.Close, protocolRPC
-	if s.Protocol == protocolRPC {
-		return l, nil
-	}
-	// It must be one of both: an answer, be it an error, shows that it is JSON-RPC.
-	var doc jsonrpc.Raw
-	var answered *jsonrpc.Error
-	if err := caller.Call(ctx, discover, nil, &doc); err != nil && !errors.As(err, &answered) {
-		_ = caller.Close() // the error counts
-		return dialed{}, fmt.Errorf("neither MCP nor JSON-RPC is spoken: %s; %w",
-			strings.TrimSuffix(l.note, ", so JSON-RPC is spoken."), err)
-	}
 	return l, nil
+}
+
+// root returns the server at the path / of an address without one, where other programs serve
+// JSON-RPC; nil: the address has a path, or needs none.
+func (s *Server) root() *Server {
+	t, err := s.target()
+	if err != nil || t == nil || t.URL == nil || t.URL.Path != "" || t.Queue() {
+		return nil
+	}
+	at := *s
+	t.DefaultPath("/")
+	at.Target = t.URL.String()
+	return &at
 }
 
 // unreachable reports whether an error says that there is no server to speak with.
@@ -103,9 +117,18 @@ func (x *slot) capture(c *mcp.Client, err error) (*mcp.Client, error) {
 	c.Use(func(next mcp.Handler) mcp.Handler {
 		return func(ctx context.Context, r *mcp.Request) (*mcp.Response, error) {
 			resp, err := next(ctx, r)
-			if into, ok := ctx.Value(resultKey{}).(*jsonrpc.Raw); ok && resp != nil {
-				*into = resp.Raw()
+			if resp == nil {
+				return nil, err
 			}
+			raw := resp.Raw()
+			if into, ok := ctx.Value(resultKey{}).(*jsonrpc.Raw); ok {
+				*into = raw
+			}
+			if t := scan.Member(raw, "task"); t != nil {
+				raw = t
+			}
+			x.tellTask(callOf(ctx), scan.StringMember(raw, "taskId"),
+				scan.StringMember(raw, "status"), scan.StringMember(raw, "statusMessage"))
 			return resp, err
 		}
 	})
@@ -114,24 +137,24 @@ func (x *slot) capture(c *mcp.Client, err error) (*mcp.Client, error) {
 
 type resultKey struct{}
 
+// tellTask reports the state of a task. What has no id is none.
+func (x *slot) tellTask(call, id, status, text string) {
+	if id != "" && len(id) <= maxEventText {
+		x.i.events.add(eventTask, x.id, call, map[string]string{
+			"id": id, "status": shorten(status, 40), "text": shorten(text, 2000),
+		})
+	}
+}
+
 // clientOptions are those of every MCP connection.
 func (x *slot) clientOptions(s *Server) *mcp.ClientOptions {
 	return &mcp.ClientOptions{
-		Name:       "farcall-inspect",
-		Version:    x.i.opts.Version,
-		Era:        s.Era,
-		Timeout:    -1,
-		MaxTimeout: -1,
-		NoCache:    true,
-		LogLevel:   "debug",
-		Tasks:      true,
+		Name: "farcall-inspect", Version: x.i.opts.Version, Era: s.Era,
+		Timeout: -1, MaxTimeout: -1, NoCache: true, LogLevel: "debug", Tasks: true,
 		Capabilities: &spec.ClientCapabilities{
-			Elicitation: &spec.ElicitationCapability{
-				Form: spec.JSONObject{},
-				URL:  spec.JSONObject{},
-			},
-			Sampling: &spec.SamplingCapability{Tools: spec.JSONObject{}},
-			Roots:    &spec.RootsCapability{ListChanged: true},
+			Elicitation: &spec.ElicitationCapability{Form: spec.JSONObject{}, URL: spec.JSONObject{}},
+			Sampling:    &spec.SamplingCapability{Tools: spec.JSONObject{}},
+			Roots:       &spec.RootsCapability{ListChanged: true},
 			Extensions: map[string]any{
 				apps.Extension: map[string]any{"mimeTypes": []string{apps.MIMEType}},
 			},
@@ -143,6 +166,9 @@ func (x *slot) clientOptions(s *Server) *mcp.ClientOptions {
 			x.tell(eventChanged, kind)
 		},
 		OnResourceUpdated: func(uri string) { x.tell(eventUpdated, shorten(uri, 2000)) },
+		OnTask: func(t *spec.DetailedTask) {
+			x.tellTask("", t.TaskID, t.Status, t.StatusMessage)
+		},
 		OnSessionLost: func() {
 			x.tell(eventWarning, "The server had ended the session; this is a new one.")
 		},
@@ -164,8 +190,9 @@ func (x *slot) asked(ctx context.Context, method string, params jsonrpc.Raw) (js
 	return marshal(map[string]any{"roots": append([]mcp.Root{}, roots...)})
 }
 
-// dialRPC connects in JSON-RPC.
-func (x *slot) dialRPC(ctx context.Context, s *Server) (*rpc.Client, error) {
+// dialRPC connects in JSON-RPC. With probe it fails when nothing is answered: an answer, be it an
+// error, shows that JSON-RPC is spoken.
+func (x *slot) dialRPC(ctx context.Context, s *Server, probe bool) (c *rpc.Client, err error) {
 	o := &rpc.Options{
 		Handler: farcall.HandlerFunc(x.serveRPC),
 		Header:  s.Header,
@@ -177,17 +204,41 @@ func (x *slot) dialRPC(ctx context.Context, s *Server) (*rpc.Client, error) {
 		return nil, err
 	case t != nil && t.Kind == target.HTTP:
 		t.DefaultPath("")
-		o.HTTP = x.client(s)
-		o.HTTP.Transport = x.log.RoundTripper(o.HTTP.Transport)
-		return rpc.Dial(ctx, t.URL.String(), o)
+		o.HTTP = x.logged(s)
+		c, err = rpc.Dial(ctx, t.URL.String(), o)
+	default:
+		c, err = rpc.NewClient(ctx, func(ctx context.Context) (farcall.Transport, error) {
+			return x.link(ctx, s, "")
+		}, o)
 	}
-	return rpc.NewClient(ctx, func(ctx context.Context) (farcall.Transport, error) {
-		tr, err := x.reach(ctx, s, "")
-		if err != nil {
-			return nil, err
-		}
-		return x.log.Transport(tr), nil
-	}, o)
+	if err != nil || !probe {
+		return c, err
+	}
+	var doc jsonrpc.Raw
+	var answered *jsonrpc.Error
+	if err = c.Call(ctx, discover, nil, &doc); err != nil && !errors.As(err, &answered) {
+		_ = c.Close() // the error counts
+		return nil, err
+	}
+	return c, nil
+}
+
+// logged returns a client of HTTP with its requests in the traffic.
+func (x *slot) logged(s *Server) *http.Client {
+	client := x.client(s)
+	client.Transport = x.log.RoundTripper(client.Transport)
+	return client
+}
+
+// link is reach with the frames in the traffic.
+func (x *slot) link(ctx context.Context, s *Server, path string, subprotocols ...string) (
+	farcall.Transport, error,
+) {
+	t, err := x.reach(ctx, s, path, subprotocols...)
+	if err != nil {
+		return nil, err
+	}
+	return x.log.Transport(t), nil
 }
 
 // serveRPC shows the pages what a JSON-RPC server calls, and answers as they say.
@@ -287,7 +338,6 @@ func (x *slot) listen(ctx context.Context, c *mcp.Client) {
 	}
 	err := c.Listen(ctx, filter)
 	if ctx.Err() == nil && err != nil && !errors.Is(err, farcall.ErrClosed) {
-		x.tell(eventWarning,
-			shorten("The server does not tell of changes: "+err.Error(), maxEventText))
+		x.tell(eventWarning, shorten("The server does not tell of changes: "+err.Error(), maxEventText))
 	}
 }

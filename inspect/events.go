@@ -26,6 +26,7 @@ const (
 	eventUpdated  = "updated"  // a resource has changed
 	eventProgress = "progress" // of a call
 	eventValue    = "value"    // of a call that streams
+	eventTask     = "task"     // the state of a task, of a call if that is known
 	eventQuestion = "question" // the server asks: a questionView
 	eventAnswered = "answered" // a question needs no answer any more
 )

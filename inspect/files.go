@@ -28,6 +28,7 @@ type tickets struct {
 }
 
 type ticket struct {
+	of      *Inspector // of the page
 	expires time.Time
 	save    *saveParams
 	open    *openParams
@@ -77,8 +78,7 @@ type saveParams struct {
 	Conn   int      `json:"conn,omitzero"` // 0: all servers
 	Filter string   `json:"filter,omitzero"`
 	Seqs   []uint64 `json:"seqs,omitzero" maxItems:"1000"` // only these frames
-	// Raw keeps secrets.
-	Raw bool `json:"raw,omitzero"`
+	Raw    bool     `json:"raw,omitzero"`                  // keeps secrets
 }
 
 // save prepares the download of a capture.
@@ -86,7 +86,7 @@ func (i *Inspector) save(_ context.Context, p saveParams) (*ticketResult, error)
 	if _, err := traffic.Parse(p.Filter); err != nil {
 		return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "%s", err.Error())
 	}
-	r, err := i.tickets.add(&ticket{save: &p})
+	r, err := i.tickets.add(&ticket{of: i, save: &p})
 	if err == nil {
 		r.Name = "farcall-" + time.Now().Format("20060102-150405") + ".jsonl"
 	}
@@ -99,7 +99,7 @@ type openParams struct {
 
 // openFile prepares the upload of a capture.
 func (i *Inspector) openFile(_ context.Context, p openParams) (*ticketResult, error) {
-	return i.tickets.add(&ticket{open: &p})
+	return i.tickets.add(&ticket{of: i, open: &p})
 }
 
 // serveTicket serves a download or an upload.
@@ -111,12 +111,12 @@ func (i *Inspector) serveTicket(w http.ResponseWriter, r *http.Request, path str
 		h.Set("Content-Type", "application/x-ndjson")
 		h.Set("Content-Disposition", "attachment")
 		h.Set("Cache-Control", "no-store")
-		if err := i.write(r.Context(), w, t.save); err != nil {
+		if err := t.of.write(r.Context(), w, t.save); err != nil {
 			i.opts.Logger.Warn("a capture was not saved", "error", err)
 			panic(http.ErrAbortHandler) //nolint:forbidigo // so the browser sees that it is not whole
 		}
 	case ok && path == "open" && t.open != nil && r.Method == http.MethodPost:
-		i.upload(w, r, t.open.Name)
+		t.of.upload(w, r, t.open.Name)
 	default:
 		const used = "This link is good once, for a minute. Begin again in the page."
 		http.Error(w, used, http.StatusForbidden)
@@ -284,5 +284,5 @@ func (i *Inspector) mock(ctx context.Context, p mockParams) (*serverView, error)
 	if script.MCP {
 		s.Protocol = protocolMCP
 	}
-	return i.offer(s)
+	return i.offer(s, nil)
 }

@@ -137,8 +137,7 @@ func (x *slot) hold(ctx context.Context, b *breakpoint, row *traffic.Row, frame 
 		d = x.undecided(ctx, b.page, row, frame, answers && row.Kind == traffic.Request)
 	}
 	if d.Act == actSend && d.Delay > 0 {
-		wait, cancel := context.WithTimeout(ctx,
-			time.Duration(min(d.Delay, maxDelay))*time.Millisecond)
+		wait, cancel := context.WithTimeout(ctx, time.Duration(min(d.Delay, maxDelay))*time.Millisecond)
 		<-wait.Done()
 		cancel()
 	}

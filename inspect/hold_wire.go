@@ -132,11 +132,12 @@ func (x *slot) client(s *Server) *http.Client {
 		client = *s.HTTP
 	}
 	if client.Transport == nil {
-		own := onhttp.Transport()
 		x.mu.Lock()
-		x.idle = own.CloseIdleConnections
+		if x.own == nil {
+			x.own = onhttp.Transport()
+		}
+		client.Transport = x.own
 		x.mu.Unlock()
-		client.Transport = own
 	}
 	client.Transport = &holdTripper{client.Transport, x}
 	return &client

@@ -53,11 +53,10 @@ type Server struct {
 	Name string
 
 	// Target is an address: http://, https://, ws://, wss://, tcp://, tls://, unix: or host:port.
-	// Without a path it is /mcp for MCP and /rpc for JSON-RPC.
+	// Without a path it is /mcp for MCP, and for JSON-RPC /rpc (WebSocket: /rpc/ws) or /.
 	Target string
 	// Command is a program and its arguments, which run without a shell and speak over standard
-	// input and output. Env is its environment; nil is that of this process. Dir is where it
-	// runs.
+	// input and output. Env is its environment; nil: that of this process. Dir is where it runs.
 	Command []string
 	Env     []string
 	Dir     string
@@ -65,13 +64,15 @@ type Server struct {
 	InProcess *mcp.Server
 	// Dial connects over a transport of the caller's choice.
 	Dial func(ctx context.Context) (farcall.Transport, error)
+	// Path is where the page's own address has the server, too: lines that are copied in the page say
+	// so. It is for servers of InProcess and Dial.
+	Path string
 	// Capture is the path of a capture file (package capture), which is read when it is connected.
 	Capture string
 
 	// Header is sent with each request of http, https, ws and wss. The page does not see it.
 	Header http.Header
-	// HTTP sends the requests of http, https, ws and wss. Default: a client with the proxy of the
-	// environment.
+	// HTTP sends the requests of http, https, ws and wss. Default: with the environment's proxy.
 	HTTP *http.Client
 	// Authorize gives requests of MCP over HTTP their credentials. Default none.
 	Authorize mcphttp.Authorizer
@@ -88,9 +89,16 @@ type Options struct {
 	Servers []Server
 	// Connect connects the first of Servers at once, and not when the page wants it.
 	Connect bool
-	// AnyServer lets the page connect to other targets, and start programs. Default: only
-	// Servers.
+	// AnyServer lets the page connect to other targets, and start programs. Default: it may not.
 	AnyServer bool
+
+	// Each gives every page its own servers and traffic, in place of Servers. It is called with the
+	// request that opens the connection of the page, and what it returns is disconnected when that
+	// ends. Default none: all pages share Servers and what is seen of them.
+	Each func(r *http.Request) []Server
+	// Operate says that the page of a gateway's operators is wanted, too: the API for operators is at
+	// api/v1, relative to the page. Default: there is none.
+	Operate bool
 
 	// Open says that the page needs no token: something in front of the handler, such as a
 	// guard.Guard, decides who may use it.
@@ -101,6 +109,12 @@ type Options struct {
 	// Hosts are the DNS names of this server, which a request may have in its Host header. IP
 	// addresses and localhost are always allowed. Default none.
 	Hosts []string
+
+	// Conform checks a server by the specification of its protocol, mcp or jsonrpc, over separate
+	// connections, and returns a report that marshals to JSON. It calls each with the name of every
+	// case that has run. The server is reached by Dial, or, over HTTP and WebSocket, at Target with
+	// HTTP and Header. Default none: the page does not offer it.
+	Conform func(ctx context.Context, protocol string, s *Server, each func(name string)) (any, error)
 
 	// MaxFrames and MaxBytes bound the traffic that is kept; the oldest makes room. Default
 	// 1,000,000 frames and 256 MiB.
@@ -126,44 +140,57 @@ type Inspector struct {
 
 	began     time.Time
 	store     *traffic.Store
-	tickets   tickets
+	tickets   *tickets
 	events    events
 	questions questions
 	breaks    breakpoints
 
 	mu     sync.Mutex
 	slots  []*slot
-	last   int // the number of the last slot
-	pages  map[*farcall.Peer]bool
+	last   int                          // the number of the last slot
+	pages  map[*farcall.Peer]*Inspector // that has the servers, see Options.Each
 	closed bool
 }
 
 // maxSlots bounds the servers of one inspector.
 const maxSlots = 256
 
-// New returns an Inspector, which must be closed. It connects with nothing, unless
-// Options.Connect
+// New returns an Inspector, which must be closed. It connects with nothing, unless Options.Connect
 // is set. The end of the context ends its connections. o may be nil.
 func New(ctx context.Context, o *Options) (*Inspector, error) {
-	i := &Inspector{pages: map[*farcall.Peer]bool{}, token: rand.Text(), began: time.Now()}
-	i.tickets.open, i.questions.open = map[string]ticket{}, map[int]*question{}
+	var opts Options
 	if o != nil {
-		i.opts = *o
+		opts = *o
 	}
-	i.opts.Logger = cmp.Or(i.opts.Logger, slog.Default())
-	i.opts.Version = cmp.Or(i.opts.Version, "0")
-	var err error
-	if i.files, err = onhttp.ReadAssets(assets, "assets"); err != nil {
+	opts.Logger = cmp.Or(opts.Logger, slog.Default())
+	opts.Version = cmp.Or(opts.Version, "0")
+	files, err := readFiles(opts.Operate)
+	if err != nil {
 		return nil, err
 	}
-	i.check.Hosts = slices.Clone(i.opts.Hosts)
+	i, err := newInspector(ctx, opts, &tickets{open: map[string]ticket{}})
+	if err != nil {
+		return nil, err
+	}
+	i.files = files
+	i.check.Hosts = slices.Clone(opts.Hosts)
+	i.socket = wsrpc.NewHandler(i.page, &wsrpc.Options{
+		MaxMessage: 16 << 20, Hosts: opts.Hosts, Subprotocols: []string{subprotocol},
+	})
+	return i, nil
+}
+
+// newInspector makes an Inspector without the handlers of HTTP.
+func newInspector(ctx context.Context, o Options, t *tickets) (*Inspector, error) {
+	i := &Inspector{
+		pages: map[*farcall.Peer]*Inspector{}, token: rand.Text(), began: time.Now(), tickets: t,
+		opts: o,
+	}
+	i.questions.open = map[int]*question{}
 	i.ctx, i.stop = context.WithCancel(ctx)
 	i.store = traffic.NewStore(traffic.Limits{Rows: i.opts.MaxFrames, Bytes: i.opts.MaxBytes})
 	i.mux = farcall.NewMux()
 	i.routes()
-	i.socket = wsrpc.NewHandler(i.page, &wsrpc.Options{
-		MaxMessage: 16 << 20, Hosts: i.opts.Hosts, Subprotocols: []string{subprotocol},
-	})
 	for n := range i.opts.Servers {
 		if _, err := i.add(&i.opts.Servers[n]); err != nil {
 			i.stop()
@@ -183,12 +210,15 @@ func (i *Inspector) Token() string { return i.token }
 func (i *Inspector) Close() error {
 	i.mu.Lock()
 	i.closed = true
-	pages := slices.Collect(maps.Keys(i.pages))
+	pages := maps.Clone(i.pages)
 	slots := slices.Clone(i.slots)
 	i.mu.Unlock()
 	i.stop()
-	for _, p := range pages {
+	for p, of := range pages {
 		_ = p.Close() // the page goes on without it
+		if of != i {
+			_ = of.Close() // it returns nil
+		}
 	}
 	for _, s := range slots {
 		s.disconnect()
@@ -232,8 +262,7 @@ func (s *Server) valid() error {
 		}
 	}
 	if ways != 1 {
-		return fmt.Errorf(
-			"%d of Target, Command, InProcess, Dial and Capture are given: give one", ways)
+		return fmt.Errorf("%d of Target, Command, InProcess, Dial and Capture are given: give one", ways)
 	}
 	if !slices.Contains([]string{"", protocolAuto, protocolMCP, protocolRPC}, s.Protocol) {
 		return fmt.Errorf("there is no protocol %q: use auto, mcp or jsonrpc", s.Protocol)
@@ -245,9 +274,8 @@ func (s *Server) valid() error {
 	return err
 }
 
-// subprotocol is what the page offers for its WebSocket, and tokenPrefix what stands before
-// its token among
-// its offers: a page cannot set other headers.
+// subprotocol is what the page offers for its WebSocket, and tokenPrefix what stands before its
+// token among its offers: a page cannot set other headers.
 const (
 	subprotocol = "farcall.inspect.1"
 	tokenPrefix = "token."
@@ -269,6 +297,16 @@ func (i *Inspector) allows(r *http.Request) bool {
 		}
 	}
 	return false
+}
+
+// Has reports whether ServeHTTP serves something at a path.
+func (i *Inspector) Has(path string) bool {
+	switch path = strings.TrimPrefix(path, "/"); path {
+	case "", "api", "save", "open":
+		return true
+	}
+	_, ok := i.files[path]
+	return ok
 }
 
 // ServeHTTP serves the page, its parts, and its WebSocket. It may be mounted below a path with
@@ -346,6 +384,42 @@ func pageOf(ctx context.Context) *page {
 
 // page serves the connection of a page.
 func (i *Inspector) page(t farcall.Transport, r *http.Request) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.closed || len(i.pages) >= maxPages {
+		_ = t.Close() // the page says that the connection is closed
+		return
+	}
+	of, err := i.servers(r)
+	if err != nil {
+		i.opts.Logger.Error("a page has no servers", "error", err)
+		_ = t.Close() // as above
+		return
+	}
+	var p *farcall.Peer
+	p = of.serve(t, r, func() {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		delete(i.pages, p)
+		if of != i && !i.closed { // Close closes it otherwise
+			i.tasks.Go(func() { _ = of.Close() }) // it returns nil
+		}
+	})
+	i.pages[p] = of
+}
+
+// servers returns the Inspector that has the servers of a page.
+func (i *Inspector) servers(r *http.Request) (*Inspector, error) {
+	if i.opts.Each == nil {
+		return i, nil
+	}
+	o := i.opts
+	o.Servers = o.Each(r)
+	return newInspector(i.ctx, o, i.tickets)
+}
+
+// serve serves the page of a connection, and calls end when that has ended.
+func (i *Inspector) serve(t farcall.Transport, r *http.Request, end func()) *farcall.Peer {
 	pg := &page{may: []string{}}
 	pg.ctx, pg.end = context.WithCancel(i.ctx)
 	for _, action := range []string{ActionReplay, ActionBreak} {
@@ -359,25 +433,14 @@ func (i *Inspector) page(t farcall.Transport, r *http.Request) {
 		}
 		return i.mux.ServeRPC(context.WithValue(ctx, pageKey{}, pg), req)
 	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.closed || len(i.pages) >= maxPages {
-		pg.end()
-		_ = t.Close() // the page says that the connection is closed
-		return
-	}
-	var p *farcall.Peer
-	p = farcall.NewPeer(t, farcall.HandlerFunc(serve), &farcall.Options{
+	return farcall.NewPeer(t, farcall.HandlerFunc(serve), &farcall.Options{
 		NoInline: true, Logger: i.opts.Logger, Transport: "ws", MaxInFlight: 256,
 		OnClose: func(error) {
 			pg.end()
 			i.breaks.remove(func(b *breakpoint) bool { return b.page == pg })
-			i.mu.Lock()
-			defer i.mu.Unlock()
-			delete(i.pages, p)
+			end()
 		},
 	})
-	i.pages[p] = true
 }
 
 // maxPages bounds the pages that are open at once.

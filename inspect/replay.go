@@ -51,16 +51,15 @@ func withoutRound(params jsonrpc.Raw) jsonrpc.Raw {
 		return params
 	}
 	out := jsonrpc.Raw{'{'}
-	scan.Object(params, func(key, value []byte) bool {
+	for key, value := range scan.Members(params) {
 		switch string(key) {
 		case "_meta", "requestState", "inputResponses":
-			return true
+			continue
 		}
 		if len(out) > 1 {
 			out = append(out, ',')
 		}
 		out = append(append(scan.AppendQuoted(out, key), ':'), value...)
-		return true
-	})
+	}
 	return append(out, '}')
 }

@@ -44,9 +44,14 @@ func TestForeignPages(t *testing.T) {
 		},
 		"CVE-2025-66416: a rebound name, its own page": {"GET", "/api", "evil.example", map[string]string{"Origin": "http://evil.example", "Sec-WebSocket-Protocol": token + i.Token()}, 403},
 		"CVE-2026-42559: the page at a rebound name":   {"GET", "/", "evil.example", nil, 403},
-		"a rebound name with a last dot":               {"GET", "/", "evil.example.", nil, 403},
-		"a foreign page's WebSocket":                   {"GET", "/api", host, map[string]string{"Origin": "https://evil.example", "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Protocol": token + i.Token()}, 403},
-		"a page of another port":                       {"GET", "/api", host, map[string]string{"Origin": "http://127.0.0.1:8080", "Sec-WebSocket-Protocol": token + i.Token()}, 403},
+		"CVE-2026-34742: a rebound name with a port":   {"POST", "/api", "evil.example:80", nil, 403},
+		"CVE-2026-33252: a simple request": {"POST", "/api", host, map[string]string{
+			"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Content-Type": "text/plain",
+		}, 403},
+		"CVE-2026-33252: without metadata": {"POST", "/api", host, map[string]string{"Origin": "https://evil.example", "Content-Type": "text/plain"}, 403},
+		"a rebound name with a last dot":   {"GET", "/", "evil.example.", nil, 403},
+		"a foreign page's WebSocket":       {"GET", "/api", host, map[string]string{"Origin": "https://evil.example", "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Protocol": token + i.Token()}, 403},
+		"a page of another port":           {"GET", "/api", host, map[string]string{"Origin": "http://127.0.0.1:8080", "Sec-WebSocket-Protocol": token + i.Token()}, 403},
 		"a sandboxed frame": {"GET", "/api", host, map[string]string{
 			"Origin": "null", "Sec-WebSocket-Protocol": token + i.Token(),
 		}, 403},
@@ -278,6 +283,46 @@ func TestManyTools(t *testing.T) {
 	}
 	if got != 50_000 {
 		t.Errorf("%d tools are listed", got)
+	}
+}
+
+// Text of 10 MB reaches the page in parts: in the answer of a tool, in its description, and as a
+// frame.
+func TestLargeText(t *testing.T) {
+	t.Parallel()
+	const size = 10 << 20
+	large := strings.Repeat("\u202e<b>", size/6)
+	_, p, _ := inspector(
+		t,
+		&Options{
+			Servers: []Server{
+				{
+					Dial: hostile(t, map[string]string{
+						"initialize": initialized,
+						"tools/list": `{"tools":[{"name":"big","description":"` + large + `","inputSchema":{}}]}`,
+						"tools/call": `{"content":[{"type":"text","text":"` + large + `"}]}`,
+					}),
+					Protocol: "mcp",
+					Era:      "legacy",
+				},
+			},
+			Connect: true,
+		},
+	)
+	p.state(1, stateReady)
+	var l listResult
+	p.call("list", listParams{Conn: 1, Kind: kindTool}, &l)
+	if len(l.Items) != 1 || len(l.Items[0].Description) > 1<<10 {
+		t.Errorf("%d tools, the description has %d bytes", len(l.Items), len(l.Items[0].Description))
+	}
+	o := p.tool("big", "{}")
+	if !o.Cut || len(o.Result) > 1<<17 || o.Size < size {
+		t.Errorf("the result has %d of %d bytes, cut %t", len(o.Result), o.Size, o.Cut)
+	}
+	var f frameResult
+	p.call("frame", frameParams{Seq: o.To - 1}, &f)
+	if len(f.Text) > 1<<20 || f.Size < size {
+		t.Errorf("a part of the frame has %d of %d bytes", len(f.Text), f.Size)
 	}
 }
 

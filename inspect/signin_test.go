@@ -12,6 +12,50 @@ import (
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 )
 
+// CVE-2025-58444: a server names a place to sign in that is not a page of the web. The address does
+// not reach the page.
+func TestSignInElsewhere(t *testing.T) {
+	t.Parallel()
+	for _, endpoint := range []string{
+		"javascript:alert(1)//", "data:text/html,x", "file:///etc/passwd", "ms-x:run",
+	} {
+		var base string
+		routes := http.NewServeMux()
+		routes.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			switch {
+			case strings.Contains(r.URL.Path, "protected-resource"):
+				fmt.Fprintf(w, `{"resource":"%s/mcp","authorization_servers":["%[1]s"]}`, base)
+			case strings.HasPrefix(r.URL.Path, "/.well-known/"):
+				fmt.Fprintf(w, `{"issuer":"%[1]s","authorization_endpoint":%[2]q,`+
+					`"token_endpoint":"%[1]s/token","registration_endpoint":"%[1]s/register",`+
+					`"response_types_supported":["code"],`+
+					`"code_challenge_methods_supported":["S256"]}`, base, endpoint)
+			case r.URL.Path == "/register":
+				w.WriteHeader(http.StatusCreated)
+				fmt.Fprint(w, `{"client_id":"c","token_endpoint_auth_method":"none"}`)
+			default:
+				w.Header().Set("WWW-Authenticate",
+					`Bearer resource_metadata="`+base+`/.well-known/oauth-protected-resource"`)
+				w.WriteHeader(http.StatusUnauthorized)
+			}
+		})
+		web := httptest.NewServer(routes)
+		t.Cleanup(web.Close)
+		base = web.URL
+		server := Server{Target: base + "/mcp", Protocol: protocolMCP}
+		_, p, _ := inspector(t, &Options{Servers: []Server{server}, Connect: true})
+		if v := p.state(1, stateFailed); !strings.Contains(v.Reason, "authorization_endpoint") {
+			t.Errorf("%s: %+v", endpoint, v)
+		}
+		for _, e := range p.seen {
+			if e.Type == eventQuestion {
+				t.Errorf("%s: the page is asked %s", endpoint, e.Data)
+			}
+		}
+	}
+}
+
 // A server that demands OAuth is connected when the user of the page has signed in, and reports why
 // not when they refuse.
 func TestSignIn(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -50,19 +51,25 @@ type slot struct {
 	dialed                    // the connection
 	auth   mcphttp.Authorizer // that signs in with a page; nil: not yet
 	late   *time.Timer        // ends an attempt to connect
-	idle   func()             // closes connections of HTTP that have no request
+	own    *http.Transport    // for servers without a client; nil: not yet
 	roots  []mcp.Root
 	sent   bool // it is a capture that a page has sent
 	cancel context.CancelFunc
 	done   chan struct{} // closed when connecting and listening have ended; nil: neither runs
 	lists  map[string]*catalog
+	// decided has what a guard decided, by the number of the answer; nil: this is no capture
+	decided map[uint64]verdict
 }
+
+// A verdict is what a guard decided about a call of a principal.
+type verdict struct{ outcome, principal string }
 
 // serverView is a slot as a page sees it. It has no credentials.
 type serverView struct {
 	ID       int      `json:"id"`
 	Name     string   `json:"name"`
 	Target   string   `json:"target,omitzero"`
+	Path     string   `json:"path,omitzero"` // at the address of the page
 	Command  []string `json:"command,omitzero"`
 	Protocol string   `json:"protocol"` // what is asked for
 	Era      string   `json:"era"`
@@ -119,15 +126,9 @@ func (x *slot) view() serverView {
 func (x *slot) viewLocked() serverView {
 	s := &x.server
 	v := serverView{
-		ID:       x.id,
-		Name:     shorten(s.name(), 200),
-		Target:   shorten(s.Target, 2000),
-		Command:  s.Command,
-		Protocol: cmp.Or(s.Protocol, protocolAuto),
-		Era:      cmp.Or(s.Era, "auto"),
-		State:    x.state,
-		Reason:   x.reason,
-		Speaks:   x.protocol,
+		ID: x.id, Name: shorten(s.name(), 200), Target: shorten(s.Target, 2000), Path: s.Path,
+		Command: s.Command, Protocol: cmp.Or(s.Protocol, protocolAuto), Era: cmp.Or(s.Era, "auto"),
+		State: x.state, Reason: x.reason, Speaks: x.protocol,
 	}
 	if t, err := s.target(); err == nil && t != nil && t.URL != nil {
 		v.Target = t.URL.Redacted() // a password
@@ -141,13 +142,9 @@ func (x *slot) viewLocked() serverView {
 	if x.mcp != nil {
 		i := x.mcp.Server()
 		v.Info = &info{
-			Name:         shorten(i.Name, 200),
-			Title:        shorten(i.Title, 200),
-			Version:      shorten(i.Version, 100),
-			Revision:     i.Revision,
-			Supported:    i.Supported,
+			Name: shorten(i.Name, 200), Title: shorten(i.Title, 200), Version: shorten(i.Version, 100),
+			Revision: i.Revision, Supported: i.Supported, Capabilities: i.Capabilities,
 			Instructions: shorten(i.Instructions, maxEventText),
-			Capabilities: i.Capabilities,
 		}
 	}
 	return v
@@ -230,7 +227,7 @@ func (x *slot) run(ctx context.Context) {
 		x.mu.Unlock()
 		return
 	}
-	x.dialed = l
+	x.dialed, x.server.Target = l, server.Target
 	x.setLocked(stateReady, l.note)
 	x.mu.Unlock()
 	if l.mcp != nil {
@@ -263,8 +260,8 @@ func (x *slot) disconnect() {
 		_ = closer()
 	}
 	if x.done == done {
-		if x.idle != nil {
-			x.idle()
+		if x.own != nil {
+			x.own.CloseIdleConnections()
 		}
 		x.dialed, x.done, x.cancel = dialed{}, nil, nil
 		x.setLocked(stateIdle, "")

@@ -1,6 +1,8 @@
 package traffic
 
 import (
+	"strings"
+
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
@@ -93,7 +95,7 @@ func (s *Store) caller(row *Row, in scope) (parent uint64) {
 
 // about returns the request that a notification is about.
 func (s *Store) about(row *Row, in scope, m *jsonrpc.Message) uint64 {
-	for _, member := range []string{"progressToken", "token"} {
+	for _, member := range []string{"progressToken", "token", "subscription"} {
 		if token := scan.Member(m.Params, member); token != nil {
 			return s.tokens[tokenKey{in, string(token)}]
 		}
@@ -135,5 +137,7 @@ func (s *Store) response(row *Row, in scope, m *jsonrpc.Message) {
 		if state := scan.Member(m.Result, "requestState"); len(state) > 0 && row.Ref > 0 && row.Seq > 0 {
 			remember(s.rounds, tokenKey{in, string(state)}, row.Ref)
 		}
+	case strings.HasSuffix(row.Method, "subscribe") && row.Ref > 0 && row.Seq > 0:
+		remember(s.tokens, tokenKey{in, string(m.Result)}, row.Ref) // what its events name
 	}
 }

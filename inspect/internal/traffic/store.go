@@ -31,8 +31,7 @@ type Row struct {
 	Link uint64 // the transport connection; over HTTP the exchange
 	Dir  byte   // '>' to the server, '<' from it, '!' neither
 	Kind byte
-	// Method is that of a request or a notification, Name the tool, prompt or URI that it is
-	// about.
+	// Method is that of a request or a notification, Name the tool, prompt or URI that it is about.
 	// A response has those of its request.
 	Method, Name string
 	Size         int // bytes
@@ -43,8 +42,7 @@ type Row struct {
 	Code int
 	// Failed: the result says that a tool has failed (isError).
 	Failed bool
-	// Hop: it is the other side of a gateway: what passed between it and the server for the call
-	// that is Parent.
+	// Hop: it passed between a gateway and its server, for the call that is Parent.
 	Hop bool
 	// Took is how long the answer took, in microseconds. Only of responses.
 	Took int64
@@ -196,8 +194,11 @@ func (s *Store) keep(row *Row, part uint64, frame []byte, m *jsonrpc.Message) {
 	defer s.mu.Unlock()
 	row.Seq = s.next
 	s.next++
-	if m != nil {
-		s.describe(row, scope{row.Conn, part}, m)
+	switch in := (scope{row.Conn, part}); {
+	case m != nil:
+		s.describe(row, in, m)
+	case row.Kind == Note && row.Parent == 0:
+		row.Parent = s.caller(row, in) // it says why that call gets no answer
 	}
 	last := s.lastLocked(len(frame))
 	last.rows = append(last.rows, *row)

@@ -55,6 +55,39 @@ func exchange() *Store {
 	return s
 }
 
+// The events of a subscription belong to the call that has subscribed.
+func TestSubscription(t *testing.T) {
+	t.Parallel()
+	s := NewStore(Limits{})
+	s.Add(1, 1, '>', []byte(`{"jsonrpc":"2.0","id":7,"method":"eth_subscribe","params":["newHeads"]}`))
+	s.Add(1, 1, '<', []byte(`{"jsonrpc":"2.0","id":7,"result":"0xa1"}`))
+	for conn, want := range map[int]uint64{1: 1, 2: 0} {
+		s.Add(conn, 1, '<', []byte(`{"jsonrpc":"2.0","method":"eth_subscription","params":{`+
+			`"subscription":"0xa1","result":{"number":"0x1"}}}`))
+		rows := all(t, s, "method:eth_subscription")
+		if got := rows[len(rows)-1].Parent; got != want {
+			t.Errorf("the parent of an event of connection %d is %d, want %d", conn, got, want)
+		}
+	}
+}
+
+// What became of an exchange is why its call has no answer.
+func TestNoAnswer(t *testing.T) {
+	t.Parallel()
+	s := NewStore(Limits{})
+	s.Add(1, 1, '>', []byte(`{"jsonrpc":"2.0","id":7,"method":"a"}`))
+	s.Add(1, 2, '>', []byte(`{"jsonrpc":"2.0","id":8,"method":"b"}`))
+	s.Add(1, 2, '<', []byte(`{"jsonrpc":"2.0","id":8,"result":1}`))
+	for _, test := range []struct{ link, parent uint64 }{{1, 1}, {2, 0}, {3, 0}, {0, 0}} {
+		s.Add(1, test.link, '!', []byte("HTTP status 404 Not Found"))
+		rows := all(t, s, "")
+		if got := rows[len(rows)-1].Parent; got != test.parent {
+			t.Errorf("the parent of a note about the exchange %d is %d, want %d", test.link, got,
+				test.parent)
+		}
+	}
+}
+
 func TestRows(t *testing.T) {
 	t.Parallel()
 	rows := all(t, exchange(), "")
