@@ -1,6 +1,6 @@
 // One tool, prompt, resource or method: its form, and what came of calling it.
 
-import { byID, clock, copy, fill, h, menu, micros, safe, show, size } from './dom.js';
+import { byID, clock, copy, fill, h, menu, micros, perFrame, safe, show, size } from './dom.js';
 import { Form } from './form.js';
 import { blocks, json, resource, tree } from './content.js';
 import { page } from './apps.js';
@@ -9,6 +9,8 @@ import { member, parse } from './json.js';
 import * as as from './copyas.js';
 import { emit, server, state } from './state.js';
 import { remember, recall } from './history.js';
+import { mayStart } from './tasks.js';
+import { called, stopped } from './traffic.js';
 
 let lastCall = 0;
 const panels = new Map(); // what was typed and answered stays, for the newest ones
@@ -26,6 +28,7 @@ export async function openItem(into, kind, name, { fresh = false, args } = {}) {
   try {
     d = await state.link.call('describe', { conn: s.id, kind, name });
   } catch (err) {
+    if (kind === 'methods') { openAny(into, name, args); return; }
     fill(into, back(), h('h1', {}, show(name)), h('p', { class: 'notice', role: 'alert' }, show(err.message)));
     return;
   }
@@ -79,10 +82,11 @@ function panel(s, kind, name, { item: raw, components }, args) {
   const send = h('button', { type: 'submit', class: 'primary', title: 'Ctrl+Enter' }, kind === 'resources' || kind === 'templates' ? 'Read' : kind === 'prompts' ? 'Get' : 'Call');
   const label = send.textContent;
   const notify = kind === 'methods' ? h('input', { type: 'checkbox' }) : null;
+  const asTask = kind === 'tools' && mayStart(s, item) ? h('input', { type: 'checkbox' }) : null;
   const what = () => params(kind, name, form, positional);
   const copied = (f) => (button) => { try { const t = f(); if (t === null) alert('Only servers over HTTP can be called with curl.'); else copy(button, t); } catch (err) { complain(out, err); } };
   const w = (f) => copied(() => { const { name: n, text } = what(); return f(server(), kind === 'templates' ? 'resources' : kind, n, text); });
-  const web = !s.command && (s.target ?? '') && !/^(?:wss?|tcp|tls|unix|npipe):/.test(s.target);
+  const web = !s.command && (as.address(s) ?? '') && !/^(?:wss?|tcp|tls|unix|npipe):/.test(as.address(s));
   const element = h('div', { class: 'panel' },
     back(),
     h('div', { class: 'heading' }, h('h1', {}, show(name)), badges(kind, item)),
@@ -93,6 +97,7 @@ function panel(s, kind, name, { item: raw, components }, args) {
       kind === 'resources' ? null : form.element,
       h('div', { class: 'bar actions' }, send,
         notify ? h('label', { class: 'check', title: 'Send it without an id: there is no answer' }, notify, 'Notification') : null,
+        asTask ? h('label', { class: 'check', title: 'Do not wait for its end: Tasks has it' }, asTask, 'As a task') : null,
         kind === 'tools' ? h('button', { type: 'button', class: 'quiet', title: 'Send the JSON as it is, though it may not fit', onclick: () => run(true) }, 'Send the JSON as it is') : null,
         h('span', { class: 'grow' }),
         menu('Copy as', [['farcall', w(as.farcall)], ...(web ? [['curl', w(as.curl)]] : []), ['Go', w(as.go)], ['TypeScript', w(as.typescript)], ['JSON', w((sv, k, n, t) => as.request(sv, k, n, t, sv.info?.revision ?? '').text)]]))),
@@ -106,6 +111,7 @@ function panel(s, kind, name, { item: raw, components }, args) {
       given = anyway ? { kind: 'tools', name, text: form.anyway() } : what();
     } catch (err) { complain(out, err); return; }
     if (notify?.checked) given.kind = 'notify';
+    if (asTask?.checked) given.kind = 'start';
     running = new AbortController();
     send.textContent = 'Stop';
     send.classList.add('stop');
@@ -185,38 +191,44 @@ export async function perform(out, s, { kind, name, text, item }, signal) {
   const status = h('span', {}, 'Waiting …');
   const bar = h('progress', { hidden: true, 'aria-label': 'Progress' });
   const note = h('span', { class: 'muted' });
+  const task = h('span', { class: 'muted' });
+  const followed = kind === 'task';
   const values = h('ol', { class: 'values', hidden: true });
   const began = performance.now();
   let count = 0;
+  const streamed = perFrame((all) => {
+    values.hidden = false;
+    values.append(...all.map((v) => h('li', {}, h('code', {}, show(v.slice(0, 2000))))));
+    while (values.childElementCount > 1000) values.firstElementChild.remove();
+    values.scrollTop = values.scrollHeight;
+  });
   const timer = setInterval(() => { status.textContent = `Waiting … ${((performance.now() - began) / 1000).toFixed(0)} s`; }, 1000);
   out.hidden = false;
-  fill(out, h('div', { class: 'card waiting' }, h('p', { class: 'status' }, h('span', { class: 'dot' }), status, bar, note), values));
+  fill(out, h('div', { class: 'card waiting' }, h('p', { class: 'status' }, h('span', { class: 'dot' }), status, bar, note, task), values));
   state.calls.set(call, {
-    progress: (v) => {
+    tool: kind === 'tools' || kind === 'start' ? name : undefined,
+    task: (t) => { task.textContent = safe(`${followed ? '' : `task ${t.id.slice(0, 40)}, `}${t.status.replace('_', ' ')}${t.text ? `: ${t.text}` : ''}`); },
+    progress: perFrame((reports) => {
+      const v = reports.at(-1);
       bar.hidden = false;
       if (v.total) { bar.max = v.total; bar.value = v.progress; } else bar.removeAttribute('value');
       note.textContent = safe(`${v.progress}${v.total ? ` of ${v.total}` : ''}${v.message ? ` — ${v.message}` : ''}`);
-    },
-    value: (v) => {
-      values.hidden = false;
-      values.append(h('li', {}, h('code', {}, show(v.slice(0, 2000)))));
-      if (++count > 1000) values.firstElementChild.remove();
-      values.scrollTop = values.scrollHeight;
-    },
+    }),
+    value: (v) => { count++; streamed(v); },
   });
   let r;
   try {
     const p = `{"conn":${s.id},"call":${JSON.stringify(call)},"kind":${JSON.stringify(kind)},"name":${JSON.stringify(name)}${text === undefined ? '' : `,"params":${text}`}}`;
     r = await state.link.call('call', p, { signal });
   } catch (err) {
-    if (signal?.aborted) r = { fault: 'Stopped.', us: Math.round((performance.now() - began) * 1000), size: 0 };
-    else r = { fault: err.message, us: Math.round((performance.now() - began) * 1000), size: 0 };
+    r = { fault: signal?.aborted ? 'Stopped.' : err.message, us: Math.round((performance.now() - began) * 1000), size: 0 };
   } finally {
     clearInterval(timer);
     state.calls.delete(call);
   }
-  remember({ server: s.name, conn: s.id, kind, name, text, at: Date.now(), us: r.us, ok: !r.error && !r.fault && !r.failed });
-  fill(out, shown(r, s, { kind, name, text, item }), count ? h('details', { class: 'card' }, h('summary', {}, `${count} values`), values) : null);
+  if (signal?.aborted) stopped(s.id, performance.timeOrigin + began);
+  if (!followed) remember({ server: s.name, conn: s.id, kind, name, text, at: Date.now(), us: r.us, ok: !r.error && !r.fault && !r.failed });
+  fill(out, shown(r, s, { kind: followed ? 'tools' : kind, name, text, item }), count ? h('details', { class: 'card' }, h('summary', {}, `${count} values`), values) : null);
   emit('history');
   return r;
 }
@@ -253,6 +265,8 @@ function result(r, s, { kind, name, text, item }) {
   const out = [];
   const raw = h('details', {}, h('summary', {}, 'Result as JSON'), h('div', {}));
   raw.addEventListener('toggle', () => { if (raw.open) fill(raw.lastElementChild, json(r.result, { open: 'text' })); });
+  if (kind === 'start' && v?.taskId) return [h('p', {}, 'The task ', h('code', {}, safe(v.taskId)), ` is ${safe(v.status).replace('_', ' ')}. `, h('a', { href: '#/tasks' }, 'Follow it')), raw];
+  if (kind === 'start' && v?.result) { r.result = JSON.stringify(v.result); return [h('p', { class: 'muted' }, 'The server has answered at once, without a task.'), ...result(r, s, { kind: 'tools', name, text, item })]; }
   if (kind === 'tools' && v && typeof v === 'object') {
     const ui = item?._meta?.ui?.resourceUri ?? item?._meta?.['ui/resourceUri'];
     if (typeof ui === 'string') out.push(appOf(s, ui, show1));
@@ -287,13 +301,17 @@ function appOf(s, uri, show1) {
   return box;
 }
 
-// raw is a call of any method, for what is in no list.
-export function openAny(into) {
+// openAny calls any method, for what is in no list.
+export function openAny(into, name = '', args = '') {
   const method = h('input', { type: 'text', class: 'code', id: 'anymethod', autocomplete: 'off', placeholder: server()?.speaks === 'mcp' ? 'tools/list' : 'method' });
   const text = h('textarea', { class: 'code json', rows: 6, id: 'anyparams', spellcheck: 'false', placeholder: '{ }' });
+  method.value = name;
+  method.setAttribute('list', 'anymethods');
+  text.value = args || recall().find((c) => c.conn === server()?.id && c.name === name && name)?.text || '';
   const notify = h('input', { type: 'checkbox' });
   const out = h('section', { class: 'outcome', 'aria-label': 'Result', 'aria-live': 'polite', hidden: true });
-  fill(into, back(), h('h1', {}, 'Any method'), h('p', { class: 'muted' }, 'Send a request or a notification that is in no list.'),
+  fill(into, h('div', { class: 'panel' }, back(), h('h1', {}, 'Any method'), h('p', { class: 'muted' }, 'Send a request or a notification that is in no list.'),
+    h('datalist', { id: 'anymethods' }, called(server()?.id).map((m) => h('option', { value: m }))),
     h('form', { class: 'card', onsubmit: (e) => {
       e.preventDefault();
       const given = text.value.trim();
@@ -305,7 +323,7 @@ export function openAny(into) {
     } }, h('div', { class: 'fields' },
       h('div', { class: 'field wide' }, h('label', { class: 'label', for: 'anymethod' }, h('span', { class: 'name' }, 'method')), method),
       h('div', { class: 'field wide' }, h('label', { class: 'label', for: 'anyparams' }, h('span', { class: 'name' }, 'params'), h('span', { class: 'type' }, 'JSON')), text)),
-    h('div', { class: 'bar actions' }, h('button', { type: 'submit', class: 'primary' }, 'Send'), h('label', { class: 'check' }, notify, 'Notification'))), out);
+    h('div', { class: 'bar actions' }, h('button', { type: 'submit', class: 'primary' }, 'Send'), h('label', { class: 'check' }, notify, 'Notification'))), out));
   method.focus();
 }
 

@@ -66,6 +66,7 @@ export function markdown(text) {
     return parts;
   };
   const lines = text.slice(0, big).split('\n');
+  let level = 1; // of the last heading: none is left out below it
   for (let i = 0; i < lines.length; i++) {
     const l = lines[i];
     let m;
@@ -74,7 +75,7 @@ export function markdown(text) {
       const stop = end < 0 ? lines.length : end;
       out.append(h('pre', { class: 'text code', tabindex: '0' }, show(lines.slice(i + 1, stop).join('\n'))));
       i = stop;
-    } else if ((m = /^(#{1,6})\s+(.*)/.exec(l))) out.append(h('p', { class: `h${m[1].length}`, role: 'heading', 'aria-level': String(Math.min(6, m[1].length + 2)) }, inline(m[2])));
+    } else if ((m = /^(#{1,6})\s+(.*)/.exec(l))) out.append(h('p', { class: `h${m[1].length}`, role: 'heading', 'aria-level': String(level = Math.min(6, level + 1, m[1].length + 1)) }, inline(m[2])));
     else if ((m = /^\s*(?:[-*+]|\d+[.)])\s+(.*)/.exec(l))) {
       const list = out.lastElementChild?.tagName === 'UL' ? out.lastElementChild : out.appendChild(h('ul', {}));
       list.append(h('li', {}, inline(m[1])));

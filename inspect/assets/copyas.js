@@ -2,7 +2,8 @@
 
 const quote = (s) => (/^[\w@%+=:,./-]+$/.test(s) ? s : `'${s.replaceAll("'", `'\\''`)}'`);
 
-const address = (s) => (s.command ? null : s.target);
+// address is where a server is reached: one of this page's own address may have a path there.
+export const address = (s) => (s.command ? null : s.path ? new URL(s.path.slice(1), document.baseURI.replace(/[#?].*$/, '')).href : s.target);
 
 export function farcall(s, kind, name, args) {
   const given = args && args !== '{}' ? ` ${quote(args)}` : '';

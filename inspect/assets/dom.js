@@ -8,6 +8,7 @@ export function h(tag, attributes = {}, ...children) {
     else if (value === true) el.setAttribute(name, '');
     else if (value !== false && value !== null && value !== undefined) el.setAttribute(name, value);
   }
+  if (/^(?:input|select|textarea)$/.test(tag) && !el.id && !el.name) el.name = tag; // browsers want one of them
   el.append(...real(children));
   return el;
 }
@@ -118,6 +119,22 @@ export function menu(label, actions) {
 export function segments(name, label, choices, value, choose) {
   return h('div', { class: 'segments', role: 'radiogroup', 'aria-label': label }, choices.map(([v, text]) => h('label', {},
     h('input', { type: 'radio', name, value: v, checked: v === value, onchange: () => choose(v) }), h('span', {}, text))));
+}
+
+const kept = 1000; // values
+
+// perFrame returns a function that takes values. In each animation frame f gets the oldest of them, 50 at most. When more come
+// than that, only the newest are kept.
+export function perFrame(f) {
+  let list = [];
+  const next = () => {
+    f(list.splice(0, 50));
+    if (list.length) requestAnimationFrame(next);
+  };
+  return (value) => {
+    if (list.push(value) === 1) requestAnimationFrame(next);
+    if (list.length > 2 * kept) list = list.slice(-kept);
+  };
 }
 
 // later calls f once nothing has happened for a while.

@@ -9,11 +9,13 @@ import * as calls from './call.js';
 import * as questions from './questions.js';
 import { captureActions, openLog, openServers, states } from './servers.js';
 import { openChecks } from './checks.js';
+import { hasTasks, openTasks } from './tasks.js';
+import { hasOperators as operate, openGateway } from './gateway.js';
 import * as breaks from './breaks.js';
 import { takeDrops } from './files.js';
 
 const kinds = { tools: 'Tools', prompts: 'Prompts', resources: 'Resources', templates: 'Templates', methods: 'Methods' };
-const views = ['traffic', 'log', 'server', 'history', 'checks'];
+const views = ['traffic', 'tasks', 'log', 'server', 'history', 'checks', ...(operate ? ['gateway'] : [])];
 const main = byID('main');
 let kind = 'tools';
 let known = 0; // events before this one are old
@@ -31,20 +33,20 @@ state.link = new Link({
     byID('offline').hidden = true;
     state.servers = new Map((hello.servers ?? []).map((s) => [s.id, s]));
     state.questions = new Map(hello.questions.map((q) => [q.id, q]));
-    Object.assign(state, { anyServer: hello.anyServer, may: hello.may, eras: hello.eras, version: hello.version });
+    Object.assign(state, { anyServer: hello.anyServer, conform: hello.conform, may: hello.may, eras: hello.eras, version: hello.version });
     known = hello.events;
     if (!state.servers.has(state.current)) state.current = [...state.servers.keys()][0] ?? 0;
     emit('servers');
     emit('questions');
     breaks.restore();
-    route();
+    if (at().view !== 'gateway') route();
     poll(mine);
   },
   onClose: (ever) => {
     epoch++;
     const box = byID('offline');
     box.hidden = false;
-    fill(box, ever ? 'farcall does not answer. Is it still running? This page connects again when it is.' : 'farcall does not let this page in. Open the URL that it printed when it was started: it has a token.');
+    fill(box, operate ? 'This page cannot call the gateway: there is no WebSocket to it.' : ever ? 'farcall does not answer. Is it still running? This page connects again when it is.' : 'farcall does not let this page in. Open the URL that it printed when it was started: it has a token.');
   },
 });
 
@@ -61,7 +63,7 @@ async function poll(mine) {
     nextEvent = r.after;
     for (const e of r.events ?? []) takeEvent(e, known);
     traffic.take(r);
-    await new Promise((done) => { setTimeout(done, r.rows?.t.length >= 2000 ? 10 : 60); });
+    await new Promise((done) => { setTimeout(done, r.rows?.t.length >= 2000 ? 4 : 16); });
   }
 }
 
@@ -76,6 +78,7 @@ function drawServers() {
   byID('servername').textContent = s ? safe(s.info?.title ?? s.info?.name ?? s.name).slice(0, 80) : '';
   byID('servername').title = s ? safe(s.name) : '';
   document.body.dataset.state = s?.state ?? 'idle';
+  byID('taskstab').hidden = !hasTasks(s);
   const badge = byID('state');
   badge.className = `state ${s?.state ?? 'idle'}`;
   fill(badge, s ? states[s.state] : '', s?.state === 'ready' ? h('span', { class: 'rev' }, s.speaks === 'mcp' ? `MCP ${s.info?.revision ?? ''}` : s.speaks === 'capture' ? '' : 'JSON-RPC') : null);
@@ -143,6 +146,12 @@ async function loadList() {
     }
     l.loading = false;
   }
+  if (kind === 'methods' && (!lists.get(key).items.length || lists.get(key).called)) {
+    const l = lists.get(key);
+    l.called = true;
+    l.items = traffic.called(s.id).map((name) => ({ name, description: 'was called', size: 0 }));
+    l.low = l.items.map((i) => i.name.toLowerCase());
+  }
   if (key === `${state.current}/${kind}`) search();
 }
 
@@ -163,9 +172,10 @@ function search() {
     for (const w of want) if (!text.includes(w)) { is = false; break; }
     if (is) found.push(l.items[i]);
   }
-  show1(found, want.length ? `${found.length.toLocaleString('en')} of ${l.items.length.toLocaleString('en')}` : `${l.items.length.toLocaleString('en')} ${kind}`);
+  show1(found, want.length ? `${found.length.toLocaleString('en')} of ${l.items.length.toLocaleString('en')}` : `${l.items.length.toLocaleString('en')} ${l.items.length === 1 ? kind.slice(0, -1) : kind}`);
   const tokens = Math.round(l.items.reduce((n, i) => n + i.size, 0) / 4);
-  fill(byID('listnote'), byID('count').textContent, !want.length && kind === 'tools' && l.items.length ? h('span', { title: 'About a quarter of the bytes of their definitions' }, ` · about ${tokens.toLocaleString('en')} tokens`) : null, l.note ? h('span', { class: 'problem' }, ' ', show(l.note)) : null);
+  fill(byID('listnote'), byID('count').textContent, !want.length && kind === 'tools' && l.items.length ? h('span', { title: 'About a quarter of the bytes of their definitions' }, ` · about ${tokens.toLocaleString('en')} tokens`) : null,
+    l.called ? [' · the server describes none. ', h('a', { href: '#/any' }, 'Send any method')] : null, l.note ? h('span', { class: 'problem' }, ' ', show(l.note)) : null);
 }
 
 function show1(found, text) {
@@ -202,6 +212,7 @@ byID('search').addEventListener('keydown', (e) => {
   if (e.key === 'ArrowDown' && matches.length) { list.element.focus(); list.select(Math.max(0, list.selected)); e.preventDefault(); }
   if (e.key === 'Enter' && matches.length) { list.select(0); e.preventDefault(); }
 });
+on('history', later(300, () => { if (lists.get(`${state.current}/methods`)?.called) loadList(); })); // when the traffic has it
 byID('again').addEventListener('click', async () => {
   const s = server();
   if (!s) return;
@@ -212,29 +223,39 @@ byID('again').addEventListener('click', async () => {
 
 // ---- where the page is ----
 
+// decode reads a part of the fragment, which anything may have written.
+function decode(part) {
+  try { return decodeURIComponent(part); } catch { return part; }
+}
+
 // at reads the fragment: #/VIEW/…, or #/KIND/NAME.
 function at() {
   const [, first = '', rest = ''] = /^#\/([^/]*)(?:\/(.*))?$/.exec(location.hash) ?? [];
-  if (first in kinds) return { view: '', kind: first, name: decodeURIComponent(rest) };
+  if (first in kinds) return { view: '', kind: first, name: decode(rest) };
   if (first === 'any') return { view: '', any: true };
   return { view: views.includes(first) ? first : '', rest };
 }
 
-let pending; // arguments for the next item that is opened
+let pending; // the call of the history that is opened
 
 function route() {
   const a = at();
   const s = server();
   for (const link of byID('views').querySelectorAll('a')) {
-    if (link.dataset.view === a.view) link.setAttribute('aria-current', 'page'); else link.removeAttribute('aria-current');
+    if (link.dataset.view !== a.view) { link.removeAttribute('aria-current'); continue; }
+    link.setAttribute('aria-current', 'page');
+    link.scrollIntoView({ block: 'nearest', inline: 'nearest' }); // on a phone they do not all have room
   }
   document.body.dataset.view = a.view || (a.kind || a.any ? 'item' : 'list');
-  if (a.view === 'traffic') traffic.openTraffic(main, Number(a.rest) || 0);
+  if (a.view === 'gateway') openGateway(main, decode(a.rest ?? ''));
+  else if (a.view === 'traffic') traffic.openTraffic(main, Number(a.rest) || 0);
   else if (a.view === 'log') openLog(main);
+  else if (a.view === 'tasks') openTasks(main);
   else if (a.view === 'checks') openChecks(main);
   else if (a.view === 'history') calls.openHistory(main, (c) => {
     if (c.conn !== state.current && state.servers.has(c.conn)) { state.current = c.conn; drawServers(); chooseKinds(); }
-    pending = c.text;
+    pending = c;
+    if (c.kind === 'start') c.kind = 'tools';
     location.hash = c.kind in kinds ? `#/${c.kind}/${encodeURIComponent(c.name)}` : '#/any';
   });
   else if (a.view === 'server') {
@@ -244,10 +265,13 @@ function route() {
   } else if (!s || !['ready', 'lost'].includes(s.state)) welcome(s);
   else if (a.kind) {
     if (a.kind !== kind) { kind = a.kind; chooseKinds(); }
-    const args = pending;
+    const args = pending?.text;
     pending = undefined;
     calls.openItem(main, a.kind, a.name, { args });
-  } else if (a.any) calls.openAny(main);
+  } else if (a.any) {
+    calls.openAny(main, pending?.name, pending?.text);
+    pending = undefined;
+  }
   else welcome(s);
   markCurrent();
 }
@@ -267,7 +291,7 @@ function welcome(s) {
     bits.push(h('p', { class: s.state === 'failed' ? 'notice' : 'muted', role: 'status' }, s.state === 'failed' ? show(s.reason ?? '') : 'Not connected.'),
       h('div', { class: 'bar' }, h('button', { type: 'button', class: 'primary', onclick: () => state.link.call('connect', { conn: s.id }) }, s.state === 'failed' ? 'Try again' : 'Connect'), h('a', { class: 'quiet button', href: '#/server' }, 'Server'), h('a', { class: 'quiet button', href: '#/log' }, 'Log')));
   }
-  const keys = [['/', 'search'], ['↑ ↓', 'choose'], ['Ctrl Enter', 'call'], ['g t', 'traffic'], ['g c', 'call'], ['g l', 'log'], ['g s', 'server'], ['g h', 'history']];
+  const keys = [['/', 'search'], ['↑ ↓', 'choose'], ['Ctrl Enter', 'call'], ['g t', 'traffic'], ['g c', 'call'], ['g l', 'log'], ['g s', 'server'], ['g h', 'history'], ...(operate ? [['g g', 'gateway']] : [])];
   fill(main, h('div', { class: 'welcome' }, h('h1', {}, show(s.info?.title ?? s.info?.name ?? s.name)), bits, h('p', { class: 'keys muted' }, keys.map(([k, t]) => h('span', {}, k.split(' ').map((x) => h('kbd', {}, x)), ` ${t}`)))));
 }
 
@@ -279,13 +303,16 @@ addEventListener('keydown', (e) => {
     return;
   }
   if (e.key === '/') { (at().view === 'traffic' ? byID('filter') : byID('search')).focus(); e.preventDefault(); }
-  else if (e.key === 'g') g = Date.now();
+  else if (e.key === 'g' && Date.now() - g > 1500) g = Date.now();
   else if (Date.now() - g < 1500) {
-    const to = { t: '#/traffic', c: '#/', l: '#/log', s: '#/server', h: '#/history' }[e.key];
+    const to = { t: '#/traffic', c: '#/', l: '#/log', s: '#/server', h: '#/history', ...(operate ? { g: '#/gateway' } : {}) }[e.key];
     g = 0;
     if (to) { location.hash = to; e.preventDefault(); }
   }
 });
 
+byID('gatewaytab').hidden = !operate;
+if (operate && !location.hash) location.replace('#/gateway');
+if (at().view === 'gateway') route(); // it needs no connection
 questions.begin();
 takeDrops(() => byID('fproblem'));

@@ -4,13 +4,16 @@ const columns = {
   time: Float64Array, took: Float64Array, conn: Uint16Array, link: Uint32Array, dir: Uint8Array, kind: Uint8Array, method: Uint32Array, name: Uint32Array,
   size: Uint32Array, ref: Uint32Array, parent: Uint32Array, code: Int32Array, flags: Uint8Array, answer: Uint32Array,
   hopped: Uint32Array, // the first request to the server of a gateway that a call has caused
+  mark: Uint32Array, // of a call the newest report of progress, and of a report the one before it
 };
 
 export const failed = 1;
 export const chosen = 2;
 export const cancelled = 4;
 export const hop = 8; // it passed between a gateway and its server
+export const ended = 16; // a call that gets no answer: its exchange has ended
 const maxTexts = 100_000;
+const reserved = 1 << 22; // rows for which columns grow where they are
 
 export class Rows {
   base = 1; // the number of the first row that is kept
@@ -21,11 +24,14 @@ export class Rows {
 
   constructor() { this.#grow(4096); }
 
+  // #grow makes room. It copies nothing before there are more rows than are reserved.
   #grow(room) {
     for (const [name, Type] of Object.entries(columns)) {
-      const next = new Type(room);
-      if (this[name]) next.set(this[name].subarray(0, this.count));
-      this[name] = next;
+      const bytes = room * Type.BYTES_PER_ELEMENT;
+      const old = this[name];
+      if (old && bytes <= old.buffer.maxByteLength) { old.buffer.resize(bytes); continue; }
+      this[name] = new Type(new ArrayBuffer(bytes, { maxByteLength: Math.max(2 * bytes, reserved * Type.BYTES_PER_ELEMENT) }));
+      if (old) this[name].set(old);
     }
     this.#room = room;
   }
@@ -69,6 +75,7 @@ export class Rows {
       this.flags[k] = 0;
       this.answer[k] = 0;
       this.hopped[k] = 0;
+      this.mark[k] = 0;
     }
     for (const i of c.failed ?? []) this.flags[this.count + i] |= failed;
     for (const i of c.hop ?? []) this.flags[this.count + i] |= hop;
@@ -82,11 +89,22 @@ export class Rows {
         const p = this.at(this.parent[k]);
         if (p >= 0 && !this.hopped[p]) this.hopped[p] = this.base + k;
       }
-      if (this.parent[k] && /cancel/i.test(this.texts[this.method[k]])) {
-        const p = this.at(this.parent[k]);
-        if (p >= 0) this.flags[p] |= cancelled;
-      }
+      const p = this.parent[k] ? this.at(this.parent[k]) : -1;
+      if (p < 0 || this.kind[k] !== 110 && this.kind[k] !== 33) continue;
+      const method = this.texts[this.method[k]];
+      if (/progress/.test(method)) {
+        this.mark[k] = this.mark[p];
+        this.mark[p] = this.base + k;
+      } else if (this.kind[k] === 33) this.end(p, this.time[k], ended);
+      else if (/cancel/i.test(method)) this.end(p, this.time[k], cancelled);
     }
+  }
+
+  // end notes that a call was given up at a time; took says then after which.
+  end(k, time, flag) {
+    if (this.answer[k] || this.took[k]) return;
+    this.flags[k] |= flag;
+    this.took[k] = Math.max(1, (time - this.time[k]) * 1000);
   }
 
   // drop forgets the rows before one, now and then. It reports whether it did.

@@ -1,6 +1,6 @@
 // Connecting: what there is, what it says of itself, and what it writes to its log.
 
-import { byID, clock, fill, h, safe, show } from './dom.js';
+import { byID, clock, fill, h, perFrame, safe, show } from './dom.js';
 import { json } from './content.js';
 import { on, server, state } from './state.js';
 
@@ -24,6 +24,12 @@ export function words(text) {
 
 const pick = (id, label, choices, value) => h('div', { class: 'field' }, h('label', { class: 'label', for: id }, h('span', { class: 'name' }, label)), h('select', { id }, choices.map((c) => h('option', { value: c, selected: c === value }, c))));
 
+// goTo shows a server that was added.
+function goTo(s) {
+  state.servers.set(s.id, s);
+  location.hash = `#/server/${s.id}`;
+}
+
 // openServers shows the tab with the details of the current server.
 export function openServers(into) {
   const s = server();
@@ -34,9 +40,13 @@ function details(s) {
   const busy = s.state === 'connecting';
   const problem = h('p', { class: 'problem', role: 'alert' });
   const act = (method, params = {}) => state.link.call(method, { conn: s.id, ...params }).catch((err) => { problem.textContent = err.message; });
+  const beside = async () => {
+    const one = await act('connect', { beside: true, protocol: byID('protocol').value, era: byID('era').value });
+    if (one) goTo(one);
+  };
   const i = s.info ?? {};
   const facts = [
-    ['Address', s.command ? s.command.join(' ') : s.target || 'in this process'], ['State', `${states[s.state]}${s.since ? ` since ${clock(s.since).slice(0, 8)}` : ''}`],
+    ['Address', s.command ? s.command.join(' ') : s.target || s.path || 'in this process'], ['State', `${states[s.state]}${s.since ? ` since ${clock(s.since).slice(0, 8)}` : ''}`],
     ['Speaks', s.speaks === 'mcp' ? `MCP ${i.revision ?? ''}` : s.speaks === 'jsonrpc' ? 'JSON-RPC 2.0' : s.speaks === 'capture' ? 'nothing: it is a capture' : null], ['Name', i.title ?? i.name], ['Version', i.version],
     ['Supports', i.supported?.join(', ')], ['Headers', s.headers?.join(', ')],
   ].filter(([, v]) => v);
@@ -49,8 +59,9 @@ function details(s) {
       h('div', { class: 'fields', hidden: s.speaks === 'capture' }, pick('protocol', 'Protocol', ['auto', 'mcp', 'jsonrpc'], s.protocol), pick('era', 'MCP revision', state.eras, s.era)),
       h('div', { class: 'bar actions' },
         s.speaks === 'capture' ? null : h('button', { type: 'button', class: 'primary', onclick: () => act('connect', { protocol: byID('protocol').value, era: byID('era').value }) }, busy ? 'Begin again' : s.state === 'ready' ? 'Connect again' : 'Connect'),
+        s.speaks === 'capture' ? null : h('button', { type: 'button', class: 'quiet', id: 'beside', title: 'A second connection with this protocol and revision, to compare with, or to replay calls to', onclick: beside }, 'Connect beside'),
         s.state === 'idle' || s.speaks === 'capture' ? null : h('button', { type: 'button', class: 'quiet', onclick: () => act('disconnect') }, busy ? 'Stop' : 'Disconnect'),
-        state.anyServer || s.speaks === 'capture' ? h('button', { type: 'button', class: 'quiet', onclick: () => act('remove') }, 'Remove') : null, problem)),
+        h('button', { type: 'button', class: 'quiet', onclick: () => act('remove') }, 'Remove'), problem)),
     i.instructions ? h('div', { class: 'card' }, h('h2', {}, 'Instructions for the model'), h('p', { class: 'description' }, show(i.instructions))) : null,
     i.capabilities ? h('div', { class: 'card' }, h('h2', {}, 'Capabilities'), json(JSON.stringify(i.capabilities))) : null,
     s.speaks === 'mcp' ? h('form', { class: 'card', onsubmit: (e) => { e.preventDefault(); act('roots', { roots: roots.value.split('\n').map((l) => l.trim()).filter(Boolean).map((uri) => ({ uri, name: uri.split('/').at(-1) })) }); } },
@@ -69,9 +80,7 @@ export function captureActions(s) {
 export async function mock(conn, problem, filter = '') {
   problem.textContent = '';
   try {
-    const s = await state.link.call('mock', { conn, filter });
-    state.servers.set(s.id, s);
-    location.hash = `#/server/${s.id}`;
+    goTo(await state.link.call('mock', { conn, filter }));
   } catch (err) { problem.textContent = safe(err.message); }
 }
 
@@ -94,9 +103,7 @@ function add() {
         if (at < 1) throw new Error(`Write headers as Name: value (got ${l}).`);
         headers[l.slice(0, at).trim()] = l.slice(at + 1).trim();
       }
-      const s = await state.link.call('add', { ...(isAddress ? { target: text } : { command: words(text) }), header: headers, bearer: bearer.value, protocol: byID('newprotocol').value, era: byID('newera').value });
-      state.servers.set(s.id, s);
-      location.hash = `#/server/${s.id}`;
+      goTo(await state.link.call('add', { ...(isAddress ? { target: text } : { command: words(text) }), header: headers, bearer: bearer.value, protocol: byID('newprotocol').value, era: byID('newera').value }));
     } catch (err) { problem.textContent = err.message; }
   } }, h('h2', {}, 'Add a server'),
   h('div', { class: 'fields' }, h('div', { class: 'field wide' }, h('label', { class: 'label', for: 'newtarget' }, h('span', { class: 'name' }, 'Address or command')), target),
@@ -125,19 +132,24 @@ const item = (e) => h('li', { class: `l-${e.type}` }, h('time', { class: 'muted'
 export function openLog(into) {
   const s = server();
   const lines = state.logs.get(s?.id) ?? [];
-  const list = h('ol', { class: 'log', tabindex: '0', 'aria-label': 'Log' }, lines.slice(-1000).map(item));
+  const list = h('ol', { class: 'log', tabindex: '0', 'aria-label': 'Log' }, lines.slice(-mostLines).map(item));
   fill(into, h('h1', {}, 'Log'), h('p', { class: 'muted' }, 'What the server writes to its standard error and its log, and what is odd about it.'), list, lines.length ? null : h('p', { class: 'muted', id: 'nolog' }, 'Nothing yet.'));
   list.scrollTop = list.scrollHeight;
   shownLog = list;
+  shownLine = lines.at(-1)?.n ?? 0;
 }
 
+const mostLines = 500; // shown at once
 let shownLog = null;
+let shownLine = 0; // the number of the newest line that is shown
 
-on('line', (e) => {
-  if (!shownLog?.isConnected || e.conn !== state.current) return;
+on('line', perFrame((lines) => {
+  const more = lines.filter((e) => e.conn === state.current && e.n > shownLine);
+  if (!shownLog?.isConnected || !more.length) return;
   byID('nolog')?.remove();
   const end = shownLog.scrollTop + shownLog.clientHeight > shownLog.scrollHeight - 40;
-  shownLog.append(item(e));
-  if (shownLog.children.length > 1200) shownLog.firstElementChild.remove();
+  shownLog.append(...more.map(item));
+  while (shownLog.childElementCount > mostLines) shownLog.firstElementChild.remove();
   if (end) shownLog.scrollTop = shownLog.scrollHeight;
-});
+  shownLine = more.at(-1).n;
+}));

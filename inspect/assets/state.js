@@ -15,11 +15,25 @@ export const state = {
   current: 0, // the id of the one that is shown
   questions: new Map(), // by id
   may: [], // the actions that this page has a permission for
-  calls: new Map(), // running calls of this page by name: { progress(v), value(text) }
+  calls: new Map(), // running calls of this page by name: { tool, progress(v), value(text), task(t) }
+  tasks: new Map(), // by server: tasks by id, { id, status, text, tool }
   logs: new Map(), // by server: the newest lines
   anyServer: false,
+  conform: false, // servers can be checked by their specifications
   eras: ['auto'],
   version: '',
+};
+
+const maxTasks = 1000;
+
+// addTask keeps the state of a task of a server. call is the call that it belongs to, if that is known.
+state.addTask = (conn, call, t) => {
+  if (!state.tasks.has(conn)) state.tasks.set(conn, new Map());
+  const all = state.tasks.get(conn);
+  all.set(t.id, { tool: all.get(t.id)?.tool ?? state.calls.get(call)?.tool, ...t });
+  if (all.size > maxTasks) all.delete(all.keys().next().value);
+  state.calls.get(call)?.task?.(t);
+  emit('tasks', conn);
 };
 
 export const server = () => state.servers.get(state.current);
@@ -43,6 +57,7 @@ export function take(e, known) {
     case 'question': if (e.n >= known) { state.questions.set(e.data.id, e.data); emit('questions'); } break;
     case 'answered': state.questions.delete(e.data.id); emit('questions'); break;
     case 'progress': state.calls.get(e.call)?.progress(e.data); break;
+    case 'task': state.addTask(e.conn, e.call, e.data); break;
     case 'value': state.calls.get(e.call)?.value(e.data); break;
     case 'changed': if (e.n >= known) emit('changed', e.conn, e.data); line(e); break;
     default: line(e);

@@ -6,7 +6,7 @@ import { sideBySide } from './hop.js';
 import { pretty } from './json.js';
 import { panel } from './breaks.js';
 import { openCapture, saveCapture } from './files.js';
-import { Rows, cancelled, chosen, failed, hop } from './rows.js';
+import { Rows, cancelled, chosen, ended, failed, hop } from './rows.js';
 import { mock } from './servers.js';
 import { verdict } from './verdict.js';
 import { VList } from './vlist.js';
@@ -17,7 +17,6 @@ const UP = 62, DOWN = 60;
 
 export const rows = new Rows();
 let mode = 'calls';
-let follow = true;
 let paused = false;
 let filter = '';
 let only = 0; // the shown server, 0 for all
@@ -41,7 +40,7 @@ function wanted(i) {
   if (filter && !(rows.flags[i] & chosen)) return false;
   if (mode === 'frames') return true;
   if (rows.kind[i] === R) return rows.ref[i] === 0 || rows.at(rows.ref[i]) < 0;
-  return !(rows.kind[i] === N && rows.parent[i] && /progress/.test(rows.texts[rows.method[i]])); // it is a tick of its call
+  return !(rows.kind[i] === N && rows.parent[i] && /progress/.test(rows.texts[rows.method[i]])); // it is a mark in the bar of its call
 }
 
 // take takes what poll has brought.
@@ -50,7 +49,24 @@ export function take(r) {
     rows.add(r.rows, r.next - r.rows.t.length);
     if (!paused && !building) extend();
   }
-  if (rows.drop(r.first)) rebuild();
+  if (rows.drop(r.first)) forget();
+}
+
+// forget takes the lines out of the view that are not kept any more.
+function forget() {
+  if (building) { rebuild(); return; }
+  const gone = lineOf(rows.base);
+  view.copyWithin(0, gone, viewCount);
+  viewCount -= gone;
+  list?.shift(gone);
+  update();
+}
+
+// lineOf returns the first line that is not before a row.
+function lineOf(seq) {
+  let low = 0, high = viewCount;
+  while (low < high) { const mid = (low + high) >> 1; if (view[mid] < seq) low = mid + 1; else high = mid; }
+  return low;
 }
 
 function extend() {
@@ -62,9 +78,7 @@ function extend() {
 
 function update() {
   if (!list?.element.isConnected) return;
-  const bottom = follow;
   list.setCount(viewCount);
-  if (bottom && viewCount) list.toEnd();
   byID('tcount').textContent = `${viewCount.toLocaleString('en')} ${mode === 'frames' ? 'frames' : 'lines'} of ${rows.count.toLocaleString('en')} frames`;
 }
 
@@ -124,8 +138,7 @@ export const currentFilter = () => filter;
 
 function make() {
   const cells = ['time', 'dir', 'what', 'status', 'took', 'size', 'fall'].map((c) => h('span', { class: c, role: 'presentation' }));
-  const bar = h('span', { class: 'fbar' });
-  cells[6].append(bar);
+  cells[6].append(h('span', { class: 'fbar' }), h('span', { class: 'fmarks' }));
   return h('div', { class: 'trow' }, cells);
 }
 
@@ -168,6 +181,7 @@ function took(k) {
   if (rows.kind[k] === R) return 0;
   const a = rows.answer[k] ? rows.at(rows.answer[k]) : -1;
   if (a >= 0) return rows.took[a];
+  if (rows.took[k]) return rows.took[k];
   return rows.kind[k] === Q && Date.now() - rows.time[k] < 3.6e6 && state.servers.get(rows.conn[k])?.state === 'ready' ? (Date.now() - rows.time[k]) * 1000 : 0;
 }
 
@@ -175,6 +189,42 @@ function took(k) {
 function queued(k) {
   const first = rows.hopped[k] ? rows.at(rows.hopped[k]) : -1;
   return first < 0 ? 0 : Math.max(1, (rows.time[first] - rows.time[k]) * 1000);
+}
+
+const mostMarks = 200; // of a call that are looked at
+
+// marks draws the reports of progress of a call in its waterfall, and where it was given up. Of reports that are in one place the
+// newest is seen.
+function marks(el, k) {
+  const lines = [];
+  const mark = (x, color, width) => lines.push(`linear-gradient(var(${color}) 0 0) ${x.toFixed(2)}% 50% / ${width}px ${12 + 2 * width}px no-repeat`);
+  if (rows.flags[k] & (cancelled | ended)) mark(place(rows.time[k] + rows.took[k] / 1000), '--bad', 3);
+  let last = Infinity;
+  for (let n = rows.mark[k], i = 0; n && i < mostMarks; n = rows.mark[rows.at(n)], i++) {
+    if (rows.at(n) < 0) break;
+    const x = place(rows.time[rows.at(n)]);
+    if (last - x < 0.5) continue;
+    last = x;
+    mark(x, '--ink', 1);
+  }
+  const all = lines.join(',');
+  if (el.marked === all) return;
+  el.marked = all;
+  el.style.background = all;
+}
+
+// stopped notes that a call of the page was stopped since a time. Over HTTP no frame says so.
+export function stopped(conn, since) {
+  for (let k = rows.count - 1; k >= 0 && rows.time[k] >= since; k--) {
+    if (rows.conn[k] === conn && rows.kind[k] === Q && rows.dir[k] === UP && !rows.parent[k]) { rows.end(k, Date.now(), cancelled); break; }
+  }
+}
+
+// called are the methods that a server was sent, for those that describe none.
+export function called(conn) {
+  const all = new Set();
+  for (let k = rows.count - 1; k >= 0 && all.size < 200; k--) if (rows.conn[k] === conn && rows.kind[k] === Q && rows.dir[k] === UP) all.add(rows.texts[rows.method[k]]);
+  return [...all].filter((m) => !/^(rpc\.discover|server\/discover|initialize)$/.test(m)).sort();
 }
 
 const kinds = { 113: 'request', 110: 'notification', 114: 'response', 98: 'batch', 120: 'not a message', 33: 'note' };
@@ -187,27 +237,29 @@ function draw(el, index) {
   const kind = rows.kind[k];
   const a = rows.answer[k] ? rows.at(rows.answer[k]) : -1;
   const answer = kind === R ? k : a;
-  const bad = answer >= 0 && (rows.code[answer] || rows.flags[answer] & failed);
+  const bad = answer >= 0 ? rows.code[answer] || rows.flags[answer] & failed : rows.flags[k] & ended;
   const related = selected && (rows.parent[k] === selected || rows.ref[k] === selected || rows.ref[k] && rows.ref[k] === rows.ref[rows.at(selected)] || rows.answer[k] === selected);
   el.className = `vrow trow k${kind}${bad ? ' bad' : ''}${rows.parent[k] && mode === 'calls' ? ' child' : ''}${related ? ' related' : ''}`;
   time.textContent = clock(rows.time[k]);
   const inner = rows.flags[k] & hop; // between a gateway and its server
   dir.textContent = rows.dir[k] === UP ? (inner ? '⇒' : '→') : rows.dir[k] === DOWN ? (inner ? '⇐' : '←') : '·';
   const name = rows.texts[rows.name[k]];
+  const from = !only && state.servers.size > 1 ? state.servers.get(rows.conn[k]) : null;
   what.replaceChildren(...[
-    kind === R && mode === 'frames' ? h('i', {}, 'answer ') : null, safe(rows.texts[rows.method[k]] || kinds[kind]),
+    from ? h('span', { class: 'of', title: safe(from.name) }, String(from.id)) : null, kind === R && mode === 'frames' ? h('i', {}, 'answer ') : null, safe(rows.texts[rows.method[k]] || kinds[kind]),
     name ? h('b', {}, ` ${safe(name)}`) : null].filter(Boolean));
-  status.textContent = kind === Q && a < 0 ? (rows.flags[k] & cancelled ? 'cancelled' : '…') : answer < 0 ? '' : rows.code[answer] ? String(rows.code[answer]) : rows.flags[answer] & failed ? 'failed' : 'ok';
+  status.textContent = kind === Q && a < 0 ? (rows.flags[k] & cancelled ? 'cancelled' : rows.flags[k] & ended ? 'no answer' : '…') : answer < 0 ? '' : rows.code[answer] ? String(rows.code[answer]) : rows.flags[answer] & failed ? 'failed' : 'ok';
   const us = kind === Q ? took(k) : kind === R ? rows.took[k] : 0;
   dur.textContent = us ? micros(Math.round(us)) : '';
   bytes.textContent = size(rows.size[k] + (kind === Q && a >= 0 ? rows.size[a] : 0));
-  const bar = fall.firstElementChild;
+  const [bar, marked] = fall.children;
   const left = place(rows.time[k]);
   bar.style.left = `min(${left}%, 100% - 3px)`;
   bar.style.width = kind === Q ? `max(3px, ${place(rows.time[k] + us / 1000) - left}%)` : '3px';
   const waited = kind === Q && us ? queued(k) : 0;
-  bar.className = `fbar${kind === Q && a < 0 ? ' open' : ''}${rows.dir[k] === DOWN ? ' down' : ''}${waited ? ' queued' : ''}`;
+  bar.className = `fbar${kind === Q && a < 0 && !rows.took[k] ? ' open' : ''}${rows.dir[k] === DOWN ? ' down' : ''}${waited ? ' queued' : ''}`;
   if (waited) bar.style.setProperty('--queue', `${Math.min(100, (waited / us) * 100)}%`);
+  marks(marked, k);
   fall.title = waited ? `${micros(Math.round(waited))} until the gateway had sent it to the server` : '';
 }
 
@@ -221,7 +273,7 @@ export function openTraffic(into, seq) {
     const fillServers = () => fill(servers, h('option', { value: '0' }, 'all servers'), [...state.servers.values()].map((s) => h('option', { value: String(s.id), selected: s.id === only }, safe(s.name).slice(0, 40))));
     fillServers();
     on('servers', () => servers.isConnected && servers.options.length !== state.servers.size + 1 && fillServers());
-    const following = h('input', { type: 'checkbox', id: 'follow', checked: follow, onchange: (e) => { follow = e.target.checked; update(); } });
+    const following = h('input', { type: 'checkbox', id: 'follow', checked: list.follow, onchange: (e) => { list.follow = e.target.checked; update(); } });
     const pause = h('button', { type: 'button', class: 'quiet', 'aria-pressed': String(paused), onclick: () => { paused = !paused; pause.setAttribute('aria-pressed', String(paused)); pause.textContent = paused ? 'Resume' : 'Pause'; if (!paused) extend(); } }, paused ? 'Resume' : 'Pause');
     fill(into,
       h('h1', { class: 'hidden' }, 'Traffic'),
@@ -233,7 +285,7 @@ export function openTraffic(into, seq) {
       h('p', { id: 'tcount', class: 'muted count', role: 'status' }));
   }
   update();
-  if (seq) { follow = false; byID('follow').checked = false; jump(seq); } else if (selected) detail(selected);
+  if (seq) { list.follow = false; byID('follow').checked = false; jump(seq); } else if (selected) detail(selected);
 }
 
 // files are the actions with capture files.
@@ -280,17 +332,18 @@ function help() {
 }
 
 function newList() {
-  const l = new VList({ label: 'Frames', height: 28, make, draw, id: 'tr', choose: (i) => { follow = false; const f = byID('follow'); if (f) f.checked = false; detail(view[i]); }, open: (i) => detail(view[i], true) });
+  const l = new VList({ label: 'Frames', height: 28, make, draw, id: 'tr', choose: (i) => { l.leave(); detail(view[i]); }, open: (i) => detail(view[i], true) });
   l.before = before;
-  l.element.addEventListener('wheel', (e) => { if (e.deltaY < 0 && follow) { follow = false; byID('follow').checked = false; } }, { passive: true });
+  l.follow = true;
+  l.leave = () => { l.follow = false; const f = byID('follow'); if (f) f.checked = false; };
+  l.element.addEventListener('wheel', (e) => { if (e.deltaY < 0) l.leave(); }, { passive: true });
   setInterval(() => { if (l.element.isConnected && !document.hidden) l.refresh(); }, 500); // bars of open calls grow
   return l;
 }
 
 function jump(seq) {
-  let low = 0, high = viewCount;
-  while (low < high) { const mid = (low + high) >> 1; if (view[mid] < seq) low = mid + 1; else high = mid; }
-  if (low < viewCount) list.select(low);
+  const line = lineOf(seq);
+  if (line < viewCount) list.select(line);
 }
 
 // ---- one frame ----
@@ -321,7 +374,7 @@ async function detail(seq, focus = false) {
       try {
         const r = await state.link.call('replay', { seq, conn: Number(target.value), call: `r${Date.now()}` });
         replay.textContent = r.fault || r.error ? 'Replayed: error' : `Replayed: ${micros(r.us)}`;
-        follow = true;
+        list.follow = true;
       } catch (err) { replay.textContent = safe(err.message).slice(0, 60); }
       replay.disabled = false;
     } }, 'Replay') : null;
@@ -342,7 +395,7 @@ async function detail(seq, focus = false) {
   const a = rows.answer[k] ? rows.at(rows.answer[k]) : -1;
   const b = a < 0 ? null : await state.link.call('frame', { seq: rows.answer[k], size: 1 << 20 }).catch(() => null);
   if (kind === Q && f.text && rows.size[k] < 1 << 20) {
-    const lines = await verdict(rows.conn[k], f.text, b?.text ?? null);
+    const lines = await verdict(rows.conn[k], f.text, b?.text ?? null, b);
     if (selected === seq) fill(judged, lines);
   }
   if (a < 0 || mode === 'frames') return;
@@ -379,6 +432,7 @@ async function bothSides(seq, into) {
 }
 
 function frame(f) {
+  if (!f.text) return h('p', { class: 'muted' }, f.size ? 'The capture has not kept these bytes.' : 'It is empty.');
   const body = h('div', {});
   const cut = new Blob([f.text]).size < f.size;
   const views = {

@@ -5,7 +5,8 @@ import { h } from './dom.js';
 const tallest = 8e6; // browsers do not lay out boxes that are much taller
 
 export class VList {
-  #rows = []; #count = 0; #box; #space; #waiting = false; #selected = -1;
+  #rows = []; #count = 0; #box; #space; #view = 0; #waiting = false; #selected = -1; #top = -1;
+  follow = false; // keep the last row in view
 
   // make returns the element of a row, draw(element, index) fills it in, choose(index) is called for one that is chosen by
   // mouse or keyboard; open(index) for Enter and a double click.
@@ -14,8 +15,8 @@ export class VList {
     this.#space = h('div', { class: 'vspace', role: 'presentation' });
     this.#box = h('div', { class: 'vlist', role, tabindex: '0', 'aria-label': label }, this.#space);
     this.element = this.#box;
-    this.#box.addEventListener('scroll', () => this.refresh(), { passive: true });
-    new ResizeObserver(() => this.refresh()).observe(this.#box);
+    this.#box.addEventListener('scroll', () => this.#scrolled(), { passive: true });
+    new ResizeObserver(() => { this.#view = this.#box.clientHeight; this.refresh(); }).observe(this.#box);
     this.#box.addEventListener('keydown', (e) => this.#key(e));
     this.#space.addEventListener('click', (e) => {
       const at = this.#rows.find((r) => r.el.contains(e.target))?.index ?? -1;
@@ -26,32 +27,38 @@ export class VList {
 
   get count() { return this.#count; }
   get selected() { return this.#selected; }
-  get #view() { return this.#box.clientHeight; }
   get #tall() { return Math.min(this.#count * this.height, tallest); }
   get #scaled() { return this.#count * this.height > tallest; }
-
-  // atEnd reports whether the last row is in view.
-  get atEnd() { return this.#box.scrollTop + this.#view >= this.#tall - this.height; }
 
   setCount(n) {
     this.#count = n;
     if (this.#selected >= n) this.#selected = -1;
-    this.#space.style.height = `${this.#tall}px`;
     this.refresh();
   }
 
-  toEnd() { this.#box.scrollTop = this.#tall; this.refresh(); }
+  // shift takes the first n rows away; what is in view stays where it is.
+  shift(n) {
+    const first = Math.max(0, this.#first() - n);
+    const selected = this.#selected - n;
+    this.setCount(Math.max(0, this.#count - n));
+    this.#selected = Math.max(-1, selected);
+    this.#scrollTo(first);
+  }
+
+  // #scrolled is called also for what the list has scrolled, and when it got shorter. leave is called when a user has left the end
+  // of a list that follows, whether by the wheel, the scrollbar or a finger.
+  #scrolled() {
+    const { scrollTop, clientHeight, scrollHeight } = this.#box;
+    if (scrollTop === this.#top) return;
+    if (this.follow && scrollTop < this.#top && scrollTop + clientHeight < scrollHeight - 2) this.leave?.();
+    this.refresh();
+  }
 
   // first is the index of the first row in view, with a fraction.
   #first() {
     if (!this.#scaled) return this.#box.scrollTop / this.height;
     const most = Math.max(1, this.#tall - this.#view);
     return (Math.min(this.#box.scrollTop, most) / most) * Math.max(0, this.#count - this.#view / this.height);
-  }
-
-  get range() {
-    const first = Math.floor(this.#first());
-    return [first, Math.min(this.#count, first + Math.ceil(this.#view / this.height) + 1)];
   }
 
   refresh() {
@@ -62,8 +69,11 @@ export class VList {
 
   render() {
     if (!this.#box.isConnected || !this.#view) return;
+    this.#resize();
+    if (this.follow) this.#box.scrollTop = this.#tall;
     const exact = this.#first();
-    const [first, end] = this.range;
+    const first = Math.floor(exact);
+    const end = Math.min(this.#count, first + Math.ceil(this.#view / this.height) + 1);
     const need = end - first;
     while (this.#rows.length < need) {
       const el = this.make();
@@ -73,7 +83,8 @@ export class VList {
       this.#space.append(el);
       this.#rows.push({ el, index: -1 });
     }
-    const top = this.#scaled ? this.#box.scrollTop - (exact - first) * this.height : first * this.height;
+    this.#top = this.#box.scrollTop;
+    const top = this.#scaled ? this.#top - (exact - first) * this.height : first * this.height;
     this.before?.(first, end);
     this.#rows.forEach((r, i) => {
       const index = first + i;
@@ -103,12 +114,24 @@ export class VList {
   }
 
   reveal(index) {
+    this.#view ||= this.#box.clientHeight;
     const rows = this.#view / this.height;
     const first = this.#first();
     if (index >= first && index + 1 <= first + rows) return;
-    const want = Math.max(0, index < first ? index : index + 1 - rows);
-    if (!this.#scaled) this.#box.scrollTop = want * this.height;
-    else this.#box.scrollTop = (want / Math.max(1, this.#count - rows)) * (this.#tall - this.#view);
+    this.#scrollTo(Math.max(0, index < first ? index : index + 1 - rows));
+  }
+
+  // #resize makes the list as tall as its rows.
+  #resize() {
+    const height = `${this.#tall}px`;
+    if (this.#space.style.height !== height) this.#space.style.height = height;
+  }
+
+  // #scrollTo makes a row the first in view.
+  #scrollTo(index) {
+    this.#resize();
+    if (!this.#scaled) this.#box.scrollTop = index * this.height;
+    else this.#box.scrollTop = (index / Math.max(1, this.#count - this.#view / this.height)) * (this.#tall - this.#view);
   }
 
   #key(e) {
