@@ -295,7 +295,7 @@ func (e *endpoint) wantSignIn(w *calling, s *server) (*upstream.Result, error) {
 			Code: jsonrpc.Unauthenticated.Condition().Modern, Message: s.cfg.Name + " wants each principal to sign in, and the caller shows no credentials to this gateway",
 		}
 	}
-	url, err := s.signIn.Link(who, e.completing(w))
+	url, err := s.signIn.Link(w, who, e.completing(w))
 	if err != nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "Overloaded: " + err.Error(), Cause: err, Data: jsonrpc.Raw(`{"sent":"no","retryable":true}`)}
 	}

@@ -102,7 +102,7 @@ func TestSignInOwnersNeverMix(t *testing.T) {
 				rev := era.Revisions()[r.IntN(len(era.Revisions()))].Name
 				switch r.IntN(12) {
 				case 0:
-					link, err := l.g.plan.Load().byName["far"].signIn.Link(l.who(who), nil)
+					link, err := l.g.plan.Load().byName["far"].signIn.Link(t.Context(), l.who(who), nil)
 					if err != nil || !strings.Contains(l.openLink(who, link), "You may close this window.") {
 						t.Fatal("not signed in", err)
 					}
@@ -280,7 +280,7 @@ func TestSignInWrongKey(t *testing.T) {
 // other path is open.
 func TestSignInBrowsers(t *testing.T) {
 	l := newSignLab(t, "legacy", func(c *Config) { c.SignIn.Browser = browserPrincipal })
-	link, err := l.g.plan.Load().byName["far"].signIn.Link(l.who("ann"), nil)
+	link, err := l.g.plan.Load().byName["far"].signIn.Link(t.Context(), l.who("ann"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

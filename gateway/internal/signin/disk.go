@@ -14,17 +14,15 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/farcall-dev/farcall/internal/filelock"
+	"github.com/farcall-dev/farcall/internal/replace"
 )
 
 const (
 	keyIDSize = 8
 	fileHead  = "farcall sign-in 1" // the first line of a file
 	suffix    = ".signin"
-	newSuffix = ".new"
 	maxFile   = 4 << 20 // bytes
 )
 
@@ -67,58 +65,6 @@ func parseFile(text []byte) (*file, error) {
 	return f, nil
 }
 
-// memory is a disk that ends with the process.
-type memory struct {
-	mu     sync.Mutex
-	all    map[string][]byte
-	stamps map[string]int
-	n      int
-}
-
-func (m *memory) String() string { return "memory" }
-
-func (m *memory) read(name string) ([]byte, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.all[name], nil
-}
-
-func (m *memory) write(name string, text []byte) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.n++
-	m.all[name], m.stamps[name] = text, m.n
-	return nil
-}
-
-func (m *memory) remove(name string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.all, name)
-	delete(m.stamps, name)
-	return nil
-}
-
-func (m *memory) names() (all []string, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for name := range m.all {
-		all = append(all, name)
-	}
-	return all, nil
-}
-
-func (m *memory) stamp(name string) string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if n, ok := m.stamps[name]; ok {
-		return strconv.Itoa(n)
-	}
-	return ""
-}
-
-func (*memory) lock(context.Context, string) (func(), error) { return func() {}, nil }
-
 // files is a disk that is a directory, with a file for each record.
 type files struct{ dir string }
 
@@ -143,53 +89,43 @@ func openFiles(dir string) (*files, error) {
 
 func (d *files) path(name string) string { return filepath.Join(d.dir, name+suffix) }
 
-func (d *files) read(name string) ([]byte, error) {
+func (d *files) read(name string) ([]byte, uint64, error) {
 	f, err := os.Open(d.path(name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, 0, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("signin: %w", err)
+		return nil, 0, fmt.Errorf("signin: %w", err)
 	}
 	defer f.Close() //nolint:errcheck // it was only read
 	info, err := f.Stat()
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("signin: %w", err)
+		return nil, 0, fmt.Errorf("signin: %w", err)
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("signin: %s is not a file", f.Name())
+		return nil, 0, fmt.Errorf("signin: %s is not a file", f.Name())
 	case runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0:
-		return nil, fmt.Errorf("signin: other users can read %s, its mode is %04o: chmod 600 it", f.Name(), info.Mode().Perm())
+		return nil, 0, fmt.Errorf("signin: other users can read %s, its mode is %04o: chmod 600 it", f.Name(), info.Mode().Perm())
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
-		return nil, fmt.Errorf("signin: %w", err)
+		return nil, 0, fmt.Errorf("signin: %w", err)
 	}
 	if len(text) > maxFile {
-		return nil, errDamaged
+		return nil, 0, errDamaged
 	}
-	return text, nil
+	return text, 0, nil
 }
 
 // write replaces a file as a whole. The write lock is held.
-func (d *files) write(name string, text []byte) (err error) {
-	path := d.path(name)
-	f, err := os.OpenFile(path+newSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return fmt.Errorf("signin: %w", err)
-	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
+func (d *files) write(name string, text []byte, _ uint64) error {
+	if err := replace.Whole(d.path(name), text, 0o600); err != nil {
 		return fmt.Errorf("signin: the tokens were not stored, and the record is as it was: %w", err)
 	}
 	return nil
 }
 
-func (d *files) remove(name string) error {
+func (d *files) remove(name string, _ uint64) error {
 	if err := os.Remove(d.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("signin: %w", err)
 	}
@@ -218,34 +154,12 @@ func (d *files) stamp(name string) string {
 	return strconv.FormatInt(info.ModTime().UnixNano(), 36) + inodeOf(info)
 }
 
-const (
-	lockPause    = 5 * time.Millisecond
-	maxLockPause = 100 * time.Millisecond
-)
-
 // lock locks an empty file, which is never removed: another process may wait for it. The lock ends
 // with the process.
 func (d *files) lock(ctx context.Context, name string) (unlock func(), err error) {
-	f, err := os.OpenFile(filepath.Join(d.dir, name+".lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := filelock.Wait(ctx, filepath.Join(d.dir, name+".lock"), 0, true)
 	if err != nil {
-		return nil, fmt.Errorf("signin: %w", err)
+		return nil, fmt.Errorf("signin: %s cannot be locked: %w", d.dir, err)
 	}
-	for pause := lockPause; ; pause = min(2*pause, maxLockPause) {
-		ok, err := filelock.Try(f, true)
-		if ok {
-			return func() { _ = f.Close() }, nil // it has nothing in it
-		}
-		if err != nil {
-			_ = f.Close()
-			return nil, fmt.Errorf("signin: %w", err)
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			_ = f.Close()
-			return nil, fmt.Errorf("signin: another process uses %s: %w", d.dir, ctx.Err())
-		}
-	}
+	return func() { _ = f.Close() }, nil // it has nothing in it
 }

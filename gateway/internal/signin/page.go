@@ -3,6 +3,7 @@ package signin
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -81,12 +82,12 @@ func (s *Service) failed(w http.ResponseWriter, status int, text string) {
 // serveStart serves the start page. It changes nothing: programs that look at links open it, too.
 func (s *Service) serveStart(w http.ResponseWriter, r *http.Request, browser string) {
 	link := r.URL.Query().Get("link")
-	a, err := s.linked(link, browser)
+	a, err := s.linked(r.Context(), link, browser)
 	if err != nil {
-		s.failed(w, http.StatusForbidden, sentence(err))
+		s.failed(w, statusOf(err), sentence(err))
 		return
 	}
-	s.show(w, http.StatusOK, page{Title: "Sign in to " + a.id.Upstream, Upstream: a.id.Upstream, Principal: a.name, Link: link})
+	s.show(w, http.StatusOK, page{Title: "Sign in to " + a.Upstream, Upstream: a.Upstream, Principal: a.Name, Link: link})
 }
 
 // serveBegin sends the browser to the authorization server. From here on the sign-in is that
@@ -106,38 +107,18 @@ func (s *Service) serveBegin(w http.ResponseWriter, r *http.Request, browser str
 	if len(cookie) != len(rand.Text()) {
 		cookie = rand.Text()
 	}
-	a, err := s.begin(r.PostFormValue("link"), browser, cookie)
+	ctx, cancel := context.WithTimeout(r.Context(), pageTime)
+	defer cancel()
+	address, err := s.begin(ctx, r.PostFormValue("link"), browser, cookie)
 	if err != nil {
-		s.failed(w, http.StatusForbidden, sentence(err))
+		s.refused(ctx, w, err)
 		return
 	}
 	http.SetCookie(w, &http.Cookie{ //nolint:gosec // it is secure where the gateway is
 		Name: s.cookieName(), Value: cookie, Path: "/", MaxAge: int(flowLife.Seconds()), HttpOnly: true, Secure: s.secure(), SameSite: http.SameSiteLaxMode,
 	})
-	s.await(w, r, a)
-}
-
-// await waits for what the browser is to do next.
-func (s *Service) await(w http.ResponseWriter, r *http.Request, a *attempt) {
-	ctx, cancel := context.WithTimeout(r.Context(), pageTime)
-	defer cancel()
-	select {
-	case e := <-a.events:
-		switch {
-		case e.address != "": // mcpauth has checked that it is the authorization server's
-			w.Header().Set("Location", e.address)
-			w.WriteHeader(http.StatusSeeOther)
-		case e.err != nil:
-			s.failed(w, http.StatusBadGateway, sentence(e.err))
-		default:
-			s.show(w, http.StatusOK, page{
-				Title: "Signed in to " + a.id.Upstream,
-				Text:  "The principal " + a.name + " can use " + a.id.Upstream + " now. You may close this window.",
-			})
-		}
-	case <-ctx.Done():
-		s.failed(w, http.StatusGatewayTimeout, "The authorization server does not answer. Try again later.")
-	}
+	w.Header().Set("Location", address) // mcpauth has checked that it is the authorization server's
+	w.WriteHeader(http.StatusSeeOther)
 }
 
 // serveCallback takes the browser that comes back.
@@ -148,12 +129,38 @@ func (s *Service) serveCallback(w http.ResponseWriter, r *http.Request, browser 
 		s.failed(w, http.StatusBadRequest, "This answer of the authorization server cannot be read. Call the tool again to begin another sign-in.")
 		return
 	}
-	a, err := s.comeBack(upstream, q.Get("state"), browser, s.cookieOf(r), r.URL)
+	// A browser that leaves does not end it: the code is used up.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), pageTime)
+	defer cancel()
+	a, err := s.comeBack(ctx, upstream, q.Get("state"), browser, s.cookieOf(r), r.URL)
 	if err != nil {
-		s.failed(w, http.StatusForbidden, sentence(err))
+		s.refused(ctx, w, err)
 		return
 	}
-	s.await(w, r, a)
+	s.show(w, http.StatusOK, page{
+		Title: "Signed in to " + a.Upstream,
+		Text:  "The principal " + a.Name + " can use " + a.Upstream + " now. You may close this window.",
+	})
+}
+
+// refused says why a sign-in does not go on.
+func (s *Service) refused(ctx context.Context, w http.ResponseWriter, err error) {
+	if ctx.Err() != nil {
+		s.failed(w, http.StatusGatewayTimeout, "The authorization server does not answer. Try again later.")
+		return
+	}
+	s.failed(w, statusOf(err), sentence(err))
+}
+
+// statusOf is the status of the page for an error.
+func statusOf(err error) int {
+	if _, ok := errors.AsType[refusal](err); ok {
+		return http.StatusForbidden
+	}
+	if errors.Is(err, ErrStore) || errors.Is(err, ErrFull) {
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusBadGateway
 }
 
 // serveClient serves the client ID metadata document

@@ -2,29 +2,29 @@ package signin
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/share"
+	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/mcpauth"
+	"github.com/farcall-dev/farcall/store"
 )
 
 const (
-	// linkLife is how long a link may be opened, and flowLife how long the user may take from then on.
-	linkLife = 10 * time.Minute
-	flowLife = 10 * time.Minute
-
-	maxAttempts = 10_000
-	maxNotified = 16 // of one attempt
+	topic = "sign-ins"
+	// maxNotified bounds the notifications of a sign-in, and maxPending the sign-ins with some.
+	maxNotified, maxPending = 16, 10_000
+	// waitEvery is between two looks at a sign-in that another node may have ended.
+	waitEvery = 2 * time.Second
 )
 
 // The paths of a service: the start page; where browsers come back to, with the name of the
@@ -48,9 +48,12 @@ type Options struct {
 	Names func() []string
 	// Bound: only a browser that shows the credentials of the owner may sign in.
 	Bound bool
-	// OnChange is called when an owner has signed in or out. It must not block.
+	// OnChange is called when an owner has signed in or out. It must not block. Where that happened at
+	// another node, the ID has no owner.
 	OnChange func(ID)
-	Logger   *slog.Logger
+	// Shared is the store of the nodes that share sign-ins; nil: there are none.
+	Shared store.Store
+	Logger *slog.Logger
 }
 
 // A Who is a principal.
@@ -66,50 +69,24 @@ type Service struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	mu      sync.Mutex
-	ledger  *share.Ledger       // attempts, by owner
-	latest  map[ID]*attempt     // not opened yet; by owner and upstream
-	open    map[ID]*attempt     // with a user at the authorization server; by owner and upstream
-	links   map[string]*attempt // by link, until it is opened
-	states  map[string]*attempt // by state, until the browser comes back
-	waiting map[ID]*waiters     // of calls; by owner and upstream
-	swept   time.Time
+	attempts store.Records
+
+	mu     sync.Mutex
+	notify *share.Table[string, []func(context.Context)] // called after a sign-in; by the name of the record
+	woken  chan struct{}                                 // closed at the next sign-in: calls that wait look whether it was theirs
 }
 
-// An attempt is one sign-in.
-//
-//	linked ── the user goes on, on the start page ──▶ opened ── the browser comes back ──▶ ended
-//	   │                                                │
-//	   └───────────── linkLife passed ──────────────────┴── flowLife passed ──────────────▶ ended
-//
-// The link counts once, and each state counts once.
-type attempt struct {
-	id      ID
-	name    string // of the principal
-	link    string
-	expires time.Time
-	browser [sha256.Size]byte // of the cookie of the browser that has opened it
-	state   string
-	cancel  context.CancelFunc // nil: it was not opened
-	notify  []func(ctx context.Context, url string)
-	events  chan event
-	back    chan *url.URL
-}
-
-// An event is what the browser that waits is to do.
-type event struct {
-	address string // go there
-	err     error  // without an address: how the attempt ended
-}
-
-// ErrFull means that too many sign-ins are pending.
-var ErrFull = errors.New("too many sign-ins are pending; try again later")
+// ErrFull means that the store has no room for a sign-in, or its tokens.
+var ErrFull = errors.New("the store of sign-ins has no room left; try again later")
 
 // New returns a service. Close ends it.
 func New(o *Options) *Service {
 	s := &Service{
-		opts: *o, ledger: share.NewLedger(share.Bounds{Total: maxAttempts}),
-		latest: map[ID]*attempt{}, open: map[ID]*attempt{}, links: map[string]*attempt{}, states: map[string]*attempt{}, waiting: map[ID]*waiters{},
+		opts: *o, attempts: o.Shared, woken: make(chan struct{}),
+		notify: share.NewTable[string, []func(context.Context)](share.Bounds{Total: maxPending}),
+	}
+	if o.Shared == nil {
+		s.attempts = store.New(&store.Options{MaxBytes: maxAttempts})
 	}
 	s.opts.URL = strings.TrimSuffix(s.opts.URL, "/")
 	s.ctx, s.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // Close ends it
@@ -123,268 +100,100 @@ func (s *Service) Close() {
 	}
 	s.cancel()
 	s.wg.Wait()
+	s.opts.Store.Close()
+	if own, ok := s.attempts.(*store.Local); ok {
+		_ = own.Close() // it is in memory
+	}
+}
+
+// Follow has the service know what happens at other nodes, until it is closed. A nil service has
+// nothing to know.
+func (s *Service) Follow() error {
+	if s == nil || s.opts.Shared == nil {
+		return nil
+	}
+	stop, err := s.opts.Shared.Subscribe(s.ctx, topic, s.receive)
+	if err != nil {
+		return fmt.Errorf("signin: %w: %w", ErrStore, err)
+	}
+	s.wg.Go(func() {
+		<-s.ctx.Done()
+		stop()
+	})
+	return nil
+}
+
+// receive takes what another node, or this one, says: + or - for a principal that has signed in or
+// out, the name of its record, and the upstream.
+func (s *Service) receive(m store.Message) {
+	switch {
+	case m.Gap:
+		s.opts.Store.Forget("")
+		for _, name := range s.opts.Names() {
+			s.changed(ID{Upstream: name})
+		}
+	case len(m.Data) > 1+placeSize:
+		name := string(m.Data[1 : 1+placeSize])
+		s.opts.Store.Forget(name)
+		s.changed(ID{Upstream: string(m.Data[1+placeSize:])})
+		s.wake(name, m.Data[0] == '+')
+	}
+}
+
+// publish tells the other nodes. They look again in any case, later.
+func (s *Service) publish(what string, id ID) {
+	if s.opts.Shared != nil {
+		ctx, cancel := within()
+		defer cancel()
+		_ = s.opts.Shared.Publish(ctx, topic, []byte(what+s.opts.Store.Name(id)+id.Upstream))
+	}
+}
+
+func (s *Service) changed(id ID) {
+	if s.opts.OnChange != nil {
+		s.opts.OnChange(id)
+	}
 }
 
 // Store returns the tokens.
 func (s *Service) Store() *Store { return s.opts.Store }
 
-// link returns where a principal begins to sign in. It is the same until it was opened, or was
-// about to expire. When the principal has signed in, notify is called with it; it may be nil.
-func (s *Service) link(id ID, name string, notify func(ctx context.Context, url string)) (string, error) {
-	now := time.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sweepLocked(now)
-	a := s.latest[id]
-	if a == nil || a.expires.Sub(now) < linkLife/2 {
-		if !s.ledger.Take(owner.Stored(id.Owner, ""), 1) {
-			return "", ErrFull
-		}
-		a = &attempt{id: id, name: name, link: rand.Text(), events: make(chan event, 1), back: make(chan *url.URL, 1)}
-		a.expires = now.Add(linkLife)
-		if old := s.latest[id]; old != nil {
-			s.endLocked(old)
-		}
-		s.latest[id], s.links[a.link] = a, a
-	}
-	if notify != nil && len(a.notify) < maxNotified {
-		a.notify = append(a.notify, notify)
-	}
-	return s.linkOf(a), nil
-}
-
-func (s *Service) linkOf(a *attempt) string { return s.opts.URL + Path + "?link=" + a.link }
-
-// sweepLocked ends what has expired.
-func (s *Service) sweepLocked(now time.Time) {
-	if now.Sub(s.swept) < time.Minute {
-		return
-	}
-	s.swept = now
-	for _, a := range s.latest {
-		if !now.Before(a.expires) {
-			s.endLocked(a)
-		}
-	}
-}
-
-// endLocked forgets an attempt. It may be called again.
-func (s *Service) endLocked(a *attempt) {
-	known := s.latest[a.id] == a || s.open[a.id] == a
-	if s.latest[a.id] == a {
-		delete(s.latest, a.id)
-	}
-	if s.open[a.id] == a {
-		delete(s.open, a.id)
-	}
-	delete(s.links, a.link)
-	if s.states[a.state] == a {
-		delete(s.states, a.state)
-	}
-	if a.cancel != nil {
-		a.cancel()
-	}
-	if known {
-		s.ledger.Give(owner.Stored(a.id.Owner, ""), 1)
-	}
-}
-
-// errLink is of a link that does not count.
-var errLink = errors.New("this link is not valid: it was opened before, it has expired, or the gateway was restarted. Call the tool again for another one")
-
-// linked returns the attempt of a link.
-func (s *Service) linked(link, browser string) (*attempt, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a := s.links[link]
-	if a == nil || !time.Now().Before(a.expires) {
-		return nil, errLink
-	}
-	return a, s.fits(a, browser)
-}
-
-// fits reports what is wrong with the browser of an attempt: browser is the owner with the
-// credentials that it shows, "" for none.
-func (s *Service) fits(a *attempt, browser string) error {
-	switch {
-	case browser != "" && browser != a.id.Owner:
-		return errors.New("this sign-in belongs to another principal than the one with the credentials that this browser shows")
-	case browser == "" && s.opts.Bound:
-		return errors.New("this browser shows no credentials, and this gateway requires those of the principal for a sign-in: a client certificate, or a token that a proxy adds")
-	}
-	return nil
-}
-
-// begin opens an attempt in the browser with a cookie. The link is used up.
-func (s *Service) begin(link, browser, cookie string) (*attempt, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a := s.links[link]
-	if a == nil || !time.Now().Before(a.expires) {
-		return nil, errLink
-	}
-	if err := s.fits(a, browser); err != nil {
-		return nil, err
-	}
-	u := s.opts.Find(a.id.Upstream)
-	if u == nil {
-		s.endLocked(a)
-		return nil, fmt.Errorf("the gateway has no upstream %s with sign-in any more", a.id.Upstream)
-	}
-	if s.ctx.Err() != nil {
-		return nil, errors.New("the gateway is shutting down")
-	}
-	delete(s.links, link)
-	delete(s.latest, a.id)
-	if old := s.open[a.id]; old != nil {
-		s.endLocked(old)
-	}
-	s.open[a.id] = a
-	a.expires, a.browser = time.Now().Add(flowLife), sha256.Sum256([]byte(cookie))
-	ctx, cancel := context.WithDeadline(s.ctx, a.expires)
-	a.cancel = cancel
-	s.wg.Go(func() {
-		defer cancel()
-		err := u.login(ctx, a)
-		s.mu.Lock()
-		s.endLocked(a)
-		s.mu.Unlock()
-		if err == nil {
-			s.signedIn(a)
-		}
-		s.log(a, err)
-		a.tell(event{err: err})
-	})
-	return a, nil
-}
-
-// tell gives the browser that waits an event, in place of one that was not taken.
-func (a *attempt) tell(e event) {
-	select {
-	case <-a.events:
-	default:
-	}
-	a.events <- e
-}
-
-func (s *Service) log(a *attempt, err error) {
+func (s *Service) log(a *attempts, err error) {
 	if s.opts.Logger == nil {
 		return
 	}
 	if err != nil {
-		s.opts.Logger.Warn("a sign-in has failed", "upstream", a.id.Upstream, "principal", a.name, "error", err)
+		s.opts.Logger.Warn("a sign-in has failed", "upstream", a.Upstream, "principal", a.Name, "error", err)
 		return
 	}
-	s.opts.Logger.Info("a principal has signed in", "upstream", a.id.Upstream, "principal", a.name)
+	s.opts.Logger.Info("a principal has signed in", "upstream", a.Upstream, "principal", a.Name)
 }
 
-// waiters are calls that wait for the same sign-in.
-type waiters struct {
-	n    int
-	done chan struct{} // closed when the owner has signed in
+// signedIn lets this node and the others know of a sign-in.
+func (s *Service) signedIn(id ID) {
+	s.changed(id)
+	s.wake(s.opts.Store.Name(id), true)
+	s.publish("+", id)
 }
 
-// signedIn tells those who wait.
-func (s *Service) signedIn(a *attempt) {
+// wake has calls that wait look again, and notifies clients when an owner has signed in.
+func (s *Service) wake(name string, signedIn bool) {
 	s.mu.Lock()
-	if w := s.waiting[a.id]; w != nil {
-		close(w.done)
-		delete(s.waiting, a.id)
+	close(s.woken)
+	s.woken = make(chan struct{})
+	var notify []func(context.Context)
+	if signedIn && s.ctx.Err() == nil {
+		notify, _ = s.notify.Remove(name)
 	}
 	s.mu.Unlock()
-	if s.opts.OnChange != nil {
-		s.opts.OnChange(a.id)
+	for _, notify := range notify {
+		s.wg.Go(func() { notify(s.ctx) })
 	}
-	for _, notify := range a.notify { // they do not change: the link was opened
-		s.wg.Go(func() { notify(s.ctx, s.linkOf(a)) })
-	}
-}
-
-// wait returns a channel that is closed when the owner has signed in. stop is to be called.
-func (s *Service) wait(id ID) (done <-chan struct{}, stop func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	w := s.waiting[id]
-	if w == nil {
-		w = &waiters{done: make(chan struct{})}
-		s.waiting[id] = w
-	}
-	w.n++
-	return w.done, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if w.n--; w.n == 0 && s.waiting[id] == w {
-			delete(s.waiting, id)
-		}
-	}
-}
-
-// login gets tokens for an attempt: it discovers the authorization server, registers there, and
-// waits for the browser.
-func (u *Upstream) login(ctx context.Context, a *attempt) error {
-	s := u.service
-	o := u.opts
-	o.Store = s.opts.Store.Tokens(a.id, a.name, false)
-	o.RedirectURL = s.callbackOf(a.id.Upstream)
-	o.Visit = func(ctx context.Context, _ string, begin func(string) (string, error)) (*url.URL, error) {
-		address, err := begin(o.RedirectURL)
-		if err != nil {
-			return nil, err
-		}
-		there, err := url.Parse(address)
-		if err != nil {
-			return nil, errors.New("the authorization endpoint is not a URL")
-		}
-		state := there.Query().Get("state")
-		s.mu.Lock()
-		a.state, s.states[state] = state, a
-		s.mu.Unlock()
-		a.tell(event{address: address})
-		select {
-		case back := <-a.back:
-			return back, nil
-		case <-ctx.Done():
-			return nil, errors.New("the browser has not come back in time")
-		}
-	}
-	c, err := mcpauth.New(u.url, &o)
-	if err != nil {
-		return err
-	}
-	return c.Login(ctx)
 }
 
 // callbackOf is where browsers come back to. Each upstream has its own, so that an authorization
 // server cannot answer for that of another upstream (RFC 9700, section 4.4.2).
 func (s *Service) callbackOf(upstream string) string { return s.opts.URL + CallbackPath + upstream }
-
-// comeBack takes the browser that comes back to the callback of an upstream. Its state counts once,
-// whatever is wrong.
-func (s *Service) comeBack(upstream, state, browser, cookie string, address *url.URL) (*attempt, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a := s.states[state]
-	if state == "" || a == nil {
-		return nil, errors.New("this answer belongs to no sign-in: it was used before, it has expired, or the gateway was restarted. Call the tool again to begin another one")
-	}
-	delete(s.states, state)
-	err := s.fits(a, browser)
-	switch {
-	case err != nil:
-	case a.id.Upstream != upstream:
-		err = errors.New("this answer belongs to a sign-in to another upstream")
-	case sha256.Sum256([]byte(cookie)) != a.browser:
-		err = errors.New("this sign-in began in another browser. Do not use a link that was sent to you")
-	case !time.Now().Before(a.expires):
-		err = errors.New("this sign-in has expired. Call the tool again to begin another one")
-	}
-	if err != nil {
-		s.endLocked(a)
-		return nil, err
-	}
-	a.back <- address
-	return a, nil
-}
 
 // maxClients bounds the clients of an upstream. One that was dropped is made again from the store.
 const maxClients = 4096
@@ -475,12 +284,20 @@ func (u *Upstream) client(ctx context.Context, who Who) (*client, error) {
 func (u *Upstream) Authorize(ctx context.Context, who Who, r *http.Request) error {
 	c, err := u.client(ctx, who)
 	if err == nil {
-		err = c.Authorize(ctx, r)
+		err = again(errChanged, func() error { return c.Authorize(ctx, r) })
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrCaller, err)
 	}
 	return nil
+}
+
+// again calls do until it does not fail with faster, the error when another process came first.
+func again(faster error, do func() error) (err error) {
+	for err = do(); errors.Is(err, faster); {
+		err = do()
+	}
+	return err
 }
 
 // Challenge takes an answer of status 401 or 403 to a request of a principal. Tokens that the
@@ -491,7 +308,10 @@ func (u *Upstream) Challenge(ctx context.Context, who Who, r *http.Response) (re
 	if err != nil {
 		return false, fmt.Errorf("%w: %w", ErrCaller, err)
 	}
-	retry, err = c.Challenge(ctx, r)
+	err = again(errChanged, func() error {
+		retry, err = c.Challenge(ctx, r)
+		return err
+	})
 	switch {
 	case err == nil:
 		return retry, nil
@@ -500,7 +320,18 @@ func (u *Upstream) Challenge(ctx context.Context, who Who, r *http.Response) (re
 	case r.StatusCode != http.StatusUnauthorized:
 		return false, fmt.Errorf("%w: %s wants more scopes than %s has granted: add them to auth.scopes, and sign in again", ErrCaller, u.name, who.Name)
 	}
-	if err := u.service.opts.Store.Remove(u.ID(who)); err != nil {
+	used := r.Request.Header.Get("Authorization")
+	err = u.service.opts.Store.change(u.ID(who), who.Name, func(r *record) bool {
+		all := len(r.Entries) // it may have those of another sign-in by now
+		maps.DeleteFunc(r.Entries, func(_ string, text jsonrpc.Raw) bool {
+			var t struct {
+				Access string `json:"access_token"`
+			}
+			return jsonv2.Unmarshal(text, &t) != nil || strings.HasSuffix(used, " "+t.Access)
+		})
+		return len(r.Entries) < all
+	})
+	if err != nil {
 		return false, err
 	}
 	u.changed(who)
@@ -524,26 +355,35 @@ func (u *Upstream) Ready(ctx context.Context, who Who) (bool, error) {
 
 // Link returns where a principal begins to sign in. When they have, notify is called with that; it
 // may be nil.
-func (u *Upstream) Link(who Who, notify func(ctx context.Context, url string)) (string, error) {
+func (u *Upstream) Link(ctx context.Context, who Who, notify func(ctx context.Context, url string)) (string, error) {
 	if who.Owner == "" {
 		return "", errNoOwner
 	}
-	return u.service.link(u.ID(who), who.Name, notify)
+	return u.service.link(ctx, u.ID(who), who.Name, notify)
 }
 
-// Wait waits until a principal is signed in, or the context ends, and returns the error of the
-// context.
+// Wait waits until a principal is signed in, at any node, or the context ends, and returns the
+// error of the context.
 func (u *Upstream) Wait(ctx context.Context, who Who) error {
-	done, stop := u.service.wait(u.ID(who))
-	defer stop()
-	if ready, err := u.Ready(ctx, who); ready || err != nil {
-		return err
-	}
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	s := u.service
+	for {
+		s.mu.Lock()
+		woken := s.woken
+		s.mu.Unlock()
+		if ready, err := u.Ready(ctx, who); ready || err != nil {
+			return err
+		}
+		var again <-chan time.Time
+		if s.opts.Shared != nil {
+			again = time.After(waitEvery)
+		}
+		select {
+		case <-woken:
+		case <-again:
+			s.opts.Store.Forget(s.opts.Store.Name(u.ID(who)))
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 }
 
@@ -566,7 +406,6 @@ func (u *Upstream) changed(who Who) {
 	u.mu.Lock()
 	u.clients.Remove(who.Owner)
 	u.mu.Unlock()
-	if u.service.opts.OnChange != nil {
-		u.service.opts.OnChange(u.ID(who))
-	}
+	u.service.changed(u.ID(who))
+	u.service.publish("-", u.ID(who))
 }

@@ -1,6 +1,7 @@
 package signin
 
 import (
+	"cmp"
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
@@ -14,11 +15,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/seal"
 	"github.com/farcall-dev/farcall/jsonrpc"
-	"github.com/farcall-dev/farcall/mcp/mcpauth"
+	"github.com/farcall-dev/farcall/store"
 )
 
 // An ID names a record: the tokens of one owner for one upstream.
@@ -41,12 +43,18 @@ func (id ID) bytes() []byte {
 
 // A Store keeps records. Each is sealed (AES-256-GCM) and bound to its ID, so that a copy of it is
 // of no use for another owner or upstream. Its methods may be called by any number of goroutines,
-// and several processes may use the directory.
+// and several processes may use the directory or the records.
 type Store struct {
-	keys []storeKey
-	disk disk
+	keys   []storeKey
+	box    *seal.Box // of attempts
+	disk   disk
+	claims bool       // nodes share it
+	mu     sync.Mutex // while a file is changed
 
-	mu   sync.Mutex           // while a record is changed
+	ctx    context.Context //nolint:containedctx // of what is stored later; it ends with the store
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
 	busy sync.Mutex           // guards held
 	held map[ID]chan struct{} // while a token request is in flight; closed when that has ended
 }
@@ -58,12 +66,14 @@ type storeKey struct {
 	aead cipher.AEAD
 }
 
-// A disk is where records are: memory, or a directory.
+// A disk is where records are: memory, a directory, or the store that nodes share. That one has
+// versions: a record is written or removed only if it still has the version that was read, and
+// otherwise the error is store.ErrConflict.
 type disk interface { //nolint:interfacebloat // it is a small file system
 	// read returns nil when there is no such record.
-	read(name string) ([]byte, error)
-	write(name string, text []byte) error
-	remove(name string) error
+	read(name string) (text []byte, version uint64, err error)
+	write(name string, text []byte, version uint64) error
+	remove(name string, version uint64) error
 	names() ([]string, error)
 	String() string
 	// stamp differs when a record was written since. "": there is none.
@@ -93,7 +103,36 @@ func Open(dir string, keys [][]byte) (*Store, error) {
 		rand.Read(key)
 		keys = [][]byte{key}
 	}
-	s := &Store{held: map[ID]chan struct{}{}}
+	s, err := newStore(keys)
+	if err != nil {
+		return nil, err
+	}
+	if dir == "" {
+		s.disk = newShared(store.New(nil))
+		return s, nil
+	}
+	if s.disk, err = openFiles(dir); err != nil {
+		return nil, err
+	}
+	return s, s.rotate()
+}
+
+// OpenShared returns the store in records that several nodes share. The keys are as for Open, and at
+// least one. What another node has changed is seen when Forget is called, or 30 s later.
+func OpenShared(records store.Records, keys [][]byte) (*Store, error) {
+	s, err := newStore(keys)
+	if err != nil {
+		return nil, err
+	}
+	s.disk, s.claims = newShared(records), true
+	if len(keys) > 1 {
+		err = s.rotate()
+	}
+	return s, err
+}
+
+func newStore(keys [][]byte) (s *Store, err error) {
+	s = &Store{held: map[ID]chan struct{}{}}
 	for _, key := range keys {
 		k, err := newStoreKey(key)
 		if err != nil {
@@ -101,15 +140,15 @@ func Open(dir string, keys [][]byte) (*Store, error) {
 		}
 		s.keys = append(s.keys, k)
 	}
-	if dir == "" {
-		s.disk = &memory{all: map[string][]byte{}, stamps: map[string]int{}}
-		return s, nil
-	}
-	var err error
-	if s.disk, err = openFiles(dir); err != nil {
-		return nil, err
-	}
-	return s, s.rotate()
+	s.ctx, s.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // Close ends it
+	s.box, err = seal.New(keys, "sign-in attempts")
+	return s, err
+}
+
+// Close ends what is to be stored later. What is stored stays.
+func (s *Store) Close() {
+	s.cancel()
+	s.wg.Wait()
 }
 
 func newStoreKey(key []byte) (k storeKey, err error) {
@@ -135,11 +174,15 @@ func newStoreKey(key []byte) (k storeKey, err error) {
 	return k, nil
 }
 
-// nameOf returns the name of a record: a keyed hash, from which nothing of the ID can be learned.
+// nameOf returns the name of a record: keyed hashes, from which nothing of the ID can be learned. It
+// begins with what is the same for all of an owner.
 func (k *storeKey) nameOf(id ID) string {
-	h := hmac.New(sha256.New, k.name)
-	h.Write(id.bytes())
-	return hex.EncodeToString(h.Sum(nil)[:20])
+	part := func(text string) []byte {
+		h := hmac.New(sha256.New, k.name)
+		h.Write([]byte(text))
+		return h.Sum(nil)[:ownerSize/2]
+	}
+	return hex.EncodeToString(append(part("owner "+id.Owner), part("id "+string(id.bytes()))...))
 }
 
 // String keeps keys out of logs.
@@ -158,6 +201,8 @@ type Entry struct {
 // A record is what is sealed.
 type record struct {
 	Entries map[string]jsonrpc.Raw `json:"entries"`
+	Claim   *claim                 `json:"claim,omitzero"` // of a node that renews the tokens
+	Keeps   bool                   `json:"keeps,omitzero"` // the last renewal since the sign-in gave no other refresh token
 }
 
 // A label names the owner of the record. It is sealed apart, for lists, and bound to the name of
@@ -170,7 +215,7 @@ type label struct {
 
 func (l *label) id() ID { return ID{string(l.Owner), l.Upstream} }
 
-// rotate seals everything with the first key.
+// rotate seals with the first key what others have sealed.
 func (s *Store) rotate() error {
 	names, err := s.disk.names()
 	if err != nil {
@@ -179,7 +224,7 @@ func (s *Store) rotate() error {
 	old := map[string]*label{}
 	unknown := 0
 	for _, name := range names {
-		text, err := s.disk.read(name)
+		text, _, err := s.disk.read(name)
 		if err != nil {
 			return err
 		}
@@ -196,19 +241,59 @@ func (s *Store) rotate() error {
 			old[name] = l
 		}
 	}
-	if unknown > 0 {
+	if unknown > 0 && !s.claims {
 		return fmt.Errorf("signin: %s: %d of %d records are %w; add the key that they were written with after the others, or move them away "+
 			"(their owners sign in again)", s.disk, unknown, len(names), ErrKey)
 	}
 	for name, l := range old {
-		if err := s.change(l.id(), l.Principal, func(*record) bool { return true }); err != nil {
-			return err
-		}
-		if err := s.disk.remove(name); err != nil { // it may be left from a process that was killed
+		if err := s.move(name, l.id(), l.Principal); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// move gives a record the name and the seal of the first key. Where nodes share it, it never has two
+// names, or two nodes could send its refresh token: a node that ends in between has lost it.
+func (s *Store) move(name string, id ID, principal string) error {
+	return s.locked(func() error {
+		text, version, err := s.disk.read(name)
+		if err != nil || text == nil {
+			return err
+		}
+		to := place{key: &s.keys[0], name: s.keys[0].nameOf(id)}
+		if _, to.version, err = s.disk.read(to.name); err != nil {
+			return err
+		}
+		at, rec, err := s.find(id)
+		if errors.Is(err, errDamaged) {
+			return nil // what needs it says so
+		}
+		if err != nil {
+			return err
+		}
+		write := func() error {
+			if at.name != name { // there is one from a sign-in, or from a process that was killed
+				return nil
+			}
+			return s.write(to, id, principal, rec)
+		}
+		if !s.claims {
+			if err := write(); err != nil {
+				return err
+			}
+		}
+		if err := s.disk.remove(name, version); err != nil || !s.claims {
+			return err
+		}
+		for range moveTries {
+			if err = write(); !isLater(err) {
+				break
+			}
+			<-time.After(savePause)
+		}
+		return err
+	})
 }
 
 func (s *Store) key(id [keyIDSize]byte) *storeKey {
@@ -246,14 +331,25 @@ func (k *storeKey) openRecord(id ID, f *file) (*record, error) {
 	return rec, nil
 }
 
-// find reads the record of an ID. It returns no name when there is none.
-func (s *Store) find(id ID) (name string, rec *record, err error) {
+// A place is where a record is, or would be, and the version of what is stored there.
+type place struct {
+	key     *storeKey
+	name    string
+	version uint64
+}
+
+// find reads the record of an ID, nil when there is none. It stays where it is until move.
+func (s *Store) find(id ID) (at place, rec *record, err error) {
 	for i := range s.keys {
 		k := &s.keys[i]
-		name := k.nameOf(id)
-		text, err := s.disk.read(name)
+		is := place{key: k, name: k.nameOf(id)}
+		var text []byte
+		text, is.version, err = s.disk.read(is.name)
+		if i == 0 {
+			at = is
+		}
 		if err != nil {
-			return name, nil, err
+			return is, nil, err
 		}
 		if text == nil {
 			continue
@@ -265,48 +361,54 @@ func (s *Store) find(id ID) (name string, rec *record, err error) {
 		if err == nil {
 			rec, err = k.openRecord(id, f)
 		}
-		return name, rec, err
+		return is, rec, err
 	}
-	return "", nil, nil
+	return at, nil, nil
 }
 
-// change writes the record of an ID again if do says so. A damaged one is replaced.
-func (s *Store) change(id ID, principal string, do func(*record) bool) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	unlock, err := s.disk.lock(context.Background(), "") //nolint:forbidigo // others hold it for a moment only
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	name, rec, err := s.find(id)
-	if err != nil && !errors.Is(err, errDamaged) {
-		return err
-	}
-	if rec == nil {
-		rec = &record{}
-	}
-	if !do(rec) && err == nil {
-		return nil
-	}
-	k := &s.keys[0]
-	now := k.nameOf(id)
-	if len(rec.Entries) > 0 {
-		text, err := k.seal(now, id, principal, rec)
+// locked calls do while no other process changes files, and again when one of those that share the
+// records was faster.
+func (s *Store) locked(do func() error) error {
+	return again(store.ErrConflict, func() error {
+		if _, ok := s.disk.(*files); ok {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+		}
+		unlock, err := s.disk.lock(context.Background(), "") //nolint:forbidigo // others hold it for a moment only
 		if err != nil {
 			return err
 		}
-		if err := s.disk.write(now, text); err != nil {
+		defer unlock()
+		return do()
+	})
+}
+
+// change writes the record of an ID again if do says so. A damaged one is replaced. do is called
+// again when another process was faster.
+func (s *Store) change(id ID, principal string, do func(*record) bool) error {
+	return s.locked(func() error {
+		at, rec, err := s.find(id)
+		if err != nil && !errors.Is(err, errDamaged) {
 			return err
 		}
-		if name == now {
+		is := cmp.Or(rec, &record{})
+		changed := do(is)
+		switch {
+		case len(is.Entries) == 0 && (changed && rec != nil || err != nil):
+			return s.disk.remove(at.name, at.version)
+		case !changed || len(is.Entries) == 0:
 			return nil
 		}
+		return s.write(at, id, principal, is)
+	})
+}
+
+func (s *Store) write(at place, id ID, principal string, rec *record) error {
+	text, err := at.key.seal(at.name, id, principal, rec)
+	if err != nil {
+		return err
 	}
-	if name == "" {
-		return nil
-	}
-	return s.disk.remove(name)
+	return s.disk.write(at.name, text, at.version)
 }
 
 func (k *storeKey) seal(name string, id ID, principal string, rec *record) ([]byte, error) {
@@ -333,7 +435,7 @@ func (s *Store) List() (all []Entry, damaged int, err error) {
 		return nil, 0, err
 	}
 	for _, name := range names {
-		text, err := s.disk.read(name)
+		text, _, err := s.disk.read(name)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -366,21 +468,33 @@ func (s *Store) List() (all []Entry, damaged int, err error) {
 
 // Stamp differs when the record of an ID was written since, by this process or another one.
 func (s *Store) Stamp(id ID) string {
+	var all []string
 	for i := range s.keys {
-		if stamp := s.disk.stamp(s.keys[i].nameOf(id)); stamp != "" {
-			return stamp
-		}
+		all = append(all, s.disk.stamp(s.keys[i].nameOf(id)))
 	}
-	return ""
+	return strings.TrimSpace(strings.Join(all, " "))
 }
 
+// Forget has the next Stamp of the record with a name look again; "" is all records.
+func (s *Store) Forget(name string) {
+	if d, ok := s.disk.(*shared); ok {
+		d.forget(name)
+	}
+}
+
+// Name names the record of an ID, and says nothing of it.
+func (s *Store) Name(id ID) string { return s.keys[0].nameOf(id) }
+
 // Remove forgets the tokens of an ID. It is no error when there are none.
-func (s *Store) Remove(id ID) error {
-	return s.change(id, "", func(r *record) bool {
-		there := len(r.Entries) > 0
-		clear(r.Entries)
-		return there
-	})
+func (s *Store) Remove(id ID) (err error) {
+	for range s.keys { // nodes with other first keys may have written it at the same time
+		err = errors.Join(err, s.change(id, "", func(r *record) bool {
+			there := len(r.Entries) > 0
+			clear(r.Entries)
+			return there
+		}))
+	}
+	return err
 }
 
 // Lock keeps others, and other processes, from the tokens of an ID.
@@ -420,83 +534,4 @@ func (s *Store) Lock(ctx context.Context, id ID) (unlock func(), err error) {
 		leave()
 		release()
 	}, nil
-}
-
-// Tokens returns the store of an mcpauth.Client that gets the tokens of an ID, for a principal of
-// that name. Registrations at authorization servers are in the record of the gateway, for all
-// owners. A client that signs out keeps those.
-func (s *Store) Tokens(id ID, principal string, signsOut bool) mcpauth.Store {
-	return &tokens{store: s, id: id, principal: principal, signsOut: signsOut}
-}
-
-// tokens is what one mcpauth.Client sees of a store.
-type tokens struct {
-	store     *Store
-	id        ID
-	principal string
-	signsOut  bool
-}
-
-// String keeps tokens out of logs.
-func (t *tokens) String() string { return t.id.String() }
-
-// GoString keeps tokens out of logs.
-func (t *tokens) GoString() string { return t.String() }
-
-// of returns the record for a key of mcpauth.
-func (t *tokens) of(key string) (id ID, principal string) {
-	if strings.HasPrefix(key, "tokens ") {
-		return t.id, t.principal
-	}
-	return ID{Upstream: t.id.Upstream}, ""
-}
-
-// Load implements [mcpauth.Store].
-func (t *tokens) Load(_ context.Context, key string) ([]byte, error) {
-	id, _ := t.of(key)
-	_, rec, err := t.store.find(id)
-	if errors.Is(err, errDamaged) {
-		return nil, nil // the owner signs in again, or the gateway registers again
-	}
-	if err != nil || rec == nil {
-		return nil, err
-	}
-	return rec.Entries[key], nil
-}
-
-// maxEntry bounds what is kept under one key, in bytes.
-const maxEntry = 256 << 10
-
-// Save implements [mcpauth.Store].
-func (t *tokens) Save(_ context.Context, key string, value []byte) error {
-	if len(value) > maxEntry {
-		return fmt.Errorf("signin: the tokens have %d bytes, more than %d", len(value), maxEntry)
-	}
-	id, principal := t.of(key)
-	return t.store.change(id, principal, func(r *record) bool {
-		if r.Entries == nil {
-			r.Entries = map[string]jsonrpc.Raw{}
-		}
-		r.Entries[key] = slices.Clone(value)
-		return true
-	})
-}
-
-// Delete implements [mcpauth.Store].
-func (t *tokens) Delete(_ context.Context, key string) error {
-	id, principal := t.of(key)
-	if id.Owner == "" && t.signsOut {
-		return nil
-	}
-	return t.store.change(id, principal, func(r *record) bool {
-		_, there := r.Entries[key]
-		delete(r.Entries, key)
-		return there
-	})
-}
-
-// Lock is for mcpauth, which looks for it: one refresh of the same tokens is in flight.
-func (t *tokens) Lock(ctx context.Context, key string) (unlock func(), err error) {
-	id, _ := t.of(key)
-	return t.store.Lock(ctx, id)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/leak"
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/seal"
+	"github.com/farcall-dev/farcall/store"
 )
 
 func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
@@ -60,14 +61,26 @@ const tokenKey = "tokens https://far.example/mcp"
 // Over random changes each owner gets from each upstream what was kept for it, and nothing else,
 // whichever process reads, whichever keys there are, and when the process has ended.
 func TestStoreKeepsOwnersApart(t *testing.T) {
-	for _, kind := range []string{"memory", "files"} {
+	for _, kind := range []string{"memory", "files", "shared"} {
 		t.Run(kind, func(t *testing.T) {
 			r := mathrand.New(mathrand.NewPCG(1, 2))
 			dir, keys := "", [][]byte{newKey()}
 			if kind == "files" {
 				dir = filepath.Join(t.TempDir(), "deep", "sign-in")
 			}
-			s := open(t, dir, keys...)
+			shared := store.NewMemory(nil)
+			defer shared.Close()
+			begin := func() *Store {
+				if kind != "shared" {
+					return open(t, dir, keys...)
+				}
+				s, err := OpenShared(shared, keys)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return s
+			}
+			s := begin()
 			want := map[ID]string{}
 			var ids []ID
 			for _, who := range []string{"ann", "bob", "ann/", ""} {
@@ -84,15 +97,15 @@ func TestStoreKeepsOwnersApart(t *testing.T) {
 					}
 					delete(want, id)
 				case 1:
-					if dir == "" {
+					if kind == "memory" {
 						continue
 					}
 					if r.IntN(2) == 0 { // the key is changed
 						keys = append([][]byte{newKey()}, keys[0])
 					}
-					open(t, dir, keys...)
+					begin()
 					keys = keys[:1]
-					s = open(t, dir, keys...) // everything was sealed again
+					s = begin() // everything was sealed again
 				default:
 					want[id] = fmt.Sprintf("secret-%d", n)
 					s.put(t, id, tokenKey, want[id])
@@ -219,6 +232,20 @@ func TestStoreWrongKey(t *testing.T) {
 	if got := open(t, dir, newKey(), key).get(t, idOf("ann", "a"), tokenKey); got != "ann's" {
 		t.Errorf("lost: %q", got)
 	}
+	key, first := newKey(), newKey() // where the name of the first key has a damaged record, the good one stays
+	damaged := open(t, filepath.Join(t.TempDir(), "sign-in"), key)
+	damaged.put(t, idOf("ann", "a"), tokenKey, "ann's")
+	k, err := newStoreKey(first)
+	if err == nil {
+		err = damaged.disk.write(k.nameOf(idOf("ann", "a")), []byte("x"), 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	open(t, damaged.disk.String(), first, key)
+	if got := open(t, damaged.disk.String(), key).get(t, idOf("ann", "a"), tokenKey); got != "ann's" {
+		t.Errorf("beside a damaged record: %q", got)
+	}
 	for _, keys := range [][][]byte{nil, {{}}, {make([]byte, 16)}} {
 		if _, err := Open(dir, keys); err == nil {
 			t.Errorf("opened with the keys %v", keys)
@@ -234,12 +261,12 @@ func TestStoreCopiedFile(t *testing.T) {
 	ann := idOf("ann", "a")
 	s.put(t, ann, tokenKey, "ann's")
 	own := s.keys[0].nameOf(ann)
-	text, err := s.disk.read(own)
+	text, _, err := s.disk.read(own)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, other := range []ID{idOf("bob", "a"), idOf("ann", "b"), {Owner: "", Upstream: "a"}} {
-		if err := s.disk.write(s.keys[0].nameOf(other), text); err != nil {
+		if err := s.disk.write(s.keys[0].nameOf(other), text, 0); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := s.Tokens(other, "", false).Load(t.Context(), tokenKey); err != nil || got != nil {
@@ -256,7 +283,7 @@ func TestStoreCopiedFile(t *testing.T) {
 	for i := range text {
 		changed := bytes.Clone(text)
 		changed[i] ^= 1
-		if err := s.disk.write(own, changed); err != nil {
+		if err := s.disk.write(own, changed, 0); err != nil {
 			t.Fatal(err)
 		}
 		got, err := s.Tokens(ann, "", false).Load(t.Context(), tokenKey)

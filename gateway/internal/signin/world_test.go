@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -30,6 +31,7 @@ type world struct {
 	store *Store
 	ups   map[string]*Upstream
 	log   *bytes.Buffer
+	net   *world // with the authorization servers; itself, or that of another node
 
 	mu      sync.Mutex
 	n       int
@@ -41,7 +43,13 @@ type world struct {
 	secrets []string
 	revoked int
 	renewed int
-	docs    bool // client ID metadata documents are supported
+	docs    bool              // client ID metadata documents are supported
+	keeps   bool              // refresh tokens do not change
+	bare    bool              // there are no refresh tokens
+	down    bool              // no token is issued
+	spent   map[string]string // by refresh token that was used: host and user
+	reused  int
+	during  func() error // a refresh, after it: what the client gets in place of an answer
 	clients []string
 }
 
@@ -53,6 +61,7 @@ func newWorld(t *testing.T, store *Store, o *Options) *world {
 		t: t, store: store, log: &bytes.Buffer{}, ups: map[string]*Upstream{}, life: 3600,
 		codes: map[string]url.Values{}, access: map[string]string{}, refresh: map[string]string{}, seen: map[string]map[string]string{},
 	}
+	w.net, w.spent = w, map[string]string{}
 	w.begin(o)
 	t.Cleanup(func() {
 		w.svc.Close()
@@ -79,7 +88,7 @@ func (w *world) begin(o *Options) {
 	w.svc = New(&options)
 	for _, name := range []string{"a", "b"} {
 		u, err := w.svc.NewUpstream(name, "https://"+name+".example/mcp", mcpauth.Options{
-			HTTP: &http.Client{Transport: w}, MetadataURL: public + ClientPath, Name: "Tools", Target: name,
+			HTTP: &http.Client{Transport: w.net}, MetadataURL: public + ClientPath, Name: "Tools", Target: name,
 		})
 		if err != nil {
 			w.t.Fatal(err)
@@ -95,12 +104,26 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	rec := httptest.NewRecorder()
+	if err := w.serve(rec, r); err != nil {
+		return nil, err
+	}
+	resp := rec.Result()
+	resp.Request = r
+	return resp, nil
+}
+
+func (w *world) serve(rec *httptest.ResponseRecorder, r *http.Request) (err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	host, isAS := strings.CutPrefix(r.URL.Host, "as.")
 	switch {
 	case isAS:
 		w.serveAS(rec, r, host)
+		if during := w.during; during != nil && r.PostForm.Get("refresh_token") != "" {
+			w.mu.Unlock() // it may last
+			err = during()
+			w.mu.Lock()
+		}
 	case r.URL.Path == "/.well-known/oauth-protected-resource/mcp":
 		answer(rec, 200, map[string]any{"resource": "https://" + host + "/mcp", "authorization_servers": []string{"https://as." + host}})
 	default:
@@ -117,9 +140,7 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 			rec.WriteHeader(http.StatusUnauthorized)
 		}
 	}
-	resp := rec.Result()
-	resp.Request = r
-	return resp, nil
+	return err
 }
 
 func answer(w http.ResponseWriter, status int, v any) {
@@ -151,6 +172,10 @@ func (w *world) serveAS(rec http.ResponseWriter, r *http.Request, host string) {
 		delete(w.access, r.PostForm.Get("token"))
 		delete(w.refresh, r.PostForm.Get("token"))
 	case "/token":
+		if w.down {
+			rec.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
 		w.token(rec, r.PostForm, host)
 	default:
 		rec.WriteHeader(http.StatusNotFound)
@@ -172,8 +197,16 @@ func (w *world) token(rec http.ResponseWriter, form url.Values, host string) {
 		user = q.Get("user")
 		w.clients = append(w.clients, q.Get("client_id"))
 	case "refresh_token":
-		at, who, _ := strings.Cut(w.refresh[form.Get("refresh_token")], " ")
-		delete(w.refresh, form.Get("refresh_token"))
+		used := form.Get("refresh_token")
+		at, who, _ := strings.Cut(w.refresh[used], " ")
+		if whose := w.spent[used]; whose != "" { // RFC 9700 §4.14.2
+			w.reused++
+			maps.DeleteFunc(w.refresh, func(_, of string) bool { return of == whose })
+			maps.DeleteFunc(w.access, func(_, of string) bool { return of == whose })
+		}
+		if delete(w.refresh, used); at == host {
+			w.spent[used] = at + " " + who
+		}
 		if at != host {
 			answer(rec, 400, map[string]string{"error": "invalid_grant"})
 			return
@@ -182,6 +215,13 @@ func (w *world) token(rec http.ResponseWriter, form url.Values, host string) {
 		w.renewed++
 	}
 	access, refresh := w.secret("access"), w.secret("refresh")
+	if used := form.Get("refresh_token"); w.keeps && used != "" {
+		refresh = used
+		delete(w.spent, used)
+	}
+	if w.bare {
+		refresh = ""
+	}
 	w.access[access], w.refresh[refresh] = host+" "+user, host+" "+user
 	answer(rec, 200, map[string]any{"access_token": access, "token_type": "Bearer", "refresh_token": refresh, "expires_in": w.life})
 }
@@ -260,10 +300,10 @@ func (b *browser) consent(address string) string {
 	q := u.Query()
 	q.Set("user", b.user)
 	q.Set("host", strings.TrimPrefix(u.Host, "as."))
-	b.w.mu.Lock()
-	code := b.w.secret("code")
-	b.w.codes[code] = q
-	b.w.mu.Unlock()
+	b.w.net.mu.Lock()
+	code := b.w.net.secret("code")
+	b.w.net.codes[code] = q
+	b.w.net.mu.Unlock()
 	return q.Get("redirect_uri") + "?" + url.Values{"code": {code}, "state": {q.Get("state")}}.Encode()
 }
 
@@ -277,7 +317,7 @@ func (b *browser) back(address string) bool {
 // signIn does all of it.
 func (b *browser) signIn(upstream string, who Who) bool {
 	b.w.t.Helper()
-	link, err := b.w.ups[upstream].Link(who, nil)
+	link, err := b.w.ups[upstream].Link(b.w.t.Context(), who, nil)
 	if err != nil {
 		b.w.t.Fatal(err)
 	}
@@ -297,7 +337,7 @@ func (w *world) call(upstream string, who Who) (status int, err error) {
 		if err := u.Authorize(w.t.Context(), who, r); err != nil {
 			return 0, err
 		}
-		resp, err := w.RoundTrip(r)
+		resp, err := w.net.RoundTrip(r)
 		if err != nil {
 			return 0, err
 		}
