@@ -16,14 +16,9 @@ type blockedItem struct{ list, name string }
 
 // pinned returns the items of a list that are as they were pinned, and notes the others.
 func (s *server) pinned(lock *pin.Lock, list string, items []jsonrpc.Raw) []jsonrpc.Raw {
-	s.block(list, lock.Check(s.cfg.Name, list, items))
-	var kept []jsonrpc.Raw
-	for _, item := range items {
-		if lock.Allowed(s.cfg.Name, list, item) {
-			kept = append(kept, item)
-		}
-	}
-	return kept
+	same, changes := lock.Check(s.cfg.Name, list, items)
+	s.block(list, changes)
+	return same
 }
 
 // block notes what of a list is not as it was pinned.
@@ -40,6 +35,7 @@ func (s *server) block(list string, changes []pin.Change) {
 		if _, known := s.blocked[at]; !known {
 			s.g.log.Warn("a "+c.What()+" is blocked: it is not as it was pinned; see 'farcall pin'",
 				"upstream", s.cfg.Name, c.What(), c.Name, "change", c.Kind)
+			s.g.pins.note(s.cfg.Name, true)
 		}
 		if blocked == nil {
 			blocked = map[blockedItem]pin.Change{}
@@ -82,13 +78,14 @@ func (s *server) info(ctx context.Context, who upstream.Caller) (*mcp.ServerInfo
 		return info, nil
 	}
 	own := *info
-	items := pin.ServerItems(info.Name, info.Title, info.Version, info.Instructions)
-	s.block(pin.Server, lock.Check(s.cfg.Name, pin.Server, items))
-	if !lock.Allowed(s.cfg.Name, pin.Server, items[0]) {
-		own.Name, own.Title, own.Version = s.cfg.Name, "", ""
-	}
-	if len(items) > 1 && !lock.Allowed(s.cfg.Name, pin.Server, items[1]) {
-		own.Instructions = ""
+	_, changes := lock.Check(s.cfg.Name, pin.Server, pin.ServerItems(info.Name, info.Title, info.Version, info.Instructions))
+	s.block(pin.Server, changes)
+	for _, c := range changes {
+		if c.Name == pin.Identity {
+			own.Name, own.Title, own.Version = s.cfg.Name, "", ""
+		} else {
+			own.Instructions = ""
+		}
 	}
 	return &own, nil
 }

@@ -69,7 +69,8 @@ type Config struct {
 	// SignIn says how principals sign in to upstreams with Credentials that have the type sign_in. It
 	// takes effect when the gateway is started. URL is where browsers reach the gateway: https://host.
 	// Tokens are kept in Dir, sealed with Keys of 32 random bytes each in base64 or hex: the first one
-	// seals, each one opens. Without Dir they are in memory. Browser says which browser may sign in
+	// seals, each one opens. Without Dir they are in the store of a cluster, sealed with Keys, or else
+	// with a key from the secret of the cluster; without a cluster they are in memory. Browser says which browser may sign in
 	// for a principal: "link", that which has opened the link, or "principal", one that shows the
 	// credentials of the principal, such as a client certificate or a token that a proxy adds. The
 	// default is principal where the Guard accepts client certificates, and otherwise link.
@@ -77,12 +78,14 @@ type Config struct {
 	// Trace is for farcall serve, where the environment asks for traces. Parent says what the span of
 	// a caller is for the gateway's: "remote" (the default), its parent, or "link", a link of the
 	// first span of a new trace. Calls that take longer than Slow are kept although they are not
-	// sampled; 0: no call is. Payloads adds the arguments and results of calls to their spans, redacted
+	// sampled; 0: no call is. Listeners has the Parent of those addresses of Listen that have another
+	// one. Payloads adds the arguments and results of calls to their spans, redacted
 	// as the params in the audit of the Guard are.
 	Trace struct {
-		Parent   string
-		Slow     time.Duration
-		Payloads bool
+		Parent    string
+		Listeners map[string]string
+		Slow      time.Duration
+		Payloads  bool
 	}
 	// Log is for farcall serve: the level of the log, info by default, and of those of its Components
 	// that have another one. The names are those of levels.Standard and levels.Names.
@@ -124,6 +127,7 @@ type Config struct {
 
 	notices []Problem
 	files   []string
+	digest  []byte                 // of what all nodes of a cluster have alike; nil: there is no file
 	near    func(path string) spot // where things are in the file; nil without one
 }
 

@@ -12,13 +12,12 @@ import (
 func withMember(object jsonrpc.Raw, name string, value []byte) jsonrpc.Raw {
 	out := append(make(jsonrpc.Raw, 0, len(object)+len(name)+len(value)+8), '{')
 	found := false
-	scan.Object(object, func(key, old []byte) bool {
+	for key, old := range scan.Members(object) {
 		if string(key) == name {
 			found, old = true, value
 		}
 		out = appendMember(out, string(key), old)
-		return true
-	})
+	}
 	if !found {
 		out = appendMember(out, name, value)
 	}
@@ -29,20 +28,20 @@ func withMember(object jsonrpc.Raw, name string, value []byte) jsonrpc.Raw {
 // them.
 func without(object jsonrpc.Raw, names ...string) jsonrpc.Raw {
 	found := false
-	scan.Object(object, func(key, _ []byte) bool {
-		found = slices.Contains(names, string(key))
-		return !found
-	})
+	for key := range scan.Members(object) {
+		if found = slices.Contains(names, string(key)); found {
+			break
+		}
+	}
 	if !found {
 		return object
 	}
 	out := append(make(jsonrpc.Raw, 0, len(object)), '{')
-	scan.Object(object, func(key, value []byte) bool {
+	for key, value := range scan.Members(object) {
 		if !slices.Contains(names, string(key)) {
 			out = appendMember(out, string(key), value)
 		}
-		return true
-	})
+	}
 	return append(out, '}')
 }
 

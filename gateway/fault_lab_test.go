@@ -19,6 +19,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/gateway/internal/control"
 	"github.com/farcall-dev/farcall/gateway/internal/faulty"
 	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -306,6 +307,17 @@ func (l *lab) status(t *testing.T) (s status) {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// tools are those that the page shows of a server.
+func (l *lab) tools(t *testing.T, server string) []control.Tool {
+	t.Helper()
+	var all control.Tools
+	text := l.get(t, "/api/v1/upstreams/"+server+"/tools")
+	if err := json.Unmarshal([]byte(text), &all); err != nil {
+		t.Fatal(err)
+	}
+	return all.Tools
 }
 
 func (l *lab) get(t *testing.T, path string) string {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/gateway/internal/control"
 	"github.com/farcall-dev/farcall/gateway/internal/raw"
 	"github.com/farcall-dev/farcall/gateway/internal/signin"
 	"github.com/farcall-dev/farcall/guard"
@@ -35,7 +36,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			onhttp.Probe(w, http.StatusServiceUnavailable, "draining")
 			return
 		}
-		if missing := g.plan.Load().unready(); missing != "" {
+		if missing := g.unready(); missing != "" {
 			onhttp.Probe(w, http.StatusServiceUnavailable, missing)
 			return
 		}
@@ -89,26 +90,35 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	case messagesPath:
 		g.endpoint("").http.ServeMessages(w, r)
+	case control.StatusPath:
+		g.operator(w, r, http.HandlerFunc(g.serveStatus))
+	case "/", "/api", "/save", "/open":
+		g.operator(w, r, g.page)
 	default:
-		if name, ok := strings.CutPrefix(path, "/mcp/"); ok {
-			g.serveMCP(name, w, r)
-		} else if name, ok := strings.CutPrefix(path, "/sse/"); ok {
-			if g.hasMCP(name, w, r) {
-				g.endpoint(name).http.ServeSSE(w, r)
-			}
-		} else if name, ok := strings.CutPrefix(path, messagesPath+"/"); ok {
-			if g.hasMCP(name, w, r) {
-				g.endpoint(name).http.ServeMessages(w, r)
-			}
-		} else if rest, ok := strings.CutPrefix(path+"/", "/rpc/"); ok {
-			g.serveRPC(strings.TrimSuffix(rest, "/"), w, r)
-		} else if g.page.Has(path) {
-			g.operator(w, r, g.page)
-		} else if path == "/metrics" && g.opts.Metrics != nil {
-			g.operator(w, r, g.opts.Metrics)
-		} else {
-			noPath(w, "MCP is served at /mcp and /mcp/NAME (HTTP+SSE at /sse and /sse/NAME), JSON-RPC at /rpc/NAME")
+		g.serveNamed(path, w, r)
+	}
+}
+
+// serveNamed serves the addresses of one server, the parts of the page, and the metrics.
+func (g *Gateway) serveNamed(path string, w http.ResponseWriter, r *http.Request) {
+	if name, ok := strings.CutPrefix(path, "/mcp/"); ok {
+		g.serveMCP(name, w, r)
+	} else if name, ok := strings.CutPrefix(path, "/sse/"); ok {
+		if g.hasMCP(name, w, r) {
+			g.endpoint(name).http.ServeSSE(w, r)
 		}
+	} else if name, ok := strings.CutPrefix(path, messagesPath+"/"); ok {
+		if g.hasMCP(name, w, r) {
+			g.endpoint(name).http.ServeMessages(w, r)
+		}
+	} else if rest, ok := strings.CutPrefix(path+"/", "/rpc/"); ok {
+		g.serveRPC(strings.TrimSuffix(rest, "/"), w, r)
+	} else if g.page.Has(path) { // the same for everybody
+		g.page.ServeHTTP(w, r)
+	} else if path == "/metrics" && g.opts.Metrics != nil {
+		g.operator(w, r, g.opts.Metrics)
+	} else {
+		noPath(w, "MCP is served at /mcp and /mcp/NAME (HTTP+SSE at /sse and /sse/NAME), JSON-RPC at /rpc/NAME")
 	}
 }
 
@@ -220,15 +230,19 @@ func (e *endpoint) newFront() {
 		MessagesPath: strings.TrimSuffix(messagesPath+"/"+e.name, "/"),
 		Heartbeat:    g.opts.Heartbeat,
 	}))
-	e.ws = wsrpc.NewHandler(func(t farcall.Transport, r *http.Request) {
-		o := g.named(webSocketOf(r), r.RemoteAddr)
-		o.V1 = false
-		g.identify(o, r)
-		conn := g.joined(t, guard.ConnOf(r, o.Transport))
-		o.Budget = g.Budget(conn)
-		o.Interceptors = g.shield.interceptors(conn, o.Interceptors)
-		g.run(t, func(ctx context.Context) { e.serve(ctx, t, o, r.RemoteAddr) })
-	}, g.wsOptions("mcp"))
+	e.ws = wsrpc.NewHandler(e.serveLink, g.wsOptions("mcp"))
+}
+
+// serveLink serves a connection of MCP that a request has begun, for the caller who sent that.
+func (e *endpoint) serveLink(t farcall.Transport, r *http.Request) {
+	g := e.g
+	o := g.named(webSocketOf(r), r.RemoteAddr, owner.ConnFrom(r.Context()).At)
+	o.V1 = false
+	g.identify(o, r)
+	conn := g.joined(t, guard.ConnOf(r, o.Transport))
+	o.Budget = g.Budget(conn)
+	o.Interceptors = g.shield.interceptors(conn, o.Interceptors)
+	g.run(t, func(ctx context.Context) { e.serve(ctx, t, o, r.RemoteAddr) })
 }
 
 // newFront makes the handlers of an address for JSON-RPC.
@@ -240,19 +254,22 @@ func (s *server) newFront() {
 	rpc.Interceptors = s.guarded(nil, rpc.Interceptors)
 	o := &httprpc.Options{MaxMessage: g.opts.MaxMessage, Gzip: g.opts.Gzip, RPC: rpc, Origins: g.opts.Origins, Hosts: anyHost()}
 	s.post, s.stream = s.placed(httprpc.NewHandler(h, o)), s.placed(httprpc.NewStreamHandler(h, o))
-	s.ws = wsrpc.NewHandler(func(t farcall.Transport, r *http.Request) {
-		o := g.named(webSocketOf(r), r.RemoteAddr)
-		conn := g.joined(t, guard.ConnOf(r, o.Transport))
-		g.run(t, func(ctx context.Context) { s.pipe(ctx, t, o, conn) })
-	}, g.wsOptions())
+	s.ws = wsrpc.NewHandler(s.serveLink, g.wsOptions())
 }
 
-// named are the options of a connection from an address, which has a name in records.
-func (g *Gateway) named(transport, remote string) *farcall.Options {
+// serveLink serves a connection of JSON-RPC that a request has begun, for the caller who sent that.
+func (s *server) serveLink(t farcall.Transport, r *http.Request) {
+	o := s.g.named(webSocketOf(r), r.RemoteAddr, owner.ConnFrom(r.Context()).At)
+	conn := s.g.joined(t, guard.ConnOf(r, o.Transport))
+	s.g.run(t, func(ctx context.Context) { s.pipe(ctx, t, o, conn) })
+}
+
+// named are the options of a connection from an address to at, which has a name in records.
+func (g *Gateway) named(transport, remote string, at net.Addr) *farcall.Options {
 	o := g.clientOptions()
 	o.Transport = transport
 	o.Conn = transport + "-" + strconv.FormatInt(g.connected.Add(1), 10)
-	who := &owner.Conn{Name: o.Conn, Remote: remote, Owner: owner.Connection(o.Conn, remote)}
+	who := &owner.Conn{Name: o.Conn, Remote: remote, Owner: owner.Connection(o.Conn, remote), At: at}
 	o.ConnContext = func(ctx context.Context) context.Context { return context.WithValue(ctx, owner.ConnKey{}, who) }
 	return o
 }
@@ -351,7 +368,7 @@ func (g *Gateway) wsOptions(subprotocols ...string) *wsrpc.Options {
 // c.Transport: "tcp", "unix", "stdio". The rest of c is for the guard.
 func (g *Gateway) ServeStream(t farcall.Transport, c *guard.Conn) {
 	done := make(chan struct{})
-	o := g.named(c.Transport, c.Remote)
+	o := g.named(c.Transport, c.Remote, c.At)
 	o.Budget = g.Budget(c)
 	c = g.joined(t, c)
 	o.Interceptors = g.shield.interceptors(c, o.Interceptors)

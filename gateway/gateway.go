@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -14,14 +15,15 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
-	"github.com/farcall-dev/farcall/gateway/internal/admin"
 	"github.com/farcall-dev/farcall/gateway/internal/control"
 	"github.com/farcall-dev/farcall/gateway/internal/hook"
 	"github.com/farcall-dev/farcall/gateway/internal/pin"
 	"github.com/farcall-dev/farcall/gateway/internal/route"
 	"github.com/farcall-dev/farcall/gateway/internal/signin"
 	"github.com/farcall-dev/farcall/gateway/internal/supervise"
+	"github.com/farcall-dev/farcall/gateway/internal/tails"
 	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/inspect"
 	"github.com/farcall-dev/farcall/internal/cluster"
 	"github.com/farcall-dev/farcall/internal/onhttp"
 	"github.com/farcall-dev/farcall/internal/origin"
@@ -89,6 +91,9 @@ type Options struct {
 	// Metrics serves /metrics, such as a Metrics of package observe/metrics, for those who may see the
 	// page. What happens the Observer of RPC gets. Default: there is nothing at that path.
 	Metrics http.Handler
+	// Conform checks a server for the page, as in [inspect.Options]. Default: the page does not offer
+	// it.
+	Conform func(context.Context, string, *inspect.Server, func(string)) (any, error)
 }
 
 // A Gateway serves the clients of many servers. It is an http.Handler; its
@@ -120,10 +125,12 @@ type Gateway struct {
 	watched   map[*watching]struct{}
 	conns     sync.WaitGroup
 	closed    bool // there shall be no more connections
-	page      *admin.Handler
+	page      *inspect.Inspector
 	control   *control.Handler
 	guard     *supervise.Guard // of all children
 	node      *cluster.Node    // among those with the same Shared; nil: there is none
+	pins      pinNews          // of the nodes
+	tails     *tails.Tails     // for them; nil: there are no others
 	shield    *shield          // who may call what; nil: everybody everything
 	states    *seal            // of modern servers
 	signIns   *signin.Service  // nil: principals do not sign in to upstreams
@@ -160,9 +167,7 @@ func New(c *Config, o *Options) (*Gateway, error) {
 		g.opts = *o
 	}
 	g.opts.Version = cmp.Or(g.opts.Version, "0")
-	if g.opts.Logger == nil {
-		g.opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	g.opts.Logger = cmp.Or(g.opts.Logger, slog.New(slog.DiscardHandler))
 	g.log = g.component("gateway")
 	if err := c.Check(); err != nil {
 		return nil, err
@@ -178,7 +183,8 @@ func New(c *Config, o *Options) (*Gateway, error) {
 	g.web = g.shield.web(http.HandlerFunc(g.serveHTTP))
 	g.guard = supervise.NewGuard(g.component("child"))
 	g.suspended, g.sessions = newSuspension(c.suspends()), c.Sessions
-	g.edge.kept.setSlow(c)
+	g.suspended.observer = g.rpcOptions().Observer
+	g.edge.kept.SetSlow(c.Trace.Slow)
 	g.sessions.Keys = slices.Clone(c.Sessions.Keys)
 	g.tasks, g.taskTTL = g.taskStores(c), c.Tasks.TTL
 	err := errors.Join(g.newSignIns(c), g.newKeyedCalls(c))
@@ -201,9 +207,10 @@ func New(c *Config, o *Options) (*Gateway, error) {
 	}
 	g.ending.Go(func() { g.revokeUnknown(g.ends) })
 	g.control = control.New(operator{g}, operator{g})
-	g.page = admin.New(g.status)
-	g.page.Origin = origin.Policy{Origins: g.opts.Origins, Hosts: anyHost()}
-	if err := g.linkNodes(c); err != nil {
+	if g.page, err = g.newPage(); err == nil {
+		err = errors.Join(g.linkNodes(c), g.followPins(), g.signIns.Follow())
+	}
+	if err != nil {
 		//nolint:forbidigo // nothing runs yet
 		return nil, errors.Join(err, g.Shutdown(context.Background()))
 	}
@@ -223,12 +230,8 @@ func (g *Gateway) newPlan(c *Config, old *plan, renew *renewal) (*plan, error) {
 	p := &plan{config: c, byName: map[string]*server{}, virtual: map[string]*virtual{}, hosts: origin.Policy{Hosts: slices.Concat(g.opts.Hosts, c.Hosts)}}
 	if c.Lock != "" {
 		var err error
-		if p.lock, err = pin.Load(c.Lock); err != nil {
+		if p.lock, err = g.loadPins(c, old); err != nil {
 			return nil, fmt.Errorf("gateway: %w", err)
-		}
-		if p.lock.Old() {
-			g.log.Warn("the lock file is of version 1, which pins tools only: instructions, prompts, resources, and tools with icons or _meta are "+
-				"withheld until they are accepted: look at them with 'farcall pin', and write version 2 with 'farcall pin --accept'", "file", c.Lock)
 		}
 	}
 	var sources []route.Source
@@ -327,8 +330,11 @@ func (g *Gateway) Reload(c *Config) error {
 		p.discard(old)
 		return fmt.Errorf("gateway: %w", err)
 	}
+	if g.node != nil {
+		g.node.Configure(c.alike())
+	}
 	g.suspended.limit(c.suspends())
-	g.edge.kept.setSlow(c)
+	g.edge.kept.SetSlow(c.Trace.Slow)
 	defer g.ending.Go(func() { g.revokeUnknown(g.ends) })
 	g.swap(old, p, "", func(s *server) {
 		ctx, cancel := context.WithTimeout(g.ends, old.config.drain())
@@ -402,7 +408,7 @@ func (g *Gateway) endpoint(name string) *endpoint {
 	e = &endpoint{g: g, name: name}
 	e.keys, _ = g.sessions.keysOf(name, g.secret("sessions")) // they were checked
 	e.server = mcp.NewServer(g.plan.Load().config.name(), g.opts.Version, &mcp.ServerOptions{
-		Relay: e, Owner: g.ownerOf(), Keys: e.keys, Replica: g.replica(), StateTTL: stateTTL, Logger: g.rpcOptions().Logger,
+		Relay: e, Owner: g.ownerOf(), Keys: e.keys, Replica: g.replica(), StateTTL: stateTTL, Logger: g.rpcOptions().Logger, Sessions: g.sharedRecords(),
 		Tasks: g.tasks.of(name), TaskTTL: g.taskTTL, Shared: g.sharedTasks(), SharedName: "mcp " + name, OnSessionBegan: e.began.add, OnSessionEnded: e.began.remove,
 	})
 	e.newFront()
@@ -415,9 +421,7 @@ func (g *Gateway) rpcOptions() *farcall.Options {
 	if g.opts.RPC != nil {
 		o = *g.opts.RPC
 	}
-	if o.Logger == nil {
-		o.Logger = g.opts.Logger
-	}
+	o.Logger = cmp.Or(o.Logger, g.opts.Logger)
 	return &o
 }
 
@@ -451,10 +455,7 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	}
 	g.mu.Lock()
 	g.closed = true
-	var fronts []*endpoint
-	for _, e := range g.endpoints {
-		fronts = append(fronts, e)
-	}
+	fronts := slices.Collect(maps.Values(g.endpoints))
 	g.mu.Unlock()
 	err := g.suspended.close(ctx)
 	var wg sync.WaitGroup
@@ -463,7 +464,11 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 		wg.Go(func() { _ = e.http.Shutdown(ctx) })
 	}
 	g.stop()
+	if g.page != nil {
+		_ = g.page.Close() // it returns nil
+	}
 	wg.Go(g.conns.Wait)
+	wg.Go(g.pins.following.Wait)
 	wg.Wait()
 	g.reloading.Lock()
 	defer g.reloading.Unlock()

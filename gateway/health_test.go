@@ -5,6 +5,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -77,5 +79,40 @@ func TestPreload(t *testing.T) {
 	until(t, "the server is up", func() bool { return l.status(t).Upstreams[0].State == "up" })
 	if n := connections.Load(); n != 1 {
 		t.Errorf("%d connections", n)
+	}
+}
+
+// While the audit of the guard has no room, calls are refused, and /readyz says so and why, without
+// the name of the file.
+func TestReadyWithoutRoomForTheAudit(t *testing.T) {
+	audit := filepath.Join(t.TempDir(), "audit.jsonl")
+	if err := os.WriteFile(audit+".1", []byte("{}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g := guarded(allow("dev", "*"))
+	g.Audit.File, g.Audit.MaxSize, g.Audit.Keep = audit, 1900, 1 // no room beside the old file
+	l := newLabOf(t, nil, &gateway.Config{
+		Guard: g, Upstreams: []*gateway.Upstream{{Name: "one", Server: newShop("one", "").Server}},
+	})
+	call := func() *reply {
+		got, err := l.modern(t.Context(), "tools/call", "add", `"name":"add","arguments":{"text":"a"}`, as("dev"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	if got := call(); got.status != http.StatusServiceUnavailable {
+		t.Errorf("a call was not refused: %+v", got)
+	}
+	status, text := l.ready(t)
+	if status != http.StatusServiceUnavailable || text != "calls are refused: the audit is full\n" {
+		t.Errorf("without room: %d %q", status, text)
+	}
+	if err := os.Remove(audit + ".1"); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "there is room", func() bool { status, _ := l.ready(t); return status == http.StatusOK })
+	if got := call(); got.status != http.StatusOK {
+		t.Errorf("with room again: %+v", got)
 	}
 }

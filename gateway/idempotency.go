@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -154,12 +155,11 @@ func (s *server) rpcOnce(ctx context.Context, req *farcall.Request) (any, error)
 	params := orNull(req.Params)
 	if params[0] == '{' {
 		rest := []byte("{")
-		scan.Object(params, func(name, value []byte) bool {
+		for name, value := range scan.Members(params) {
 			if string(name) != "_meta" {
 				rest = append(append(jsonrpc.AppendString(rest, string(name)), ':'), append(value, ',')...)
 			}
-			return true
-		})
+		}
 		params = append(bytes.TrimSuffix(rest, []byte(",")), '}')
 	}
 	c, err := s.g.keyedCall(owner.From(ctx), key, fmt.Appendf(nil, "rpc %q %q ", s.cfg.Name, req.Method), params)
@@ -249,10 +249,7 @@ func appendAnswer(dst []byte, r *upstream.Result, err error) []byte {
 		}
 		return text
 	}
-	rev := r.Revision
-	if rev == nil {
-		rev = era.Latest()
-	}
+	rev := cmp.Or(r.Revision, era.Latest())
 	return append(append(append(dst, rev.Name...), '\n'), r.Raw...)
 }
 

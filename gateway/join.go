@@ -8,7 +8,9 @@ import (
 	"os"
 
 	"github.com/farcall-dev/farcall/gateway/internal/control"
+	"github.com/farcall-dev/farcall/gateway/internal/tails"
 	"github.com/farcall-dev/farcall/internal/cluster"
+	"github.com/farcall-dev/farcall/store"
 )
 
 var (
@@ -27,12 +29,13 @@ func (g *Gateway) join(c *Config) error {
 	host, _ := os.Hostname() // "" names none
 	//nolint:forbidigo // New has no context
 	node, err := cluster.Join(context.Background(), g.opts.Shared, &cluster.Options{
-		Name: cmp.Or(c.Cluster.Node, c.Cluster.Listen, host, "a node"), Version: g.opts.Version, Logger: g.log, Load: g.nodeLoad,
+		Name: cmp.Or(c.Cluster.Node, c.Cluster.Listen, host, "a node"), Version: g.opts.Version, Logger: g.log, Load: g.nodeLoad, Config: c.alike(),
 	})
 	if err != nil {
 		return fmt.Errorf("gateway: %w", err)
 	}
-	g.node = node
+	g.node, g.pins.wake = node, make(chan struct{}, 1)
+	g.tails = tails.New(g.opts.Shared, g.log)
 	return nil
 }
 
@@ -44,9 +47,18 @@ func (g *Gateway) secret(purpose string) []byte {
 	return g.node.Secret(purpose)
 }
 
+// sharedRecords are those of all nodes. Nil: this gateway is not a node.
+func (g *Gateway) sharedRecords() store.Records {
+	if g.node == nil {
+		return nil
+	}
+	return g.opts.Shared
+}
+
 // leave tells the other nodes that this one ends.
 func (g *Gateway) leave() {
 	if g.node != nil {
+		g.tails.Close()
 		g.node.Close()
 	}
 }
@@ -60,6 +72,7 @@ func (o operator) Cluster(context.Context) *control.Cluster {
 	}
 	st := o.g.node.Status()
 	v.Node, v.Size, v.Lost, v.Reason = st.Node, c.Cluster.Nodes(), st.Lost, st.Reason
+	v.Differ = st.Differ
 	v.Engine = "a store of the program"
 	if c.Cluster.Set() {
 		v.Engine = c.Cluster.Engine()

@@ -177,7 +177,15 @@ func (e *endpoint) list(ctx context.Context, kind string, rev *era.Revision, par
 	return append(out, '}'), nil
 }
 
-// page returns a page of a list, and the plan that has it.
+// undeclared reports whether no server of the address declares a list. What is not declared is not
+// served: see "Capabilities" of each kind of list.
+func (e *endpoint) undeclared(ctx context.Context, kind string) bool {
+	some, unsure := e.having(ctx, listings[kind].has)
+	return len(some) == 0 && !unsure
+}
+
+// page returns a page of a list, and the view and the servers that have it. It fails with "Method not
+// found" for a list that no server declares.
 func (e *endpoint) page(
 	ctx context.Context, kind, cursor string,
 ) (page route.Page, view *route.View, servers []*server, err error) {
@@ -190,6 +198,9 @@ func (e *endpoint) page(
 		}
 		view, servers = newer, now // the other one was closed on the way
 		page, err = view.Page(ctx, kind, cursor)
+	}
+	if err == nil && len(page.Items)+len(page.Missing) == 0 && len(servers) > 0 && e.undeclared(ctx, kind) {
+		err = jsonrpc.Errorf(jsonrpc.MethodNotFound, "Method not found: no server of this address has %s", listings[kind].member)
 	}
 	return page, view, servers, err
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -64,6 +65,7 @@ func parseAs(name string, data []byte, read func(*reader, *node) *Config) (*Conf
 	}
 	slices.SortStableFunc(r.notices, byPlace)
 	c.notices, c.files, c.near = r.notices, r.read, r.near
+	c.digest = root.digest(map[*node][]byte{}, "listen", "cluster") // each node has its own
 	return c, nil
 }
 
@@ -243,12 +245,7 @@ func (r *reader) wrongKind(n *node, path, want string) {
 }
 
 func keys[V any](m map[string]V) []string {
-	var list []string
-	for k := range m {
-		list = append(list, k)
-	}
-	slices.Sort(list)
-	return list
+	return slices.Sorted(maps.Keys(m))
 }
 
 // config reads the whole, whichever form it has.
@@ -296,7 +293,8 @@ func (r *reader) ownKeys(n *node, c *Config) map[string]take {
 		"search":          r.search(&c.Search),
 		"lock":            r.path(&c.Lock),
 		"trace": r.section(map[string]take{
-			"parent": r.text(&c.Trace.Parent), "slow": r.duration(&c.Trace.Slow), "payloads": r.flag(&c.Trace.Payloads),
+			"parent": r.text(&c.Trace.Parent), "listeners": r.table(&c.Trace.Listeners),
+			"slow": r.duration(&c.Trace.Slow), "payloads": r.flag(&c.Trace.Payloads),
 		}),
 		"log":             func(n *node, path string) { r.log(c, n, path) },
 		"capture":         func(n *node, path string) { r.capture(c, n, path) },

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/textproto"
 	"regexp"
 	"slices"
@@ -86,9 +87,27 @@ func (c *checker) hosts(hosts []string) {
 	}
 }
 
+func (c *checker) traceParents(conf *Config) {
+	const remote, link = "remote", "link"
+	c.choice("trace.parent", "kind of parent", conf.Trace.Parent, remote, link)
+	for _, address := range slices.Sorted(maps.Keys(conf.Trace.Listeners)) {
+		path := join("trace.listeners", address)
+		switch kind := conf.Trace.Listeners[address]; {
+		case !slices.Contains(conf.Listen, address):
+			c.problem(path, "listen has no such address", "write one of listen, as it is there")
+		case port.IsQueue(address):
+			c.problem(path, "a message queue has no listener", "use trace.parent")
+		case kind == "":
+			c.problem(path, "it has no kind of parent", "use "+either(remote, link))
+		default:
+			c.choice(path, "kind of parent", kind, remote, link)
+		}
+	}
+}
+
 func (c *checker) config(conf *Config) {
 	c.choice("namespace", "namespace", conf.Namespace, "auto", "always", "never")
-	c.choice("trace.parent", "kind of parent", conf.Trace.Parent, "remote", "link")
+	c.traceParents(conf)
 	c.log(&conf.Log)
 	c.capture(&conf.Capture)
 	c.search("", conf.Search, conf.Namespace, namesOf(conf.Upstreams))

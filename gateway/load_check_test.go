@@ -28,6 +28,13 @@ func TestProblems(t *testing.T) {
 		{ab + "{command: x}\ntasks: {dri: x, ttl: 1h}", `3:9: tasks.dri: there is no key "dri" here; did you mean dir?` +
 			"\n3:9: tasks: it has no dir; name a directory, such as dir: tasks"},
 		{ab + "{command: x}\ntrace: {parent: linked}", `3:17: trace.parent: there is no kind of parent "linked"; use remote or link (did you mean link?)`},
+		{
+			ab + "{command: x}\nlisten: [':1', 'nats://h/s']\ntrace: {listeners: {':1': linked, ':2': link, 'nats://h/s': link}}",
+			`4:27: trace.listeners.:1: there is no kind of parent "linked"; use remote or link (did you mean link?)` +
+				"\n4:41: trace.listeners.:2: listen has no such address; write one of listen, as it is there" +
+				"\n4:61: trace.listeners.nats://h/s: a message queue has no listener; use trace.parent",
+		},
+		{ab + "{command: x}\nlisten: ':1'\ntrace: {listeners: {':1': ''}}", "4:27: trace.listeners.:1: it has no kind of parent; use remote or link"},
 		{ab + "{command: x}\nsearch: sometimes", `3:9: search: there is no mode of search "sometimes"; use always or auto`},
 		{ab + "{command: x}\nsearch: {limit: 21, always: [c/*]}", "3:17: search.limit: 21 is not a number from 1 to 20; callers can ask for more than the default\n" +
 			`3:30: search.always[0]: there is no upstream "c"; the upstreams are a`},

@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,6 +45,11 @@ func (c *checker) cluster(conf *Config) {
 			c.notice(path, p.Message, p.Hint)
 		}
 	}
+	if c.notice != nil && conf.signsIn() && conf.SignIn.Dir != "" {
+		c.notice("sign_in.dir", "with a directory the nodes do not share sign-ins: a principal signs in at each "+
+			"node, and the browser has to reach the node that has made the link",
+			"remove dir: the store of the cluster has them then, and principals sign in again")
+	}
 }
 
 // Shared says what the nodes of a cluster share with this configuration, and what each has for
@@ -52,6 +59,16 @@ func (c *Config) Shared() (shared, own []string) {
 		return nil, nil
 	}
 	return c.shares()
+}
+
+// alike is what all nodes have alike, for the other nodes to compare: the configuration, and the
+// keys that it may only refer to.
+func (c *Config) alike() []byte {
+	if c.digest == nil || len(c.SignIn.Keys) == 0 {
+		return c.digest
+	}
+	sum := sha256.Sum256([]byte(strings.Join(c.SignIn.Keys, "\n")))
+	return slices.Concat(c.digest, sum[:])
 }
 
 // shares is Shared where there is a store.
@@ -64,11 +81,12 @@ func (c *Config) shares() (shared, own []string) {
 	}
 	switch c.Sessions.mode(true) {
 	case "sealed":
-		shared = append(shared, "sealed sessions")
+		shared = append(shared, "sealed sessions", "events of their streams")
 	case "memory":
 		if !forwards {
 			own = append(own, "sessions")
 		}
+		own = append(own, "events of open streams")
 	}
 	if c.Tasks.Dir == "" {
 		shared = append(shared, "tasks")
@@ -80,7 +98,15 @@ func (c *Config) shares() (shared, own []string) {
 	} else {
 		own = append(own, "suspended calls")
 	}
-	return shared, append(own, "child processes")
+	if c.Lock != "" {
+		shared = append(shared, "pins")
+	}
+	if c.signsIn() && c.SignIn.Dir == "" {
+		shared = append(shared, "sign-ins to upstreams")
+	} else if c.signsIn() {
+		own = append(own, "sign-ins to upstreams")
+	}
+	return shared, append(own, "child processes", "the configuration")
 }
 
 // nodesText says how the nodes are, for probes: no names, no addresses.
@@ -96,6 +122,9 @@ func (g *Gateway) nodesText() string {
 	if !st.Lost.IsZero() {
 		text += "; the shared store does not decide since " +
 			st.Lost.UTC().Format(time.RFC3339) + ": signed requests and quotas are refused"
+	}
+	if n := len(st.Differ); n > 0 {
+		text += fmt.Sprintf("; %d with another configuration than this one", n)
 	}
 	shared, own := g.plan.Load().config.shares()
 	if len(shared) > 0 {

@@ -1,8 +1,11 @@
 package gateway
 
 import (
+	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -54,6 +57,28 @@ func (n *node) get(key string) *node {
 	return nil
 }
 
+// digest is a code of what a node says, wherever it stands and in whatever order. The keys of but
+// are left out of its members. seen has the digests of nodes below, which may be shared.
+func (n *node) digest(seen map[*node][]byte, but ...string) []byte {
+	if d := seen[n]; d != nil {
+		return d
+	}
+	h := sha256.New()
+	fmt.Fprintf(h, "%d %q %t", n.kind, n.text, n.bare)
+	for _, one := range n.list {
+		h.Write(one.digest(seen))
+	}
+	byKey := func(a, b member) int { return cmp.Compare(a.key, b.key) }
+	for _, m := range slices.SortedStableFunc(slices.Values(n.members), byKey) {
+		if !slices.Contains(but, m.key) {
+			fmt.Fprintf(h, " %q ", m.key)
+			h.Write(m.value.digest(seen))
+		}
+	}
+	seen[n] = h.Sum(nil)
+	return seen[n]
+}
+
 // A syntaxError says why a file cannot be read at all.
 type syntaxError struct {
 	at      spot
@@ -95,10 +120,7 @@ func readYAML(data []byte) (n *node, err error) {
 		}
 		n = next
 	}
-	if n == nil {
-		n = &node{at: spot{1, 1}}
-	}
-	return n, nil
+	return cmp.Or(n, &node{at: spot{1, 1}}), nil
 }
 
 func spotOf(a ast.Node) spot {

@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/farcall-dev/farcall/internal/cluster"
 )
 
 // The values of Config.SignIn.Browser.
@@ -53,7 +56,7 @@ func (c *checker) signIn(conf *Config) {
 	}
 	c.choice("sign_in.browser", "kind of browser", s.Browser, browserLink, browserPrincipal)
 	for i, text := range s.Keys {
-		if _, err := sessionKey(text); err != nil {
+		if _, err := cluster.ParseKey(text); err != nil {
 			c.problem(fmt.Sprintf("sign_in.keys[%d]", i), err.Error(), "`openssl rand -base64 32` prints one")
 		}
 	}
@@ -72,10 +75,18 @@ func (c *checker) signIn(conf *Config) {
 			c.problem(path, "sign_in keeps tokens for principals, and without a guard there are none", "add guard")
 		}
 	}
-	if c.notice != nil && s.Dir == "" && conf.signsIn() {
+	if c.notice != nil {
+		c.noticeSignIn(conf)
+	}
+}
+
+// noticeSignIn says what may surprise, of a configuration with sign-in.
+func (c *checker) noticeSignIn(conf *Config) {
+	s := &conf.SignIn
+	if s.Dir == "" && conf.signsIn() && !conf.Cluster.Set() {
 		c.notice("sign_in", "the tokens are in memory: a restart signs every principal out", "add dir and keys")
 	}
-	if c.notice != nil && s.Browser == "" && conf.signsIn() && !conf.bindsBrowsers() {
+	if s.Browser == "" && conf.signsIn() && !conf.bindsBrowsers() {
 		c.notice("sign_in", "any browser may follow the link of a sign-in: a user who follows the link of "+
 			"another principal signs in for that principal",
 			"where browsers have client certificates, or a proxy adds tokens, write browser: principal; "+
@@ -106,10 +117,5 @@ func (u *Upstream) signsIn() bool {
 
 // signsIn reports whether principals sign in to any upstream.
 func (c *Config) signsIn() bool {
-	for _, u := range c.Upstreams {
-		if u.signsIn() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.Upstreams, (*Upstream).signsIn)
 }

@@ -30,7 +30,7 @@ func (g *Gateway) linkNodes(c *Config) error {
 	if err != nil {
 		return fmt.Errorf("gateway: cluster: key: %w", err)
 	}
-	return g.node.Listen(at, key, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	err = g.node.Listen(at, key, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if g.draining.Load() {
 			cluster.Moved(w)
 			return
@@ -41,6 +41,10 @@ func (g *Gateway) linkNodes(c *Config) error {
 		})
 		g.web.ServeHTTP(w, r.WithContext(ctx))
 	}))
+	if err == nil {
+		g.node.Meet(c.Cluster.Nodes())
+	}
+	return err
 }
 
 // replica names this node in what it gives to clients. "": nothing is forwarded to it.
@@ -54,6 +58,9 @@ func (g *Gateway) replica() string {
 // linked adds to the options of the endpoint's handler where its sessions are, and which other nodes
 // answer requests.
 func (e *endpoint) linked(o *mcphttp.Options) *mcphttp.Options {
+	if e.g.tails != nil {
+		o.SharedEvents = e.g.tails
+	}
 	if o.Replica = e.g.replica(); o.Replica != "" {
 		o.Route, o.Forward = e.route, e.g.node.Forward
 	}

@@ -155,11 +155,8 @@ func withoutPermission(err error, permission, all string) *control.Problem {
 
 // Overview implements control.Backend.
 func (o operator) Overview(ctx context.Context) *control.Overview {
-	st := o.g.status()
-	v := &control.Overview{
-		Name: st.Name, Version: st.Version, Since: st.Since, Listen: st.Listen, Draining: st.Draining, Sessions: st.Sessions, InFlight: st.InFlight,
-		Suspended: st.Suspended, Calls: st.Calls, Errors: st.Errors, Upstreams: map[string]int{}, Caller: guard.From(ctx).Name(),
-	}
+	v := &o.g.status().Overview
+	v.Upstreams, v.Caller = map[string]int{}, guard.From(ctx).Name()
 	for _, u := range o.Upstreams(ctx).Upstreams {
 		v.Upstreams[u.State]++
 	}
@@ -218,33 +215,15 @@ func (p *plan) configured(name string) (*Upstream, error) {
 func (o operator) upstream(p *plan, c *Upstream) *control.UpstreamDetails {
 	s := p.byName[c.Name]
 	if s == nil {
-		c = c.filled("")
-		return &control.UpstreamDetails{Stderr: []string{}, Upstream: control.Upstream{
-			Name: c.Name, Target: c.Target(), Profile: c.Profile, Lifetime: c.Lifetime, State: stateDisabled, Reason: reasonConfigured,
-		}}
-	}
-	st := s.status(p)
-	u := control.Upstream{
-		Name: st.Name, State: st.State, Since: st.Since, Target: st.Target, Profile: st.Profile, Lifetime: st.Lifetime, Server: st.Server, Revision: st.Revision,
-		Connections: st.Connections, Processes: st.Children, Restarts: st.Restarts, InFlight: st.InFlight, Queued: st.Queued, Calls: st.Calls, Errors: st.Errors,
-		P50: st.P50.Seconds() * 1000, P99: st.P99.Seconds() * 1000, LastError: st.LastError,
-	}
-	if s.held != nil {
-		u.Reason = "an operator has disabled it"
-	}
-	for _, t := range st.Tools {
-		if t.Blocked != "" {
-			u.Blocked++
-		} else {
-			u.Tools++
-		}
+		return &control.UpstreamDetails{Upstream: c.bare(stateDisabled, reasonConfigured)}
 	}
 	warnings := p.all.Warnings(c.Name)
 	for _, v := range p.virtual {
 		warnings = append(warnings, v.view.Warnings(c.Name)...)
 	}
 	slices.Sort(warnings)
-	return &control.UpstreamDetails{Upstream: u, Stderr: st.Stderr, Warnings: slices.Compact(warnings)}
+	st := s.status(p)
+	return &control.UpstreamDetails{Upstream: st.Upstream, Stderr: st.Stderr, Warnings: slices.Compact(warnings)}
 }
 
 // LogLevel implements control.Backend.

@@ -94,6 +94,23 @@ func principalNamed(c *guard.Config, id string, described bool) (*guard.Principa
 	return nil, problem
 }
 
+// shownAs completes a call of a tool by the name that clients see, or by one that is qualified for
+// an upstream: its tools may not have been listed.
+func (p *plan) shownAs(c *guard.Call, name string) bool {
+	for _, e := range p.all.Entries(route.Tools) {
+		if e.Shown == name {
+			c.Upstream, c.Name = e.Source, e.Name
+			return true
+		}
+	}
+	head, rest, _ := strings.Cut(name, "__")
+	if p.byName[head] == nil || rest == "" {
+		return false
+	}
+	c.Upstream, c.Name = head, rest
+	return true
+}
+
 // callOf reads the call of a question.
 func (p *plan) callOf(q *control.Question) (*guard.Call, error) {
 	c := &guard.Call{}
@@ -113,6 +130,7 @@ func (p *plan) callOf(q *control.Question) (*guard.Call, error) {
 		c.Upstream, c.Name = head, rest
 	case c.Method == methodAdmin:
 		c.Name = name
+	case c.Method == spec.MethodToolsCall && p.shownAs(c, name):
 	case len(names) == 1:
 		c.Upstream, c.Name = names[0], name
 	default:

@@ -21,10 +21,13 @@ import (
 // pinWait bounds how long an upstream that is compared with its pins may take to answer.
 const pinWait = 30 * time.Second
 
-// lockOf returns the lock file of a plan.
-func lockOf(p *plan) (file string, lock *pin.Lock, err error) {
-	if p.lock == nil {
+// lock returns what is pinned, and where that is kept.
+func (o operator) lock(p *plan) (where string, lock *pin.Lock, err error) {
+	switch {
+	case p.lock == nil:
 		return "", nil, control.NewProblem(http.StatusNotFound, "nothing is pinned: 'farcall pin FILE' writes farcall.lock beside the configuration")
+	case o.g.node != nil:
+		return "the cluster", p.lock, nil
 	}
 	return p.config.Lock, p.lock, nil
 }
@@ -32,7 +35,7 @@ func lockOf(p *plan) (file string, lock *pin.Lock, err error) {
 // Pins implements control.Backend.
 func (o operator) Pins(context.Context) (*control.Pins, error) {
 	p := o.g.plan.Load()
-	file, lock, err := lockOf(p)
+	file, lock, err := o.lock(p)
 	if err != nil {
 		return nil, err
 	}
@@ -59,35 +62,36 @@ func shownChange(c *pin.Change) control.PinChange {
 
 // PinChanges implements control.Backend.
 func (o operator) PinChanges(ctx context.Context, name string) (*control.PinChanges, error) {
-	changes, _, err := o.compare(ctx, name)
+	changes, _, _, err := o.compare(ctx, name)
 	return changes, err
 }
 
-// compare asks an upstream for all that is pinned of it, and says what differs.
-func (o operator) compare(ctx context.Context, name string) (*control.PinChanges, map[string][]jsonrpc.Raw, error) {
+// compare asks an upstream for all that is pinned of it, and says what differs from a lock.
+func (o operator) compare(ctx context.Context, name string) (*control.PinChanges, *pin.Lock, map[string][]jsonrpc.Raw, error) {
 	p := o.g.plan.Load()
 	if _, err := p.configured(name); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	file, lock, err := lockOf(p)
+	file, lock, err := o.lock(p)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	s := p.byName[name]
 	if s == nil || s.mcp == nil {
-		return nil, nil, control.NewProblem(http.StatusConflict, name+" is not asked: it speaks no MCP, or the configuration disables it")
+		return nil, nil, nil, control.NewProblem(http.StatusConflict, name+" is not asked: it speaks no MCP, or the configuration disables it")
 	}
 	ctx, cancel := context.WithTimeout(ctx, pinWait)
 	defer cancel()
 	all, err := s.everything(ctx)
 	if err != nil {
-		return nil, nil, control.NewProblem(http.StatusBadGateway, "nothing was compared: "+err.Error())
+		return nil, nil, nil, control.NewProblem(http.StatusBadGateway, "nothing was compared: "+err.Error())
 	}
 	changes := &control.PinChanges{Upstream: name, File: file, Changes: []control.PinChange{}}
-	var lines []string
+	lines := []string{"accepted " + lock.Of(name).Digest()} // by another operator or node since, perhaps
 	for _, list := range append([]string{pin.Server}, pinnedLists...) {
 		changes.Pinned += len(all[list])
-		for _, c := range lock.Check(name, list, all[list]) {
+		_, differ := lock.Check(name, list, all[list])
+		for _, c := range differ {
 			changes.Changes = append(changes.Changes, shownChange(&c))
 		}
 		for _, item := range all[list] {
@@ -101,52 +105,44 @@ func (o operator) compare(ctx context.Context, name string) (*control.PinChanges
 	slices.Sort(lines)
 	digest := sha256.Sum256([]byte(strings.Join(lines, "\n")))
 	changes.Digest = hex.EncodeToString(digest[:16])
-	return changes, all, nil
+	return changes, lock, all, nil
 }
 
 // AcceptPins implements control.Backend.
 func (o operator) AcceptPins(ctx context.Context, name string, accepted *control.AcceptPins) (*control.PinChanges, error) {
-	changes, all, err := o.compare(ctx, name)
+	changes, lock, all, err := o.compare(ctx, name)
 	switch {
 	case err != nil:
 		return nil, err
 	case accepted.Digest != changes.Digest:
 		return nil, control.NewProblem(http.StatusConflict, fmt.Sprintf(
-			"the digest %.64q is not that of what %s says now: look at the changes, and accept the digest that is shown with them", accepted.Digest, name))
+			"the digest %.64q is not that of what %s says now and what is accepted: look at the changes, and accept the digest that is shown with them",
+			accepted.Digest, name))
 	}
-	if err := o.pin(name, changes.File, all); err != nil {
+	switch err := o.pin(ctx, name, lock, all); {
+	case errors.Is(err, pin.ErrStore):
+		return nil, control.NewProblem(http.StatusServiceUnavailable, "it is not known to be accepted: look again: "+err.Error())
+	case err != nil:
 		return nil, control.NewProblem(http.StatusConflict, "nothing was accepted: "+err.Error())
 	}
 	return changes, nil
 }
 
-// pin writes what an upstream says into the lock file, and has the gateway go by it.
-func (o operator) pin(name, file string, all map[string][]jsonrpc.Raw) error {
+// pin accepts what an upstream says in place of what a lock has of it, and has the gateway go by it.
+func (o operator) pin(ctx context.Context, name string, lock *pin.Lock, all map[string][]jsonrpc.Raw) error {
 	g := o.g
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
 	if g.draining.Load() {
 		return errDraining()
 	}
-	lock, err := pin.Load(file)
-	if err != nil {
+	ctx, cancel := context.WithTimeout(ctx, pinTime)
+	defer cancel()
+	err := g.acceptPins(ctx, g.plan.Load().config, lock, name, all)
+	if err != nil && !errors.Is(err, pin.ErrOther) { // that is to be shown now
 		return err
 	}
-	for list, items := range all {
-		if err := lock.Accept(name, list, items); err != nil {
-			return err
-		}
-	}
-	if err := lock.Save(file); err != nil {
-		return err
-	}
-	old := g.plan.Load()
-	p, err := g.newPlan(old.config, old, nil)
-	if err != nil {
-		return err
-	}
-	g.swap(old, p, name, func(s *server) { s.close(g.ends) })
-	return nil
+	return errors.Join(err, g.repinLocked(name))
 }
 
 // pinnedLists are the lists that are pinned, after what a server says about itself.
@@ -155,8 +151,8 @@ var pinnedLists = []string{pin.Tools, pin.Prompts, pin.Resources, pin.Templates}
 // Pin compares what all servers say about themselves, and their tools, prompts, resources and
 // templates, with those of the file at path, which is a farcall.lock, and returns what has changed,
 // to be read by a person: "" when nothing has. With accept it writes the file, also when there was
-// none, or one of version 1. Then what servers have that are not in the configuration stays pinned,
-// unless that was loaded from a file: they have been taken out of it. count is the number of
+// none. Then what servers have that are not in the configuration stays pinned, unless that was
+// loaded from a file: they have been taken out of it. count is the number of
 // definitions. It fails when a server cannot be asked. Upstreams to which each principal signs in
 // are left out.
 func (g *Gateway) Pin(ctx context.Context, path string, accept bool) (changes string, count int, err error) {
@@ -180,7 +176,8 @@ func (g *Gateway) Pin(ctx context.Context, path string, accept bool) (changes st
 		for _, list := range append([]string{pin.Server}, pinnedLists...) {
 			count += len(all[list])
 			if had {
-				write(&text, lock.Check(s.cfg.Name, list, all[list]))
+				_, differ := lock.Check(s.cfg.Name, list, all[list])
+				write(&text, differ)
 			}
 			if err := lock.Accept(s.cfg.Name, list, all[list]); err != nil {
 				return "", 0, fmt.Errorf("%s cannot be pinned: %w", s.cfg.Name, err)

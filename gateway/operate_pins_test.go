@@ -118,6 +118,8 @@ func TestOperatorExplains(t *testing.T) {
 		{"ops", "call=a/echo&as=new&role=dev", 200, true, "tools/call a/echo", "new"},
 		{"ops", "call=a/echo&as=anonymous", 200, false, "tools/call a/echo", "anonymous"},
 		{"ops", "call=a/echo&as=dve", 404, false, "", ""},
+		{"dev", "call=tools/call+a__unlisted", 200, true, "tools/call a/unlisted", "dev"},
+		{"ops", "call=tools/call+c__echo", 404, false, "", ""},
 		{"ops", "call=tools/call+echo", 404, false, "", ""},
 		{"ops", "call=a/echo&arguments=%5B%5D", 400, false, "", ""},
 		{"ops", "call=a/echo&arguments=%7B%22text%22:1%7D&as=dev", 200, false, "tools/call a/echo", "dev"},

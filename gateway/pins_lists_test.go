@@ -4,10 +4,12 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/gateway/internal/control"
 	"github.com/farcall-dev/farcall/mcp"
 )
 
@@ -87,8 +89,11 @@ func TestPinsOfAllLists(t *testing.T) {
 				}
 			}
 			served(false)
-			if page := l.get(t, "/"); place != "" && place != "server" && !strings.Contains(page, "IGNORE PREVIOUS") {
-				t.Error("the page does not show what has changed")
+			shown := slices.ContainsFunc(l.tools(t, "m"), func(tool control.Tool) bool {
+				return strings.Contains(tool.Diff, "IGNORE PREVIOUS")
+			})
+			if place != "" && place != "server" && !shown {
+				t.Error("what the page reads does not say what has changed")
 			}
 			changes, _, err := l.Pin(t.Context(), lock, true)
 			if shown := strings.Contains(changes, hostile) || place == "server" && strings.Contains(changes, "+ server: bank"); err != nil || shown != (place != "") {
@@ -142,25 +147,23 @@ func TestPinsWithoutLock(t *testing.T) {
 	}
 }
 
-// A file of version 1 serves the tools that it has, and nothing else, until it is written again.
+// A file of version 1, which has tools only, is refused: nothing is served with it.
 func TestPinsOfVersion1(t *testing.T) {
 	lock := filepath.Join(t.TempDir(), "farcall.lock")
 	if err := os.WriteFile(lock, []byte(`{"_":"","version":1,"upstreams":{"m":{}}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l := newLabOf(t, nil, &gateway.Config{Upstreams: []*gateway.Upstream{over(t, "m", speaker("", ""))}, Lock: lock})
-	client := l.clientAt(t, "/mcp/m", mcp.ClientOptions{})
-	if err := getPrompt(t, client, "greet"); err == nil || !strings.Contains(err.Error(), "farcall pin --accept") || client.Server().Instructions != "" {
-		t.Errorf("%v, %+v", err, client.Server())
-	}
-	if changes, _, err := l.Pin(t.Context(), lock, false); err != nil || !strings.Contains(changes, `"m" server "instructions": added`) {
-		t.Errorf("%s, %v", changes, err)
-	}
-	if _, _, err := l.Pin(t.Context(), lock, true); err != nil {
-		t.Fatal(err)
-	}
-	if text, err := os.ReadFile(lock); err != nil || !strings.Contains(string(text), `"version": 2`) {
-		t.Errorf("%s, %v", text, err)
+	c := &gateway.Config{Upstreams: []*gateway.Upstream{over(t, "m", speaker("", ""))}}
+	l := newLabOf(t, nil, c)
+	old := *c
+	old.Lock = lock
+	for what, err := range map[string]error{"reload": l.Reload(&old), "pin": func() error {
+		_, _, err := l.Pin(t.Context(), lock, true)
+		return err
+	}()} {
+		if err == nil || !strings.Contains(err.Error(), "version 1") || !strings.Contains(err.Error(), "farcall pin") {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }
 

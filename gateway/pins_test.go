@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/gateway/internal/control"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 )
@@ -71,7 +72,10 @@ func TestPins(t *testing.T) {
 				found = strings.Contains(tool.Diff, change.shown)
 			}
 		}
-		if page := l.get(t, "/"); !found || !strings.Contains(page, change.shown) {
+		shown := slices.ContainsFunc(l.tools(t, "m"), func(tool control.Tool) bool {
+			return tool.Blocked != "" && strings.Contains(tool.Diff, change.shown)
+		})
+		if !found || !shown {
 			t.Errorf("it is not shown what has changed: %+v", l.status(t).Upstreams[0].Tools)
 		}
 		changes, _, err := l.Pin(t.Context(), lock, true)

@@ -69,7 +69,7 @@ func TestErrorsPlain(t *testing.T) {
 	for range 3 {
 		knows(false) // also when it is not tried again
 	}
-	if page := l.get(t, "/"); !strings.Contains(page, said) || !strings.Contains(l.log.String(), said) {
+	if page := l.get(t, "/api/v1/upstreams/bad"); !strings.Contains(page, said) || !strings.Contains(l.log.String(), said) {
 		t.Error("the operator is not told")
 	}
 }

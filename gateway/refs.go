@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -21,10 +22,7 @@ const (
 
 // refs returns what writes and reads the names and URIs of an upstream.
 func (u *Upstream) refs() refs.Server {
-	label := u.Label
-	if label == "" {
-		label = refs.Label(u.Name)
-	}
+	label := cmp.Or(u.Label, refs.Label(u.Name))
 	return refs.Server{Name: u.Name, Label: label, Web: u.Web == webQualified, Opaque: u.Arguments == argumentsOpaque}
 }
 
@@ -51,14 +49,12 @@ func (e *endpoint) address(w *calling, t *route.Target, member string) {
 
 // hasOnly reports whether a member that may be there twice is nothing but a text.
 func hasOnly(object jsonrpc.Raw, name, value string) bool {
-	is := true
-	scan.Object(object, func(key, raw []byte) bool {
-		if string(key) == name {
-			is = raw[0] == '"' && string(scan.Unquote(raw)) == value
+	for key, raw := range scan.Members(object) {
+		if string(key) == name && (raw[0] != '"' || string(scan.Unquote(raw)) != value) {
+			return false
 		}
-		return is
-	})
-	return is
+	}
+	return true
 }
 
 // down gives what a server has answered the form of this address.

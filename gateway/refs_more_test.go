@@ -110,10 +110,9 @@ func (w *walker) visit(tool, mark string) {
 		return
 	}
 	id := ""
-	scan.Array(scan.Member(wire.Data, "elicitations"), func(one []byte) bool {
+	for one := range scan.Elements(scan.Member(wire.Data, "elicitations")) {
 		id = scan.StringMember(one, "elicitationId")
-		return true
-	})
+	}
 	labels := map[string]string{"a": "a", "b": "b", "c_d": "c.d", "2e": "n.2e", "F": "f"}
 	w.count("elicitation", id, labels[mark]+"+e-1", id, nil)
 }

@@ -428,10 +428,9 @@ func TestReferencesState(t *testing.T) {
 	}
 	state := scan.Member(r.result, "requestState")
 	key := ""
-	scan.Object(scan.Member(r.result, "inputRequests"), func(name, _ []byte) bool {
+	for name := range scan.Members(scan.Member(r.result, "inputRequests")) {
 		key = string(name)
-		return false
-	})
+	}
 	again := fmt.Sprintf(`,"requestState":%s,"inputResponses":{%q:{"action":"accept","content":{"name":" Ann"}}}`, state, key)
 	if r, err := l.modern(t.Context(), "tools/call", "b__ask", `"name":"b__ask"`+again); err != nil || r.err == nil || r.err.Code != jsonrpc.InvalidParams || !strings.Contains(r.err.Message, "another caller or server") {
 		t.Errorf("at another server: %v, %v", r, err)

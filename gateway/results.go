@@ -108,15 +108,14 @@ func onlyReads(tool jsonrpc.Raw) bool {
 func keyOfCall(scope, tool string, params jsonrpc.Raw, header map[string][]string) (k resultKey) {
 	h := sha256.New()
 	addParts(h, []byte(scope), []byte(tool), scan.Member(params, "arguments"))
-	scan.Object(scan.Member(params, "_meta"), func(key, value []byte) bool {
+	for key, value := range scan.Members(scan.Member(params, "_meta")) {
 		name := string(key)
 		switch name {
 		case "progressToken", "traceparent", "tracestate", "baggage", spec.MetaProtocolVersion, spec.MetaClientInfo, spec.MetaClientCapabilities, spec.MetaLogLevel:
 		default:
 			addParts(h, []byte(name), value)
 		}
-		return true
-	})
+	}
 	for _, name := range sortedKeys(header) {
 		addParts(h, []byte(name), []byte(strings.Join(header[name], "\n")))
 	}

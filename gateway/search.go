@@ -523,13 +523,12 @@ func (c *compiled) of(text jsonrpc.Raw) *validate.Schema {
 // no text.
 func unquoted(schema, given jsonrpc.Raw) jsonrpc.Raw {
 	held := map[string]bool{} // the properties that are no texts
-	scan.Object(scan.Member(schema, "properties"), func(key, property []byte) bool {
+	for key, property := range scan.Members(scan.Member(schema, "properties")) {
 		kind, _ := text(property, "type")
 		held[string(key)] = slices.Contains([]string{"integer", "number", "boolean", "array", "object"}, kind)
-		return true
-	})
+	}
 	out := jsonrpc.Raw{'{'}
-	scan.Object(given, func(key, value []byte) bool {
+	for key, value := range scan.Members(given) {
 		if value[0] == '"' && held[string(key)] {
 			if inside := scan.Unquote(value); len(inside) > 0 {
 				if _, fault := scan.Text(inside, deepestArguments); fault == scan.OK {
@@ -538,8 +537,7 @@ func unquoted(schema, given jsonrpc.Raw) jsonrpc.Raw {
 			}
 		}
 		out = appendMember(out, string(key), value)
-		return true
-	})
+	}
 	return append(out, '}')
 }
 

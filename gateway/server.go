@@ -443,7 +443,7 @@ func (h *health) stop() {
 func (s *server) serves(service string) probes.Status {
 	p := s.g.plan.Load()
 	if service == "" {
-		if p.unready() != "" {
+		if s.g.unready() != "" {
 			return probes.NotServing
 		}
 		return probes.Serving
@@ -458,16 +458,22 @@ func (s *server) serves(service string) probes.Status {
 	return probes.Serving
 }
 
-// unready tells which of the required servers are not there, and why. "": all are.
-func (p *plan) unready() string {
+// unready tells why calls are refused: the guard refuses all, or required servers are not there.
+// "": they are not.
+func (g *Gateway) unready() string {
 	var missing []string
-	for _, s := range p.mcp {
+	if g.shield != nil {
+		if err := g.shield.Ready(); err != nil {
+			missing = append(missing, err.Error())
+		}
+	}
+	for _, s := range g.plan.Load().mcp {
 		if !s.cfg.Required {
 			continue
 		}
 		if st := s.mcp.Status(); st.State != upstream.StateUp {
 			text := fmt.Sprintf("%s is required and %s since %s", s.cfg.Name, st.State, st.Since.UTC().Format(time.RFC3339))
-			if st.LastError != "" && !s.g.plain() {
+			if st.LastError != "" && !g.plain() {
 				text += ": " + st.LastError
 			}
 			missing = append(missing, text)

@@ -2,13 +2,12 @@ package gateway
 
 import (
 	"cmp"
-	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/url"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/cluster"
 	sealing "github.com/farcall-dev/farcall/internal/seal"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 )
@@ -54,7 +53,7 @@ func (s *Sessions) keysOf(endpoint string, nodes []byte) ([][]byte, error) {
 		return append(keys, key), nil
 	}
 	for i, text := range s.Keys {
-		key, err := sessionKey(text)
+		key, err := cluster.ParseKey(text)
 		if err == nil {
 			key, err = sealing.Derive(key, "endpoint "+endpoint)
 		}
@@ -64,18 +63,6 @@ func (s *Sessions) keysOf(endpoint string, nodes []byte) ([][]byte, error) {
 		keys = append(keys, key)
 	}
 	return keys, nil
-}
-
-// sessionKey reads a key.
-func sessionKey(text string) ([]byte, error) {
-	for _, decode := range []func(string) ([]byte, error){
-		hex.DecodeString, base64.StdEncoding.DecodeString, base64.RawStdEncoding.DecodeString, base64.URLEncoding.DecodeString, base64.RawURLEncoding.DecodeString,
-	} {
-		if key, err := decode(text); err == nil && len(key) == sealing.KeySize {
-			return key, nil
-		}
-	}
-	return nil, fmt.Errorf("it is not %d bytes in base64 or hex", sealing.KeySize)
 }
 
 // options adds to the options of an endpoint's handler.
@@ -105,7 +92,7 @@ func (c *checker) sessions(conf *Config) {
 		c.problem("sessions", "sealed sessions need keys", "write keys: [file:session.key], with what `openssl rand -base64 32` prints in the file, the same for all replicas")
 	}
 	for i, text := range s.Keys {
-		if _, err := sessionKey(text); err != nil {
+		if _, err := cluster.ParseKey(text); err != nil {
 			c.problem(fmt.Sprintf("sessions.keys[%d]", i), err.Error(), "`openssl rand -base64 32` prints one")
 		}
 	}

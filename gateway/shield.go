@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -47,9 +48,7 @@ func (g *Gateway) newShield(c *Config) error {
 	if g.opts.Guard != nil {
 		o = *g.opts.Guard
 	}
-	if o.Logger == nil {
-		o.Logger = g.opts.Logger
-	}
+	o.Logger = cmp.Or(o.Logger, g.opts.Logger)
 	if o.Observer == nil {
 		o.Observer = g.clientOptions().Observer
 	}

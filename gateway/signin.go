@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -16,6 +17,7 @@ import (
 	"github.com/farcall-dev/farcall/gateway/internal/signin"
 	"github.com/farcall-dev/farcall/gateway/internal/upstream"
 	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/internal/cluster"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/scan"
@@ -24,6 +26,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
+	"github.com/farcall-dev/farcall/store"
 )
 
 const (
@@ -35,23 +38,36 @@ const (
 	// signInWait is how long a call waits for a user who has agreed to sign in. Clients wait for a
 	// minute.
 	signInWait = 45 * time.Second
+	// differPause is between two looks whether all nodes have the configuration of this one.
+	differPause = 5 * time.Second
 )
 
 var errNoPrincipal = errors.New("each principal signs in to it, so that it cannot be asked without one")
 
 var errSignInFixed = errors.New("gateway: sign_in cannot change while the gateway runs: this needs a restart")
 
-// openSignIns opens the tokens of principals.
-func (c *Config) openSignIns() (*signin.Store, error) {
+// openSignIns opens the tokens of principals: in the configured directory, or else in the store
+// that nodes share, or else in memory. Without keys in the configuration, those of nodes have the
+// secret one.
+func (c *Config) openSignIns(shared store.Records, secret []byte) (*signin.Store, error) {
 	var keys [][]byte
 	for i, text := range c.SignIn.Keys {
-		key, err := sessionKey(text)
+		key, err := cluster.ParseKey(text)
 		if err != nil {
 			return nil, fmt.Errorf("gateway: sign_in.keys[%d]: %w", i, err)
 		}
 		keys = append(keys, key)
 	}
-	s, err := signin.Open(c.SignIn.Dir, keys)
+	var s *signin.Store
+	var err error
+	if c.SignIn.Dir != "" || shared == nil {
+		s, err = signin.Open(c.SignIn.Dir, keys)
+	} else {
+		if len(keys) == 0 {
+			keys = append(keys, secret)
+		}
+		s, err = signin.OpenShared(shared, keys)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("gateway: sign_in: %w", err)
 	}
@@ -65,12 +81,16 @@ func (g *Gateway) newSignIns(c *Config) error {
 	if c.SignIn.URL == "" {
 		return nil
 	}
-	store, err := c.openSignIns()
+	var shared store.Store
+	if g.node != nil && c.SignIn.Dir == "" {
+		shared = g.opts.Shared
+	}
+	tokens, err := c.openSignIns(shared, g.secret("sign-ins"))
 	if err != nil {
 		return err
 	}
 	g.signIns = signin.New(&signin.Options{
-		Store: store, URL: c.SignIn.URL, Name: c.name(), Bound: c.bindsBrowsers(),
+		Store: tokens, Shared: shared, URL: c.SignIn.URL, Name: c.name(), Bound: c.bindsBrowsers(),
 		Find: func(name string) *signin.Upstream {
 			if s := g.plan.Load().byName[name]; s != nil {
 				return s.signIn
@@ -297,7 +317,11 @@ func (e *endpoint) wantSignIn(w *calling, s *server) (*upstream.Result, error) {
 	}
 	url, err := s.signIn.Link(w, who, e.completing(w))
 	if err != nil {
-		return nil, &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "Overloaded: " + err.Error(), Cause: err, Data: jsonrpc.Raw(`{"sent":"no","retryable":true}`)}
+		code := jsonrpc.Unavailable
+		if errors.Is(err, signin.ErrFull) {
+			code = jsonrpc.Overloaded
+		}
+		return nil, &jsonrpc.Error{Code: code, Message: "the sign-in cannot begin: " + err.Error(), Cause: err, Data: jsonrpc.Raw(`{"sent":"no","retryable":true}`)}
 	}
 	visits := w.client.Capabilities.Elicitation != nil && w.client.Capabilities.Elicitation.URL != nil && w.Revision.ElicitationURL
 	switch {
@@ -452,14 +476,18 @@ func (e *endpoint) signInFirst(w *calling, s *server, own string, again func() (
 // them. SignOut returns how many have ended. Its error tells of those that have not, or were not
 // revoked, and of records that cannot be read.
 func (c *Config) SignOut(ctx context.Context, choose func(principal, upstream string) bool) (ended int, err error) {
-	if c.SignIn.Dir == "" {
+	switch {
+	case c.SignIn.Dir == "" && c.Cluster.Set():
+		return 0, errors.New("gateway: the sign-ins are in the store of the cluster, which only its nodes open: " +
+			"they end the sign-ins of a principal that is taken out of the configuration")
+	case c.SignIn.Dir == "":
 		return 0, errors.New("gateway: sign_in has no dir: the tokens are in the memory of the gateway, and end with it")
 	}
-	store, err := c.openSignIns()
+	tokens, err := c.openSignIns(nil, nil)
 	if err != nil {
 		return 0, err
 	}
-	s := signin.New(&signin.Options{Store: store, URL: c.SignIn.URL, Name: c.name()})
+	s := signin.New(&signin.Options{Store: tokens, URL: c.SignIn.URL, Name: c.name()})
 	defer s.Close()
 	ups := map[string]*signin.Upstream{}
 	for _, u := range c.Upstreams {
@@ -469,12 +497,12 @@ func (c *Config) SignOut(ctx context.Context, choose func(principal, upstream st
 			}
 		}
 	}
-	return signOut(ctx, store, ups, choose)
+	return signOut(ctx, tokens, ups, choose)
 }
 
 // signOut is SignOut of a store.
-func signOut(ctx context.Context, store *signin.Store, ups map[string]*signin.Upstream, choose func(principal, upstream string) bool) (ended int, err error) {
-	all, damaged, err := store.List()
+func signOut(ctx context.Context, tokens *signin.Store, ups map[string]*signin.Upstream, choose func(principal, upstream string) bool) (ended int, err error) {
+	all, damaged, err := tokens.List()
 	if err != nil {
 		return 0, fmt.Errorf("gateway: sign_in: %w", err)
 	}
@@ -486,7 +514,7 @@ func signOut(ctx context.Context, store *signin.Store, ups map[string]*signin.Up
 		if !choose(e.Principal, e.Upstream) {
 			continue
 		}
-		if err := signOutOf(ctx, store, ups[e.Upstream], &e); err != nil {
+		if err := signOutOf(ctx, tokens, ups[e.Upstream], &e); err != nil {
 			failed = append(failed, fmt.Errorf("gateway: the sign-in of %s to %s: %w", e.Principal, e.Upstream, err))
 			continue
 		}
@@ -496,9 +524,9 @@ func signOut(ctx context.Context, store *signin.Store, ups map[string]*signin.Up
 }
 
 // signOutOf ends one. What is no upstream any more cannot be asked to revoke.
-func signOutOf(ctx context.Context, store *signin.Store, u *signin.Upstream, e *signin.Entry) error {
+func signOutOf(ctx context.Context, tokens *signin.Store, u *signin.Upstream, e *signin.Entry) error {
 	if u == nil {
-		return store.Remove(e.ID)
+		return tokens.Remove(e.ID)
 	}
 	return u.SignOut(ctx, signin.Who{Owner: e.Owner, Name: e.Principal})
 }
@@ -508,6 +536,16 @@ func signOutOf(ctx context.Context, store *signin.Store, u *signin.Upstream, e *
 func (g *Gateway) revokeUnknown(ctx context.Context) {
 	if g.signIns == nil {
 		return
+	}
+	if g.node != nil {
+		g.node.Meet(g.plan.Load().config.Cluster.Nodes())
+	}
+	for g.node != nil && len(g.node.Status().Differ) > 0 { // another node may know them
+		select {
+		case <-g.serving.Done():
+			return
+		case <-time.After(differPause):
+		}
 	}
 	p := g.plan.Load()
 	known := principalsOf(p.config.Guard)
@@ -535,12 +573,9 @@ func (g *Gateway) revokeUnknown(ctx context.Context) {
 
 // ofConfiguration reports whether an owner was authenticated by what stands in the configuration.
 func ofConfiguration(text string) bool {
-	for _, method := range []string{"key", "signature"} {
-		if strings.HasPrefix(text, strings.TrimRight(owner.Principal(method, "", "", "").Text(), "\x00")) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"key", "signature"}, func(method string) bool {
+		return strings.HasPrefix(text, strings.TrimRight(owner.Principal(method, "", "", "").Text(), "\x00"))
+	})
 }
 
 // principalsOf returns the owners that the keys and the signatures of a configuration stand for.
@@ -560,8 +595,5 @@ func principalsOf(c *guard.Config) map[string]bool {
 
 // ownerOf is the owner of a principal of the configuration; kind "" is its default.
 func ownerOf(method, kind, id string) string {
-	if kind == "" {
-		kind = "service"
-	}
-	return (&guard.Principal{ID: id, Kind: kind, Method: method}).Owner()
+	return (&guard.Principal{ID: id, Kind: cmp.Or(kind, "service"), Method: method}).Owner()
 }

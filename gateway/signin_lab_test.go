@@ -27,6 +27,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/spec"
+	"github.com/farcall-dev/farcall/store"
 )
 
 // A signLab is an MCP server, the authorization server that its tokens come from, and a gateway
@@ -39,6 +40,7 @@ type signLab struct {
 	config   *Config
 	log      *lockedBuffer
 	auditing string
+	shared   store.Store // nil: the gateway is no node
 
 	mu      sync.Mutex
 	n       int
@@ -71,7 +73,7 @@ func (l *lockedBuffer) String() string {
 
 // newSignLab makes a lab with a server that speaks the eras. edit changes the configuration of the
 // gateway.
-func newSignLab(t *testing.T, eras string, edit func(*Config)) *signLab {
+func newSignLab(t *testing.T, eras string, edit func(*Config), shared ...store.Store) *signLab {
 	t.Helper()
 	l := &signLab{
 		t: t, life: 3600, codes: map[string]url.Values{}, access: map[string]string{}, refresh: map[string]string{}, used: map[string]int{},
@@ -110,6 +112,9 @@ func newSignLab(t *testing.T, eras string, edit func(*Config)) *signLab {
 	if edit != nil {
 		edit(l.config)
 	}
+	for _, s := range shared {
+		l.shared = s
+	}
 	l.start()
 	t.Cleanup(func() {
 		l.stop()
@@ -131,7 +136,7 @@ func newSignLab(t *testing.T, eras string, edit func(*Config)) *signLab {
 // start starts a gateway at the address of the lab.
 func (l *signLab) start() {
 	l.t.Helper()
-	g, err := New(l.config, &Options{Logger: slog.New(slog.NewTextHandler(l.log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	g, err := New(l.config, &Options{Shared: l.shared, Logger: slog.New(slog.NewTextHandler(l.log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -289,7 +294,10 @@ func (l *signLab) clientAt(path, who, era string, visits bool) *signClient {
 		}
 	}
 	var err error
-	if c.Client, err = mcp.Dial(l.t.Context(), l.web.URL+path, o); err != nil {
+	if strings.HasPrefix(path, "/") {
+		path = l.web.URL + path
+	}
+	if c.Client, err = mcp.Dial(l.t.Context(), path, o); err != nil {
 		l.t.Fatal(err)
 	}
 	l.t.Cleanup(func() { c.Close() })

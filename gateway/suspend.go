@@ -18,6 +18,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
+	"github.com/farcall-dev/farcall/observe"
 )
 
 // suspension has the calls of modern clients at legacy servers, which may ask for
@@ -25,6 +26,8 @@ import (
 // on with the call where it stands. What the client carries meanwhile is the id,
 // sealed by mcp.Server, which binds it to principal, method and params.
 type suspension struct {
+	observer *observe.Observer // nil: there is none
+
 	mu     sync.Mutex
 	ttl    time.Duration
 	calls  map[string]*suspended
@@ -52,6 +55,7 @@ func (t *suspension) limit(most int, ttl time.Duration) {
 type suspended struct {
 	id     string
 	table  *suspension
+	server string // its name
 	who    upstream.Caller
 	kept   *keptTask
 	refs   *refs.Server    // qualifies what the server says; nil: it is shown as it is
@@ -68,6 +72,7 @@ type suspended struct {
 	fresh     bool            // the client has not been asked the newest question
 	questions []*question     // without an answer
 	expiry    *time.Timer     // while the client is away
+	resumed   func()          // tells the observer that it is back; nil: there is none
 }
 
 // question is what a server asks during a call.
@@ -95,7 +100,7 @@ var (
 // begin starts a call and returns its id. The qualifier is that of the server, nil where references
 // are shown as they are.
 func (t *suspension) begin(ctx context.Context, u *upstream.Upstream, given *upstream.Call, kept *keptTask, qualifier *refs.Server) (string, error) {
-	s := &suspended{kept: kept, id: rand.Text(), table: t, asked: make(chan struct{}, 1), done: make(chan struct{}), client: ctx}
+	s := &suspended{kept: kept, id: rand.Text(), table: t, server: u.Name(), asked: make(chan struct{}, 1), done: make(chan struct{}), client: ctx}
 	call := *given
 	call.Params = slices.Clone(call.Params) // the request's own do not last
 	call.Caller.Info, call.Caller.Capabilities = slices.Clone(call.Caller.Info), slices.Clone(call.Caller.Capabilities)
@@ -161,6 +166,7 @@ func (t *suspension) detach(s *suspended) error {
 			t.away.Used(), t.away.OfGroup(s.who.Owner))
 	}
 	s.expiry = time.AfterFunc(t.ttl, func() { t.expire(s) })
+	s.resumed = t.observer.Begin(observe.Lifetime{Kind: observe.Suspension, Upstream: s.server})
 	return nil
 }
 
@@ -180,6 +186,9 @@ func (t *suspension) overloaded(format string, all, own int) *jsonrpc.Error {
 func (t *suspension) back(s *suspended) {
 	t.away.Give(s.who.Owner, 1)
 	s.expiry = nil
+	if s.resumed != nil {
+		s.resumed()
+	}
 }
 
 // expire gives up a call with a client that has not come back.

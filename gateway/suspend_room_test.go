@@ -13,6 +13,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/observe"
 )
 
 // Clients that were asked and do not come back kept other clients from the server for 20 s, and
@@ -25,6 +26,17 @@ func TestOpenFormsStay(t *testing.T) {
 			return "", mcp.ElicitURL(ctx, "visit", "https://example.com")
 		})
 		table := newSuspension(100, 5*time.Minute)
+		var open, over int
+		var took time.Duration
+		count := func(n *int) func(observe.Lifetime) {
+			return func(l observe.Lifetime) {
+				if took += l.Took; l.Kind != observe.Suspension || l.Upstream != "s" {
+					t.Errorf("observed %+v", l)
+				}
+				*n++
+			}
+		}
+		table.observer = &observe.Observer{Open: count(&open), Close: count(&over)}
 		u := upstream.New(&upstream.Options{
 			Name: "s", Exclusive: true, Pool: 2,
 			Dial: func(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, error) {
@@ -75,8 +87,15 @@ func TestOpenFormsStay(t *testing.T) {
 				t.Errorf("form %d was given up", i)
 			}
 		}
+		if _, err := table.attach(t.Context(), away[0].id); err != nil || open != 12 || over != 1 || took < 50*time.Second {
+			t.Errorf("%d suspended, %d not any more, for %v: %v", open, over, took, err)
+		}
+		away[0].cancel(nil)
 		if err := errors.Join(table.close(t.Context()), u.Close(t.Context())); err != nil {
 			t.Error(err)
+		}
+		if open != 12 || over != 12 {
+			t.Errorf("%d suspended, %d not any more", open, over)
 		}
 		s.Close()
 	})

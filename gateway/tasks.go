@@ -171,10 +171,7 @@ type taskState struct {
 // upstream, and what selects the credentials that the gateway has there. Tokens and keys that are
 // renewed do not count; headers do, since the gateway cannot know which of them select an account.
 func (c *Upstream) taskHome(ctx context.Context) string {
-	a := c.Auth
-	if a == nil {
-		a = &Credentials{}
-	}
+	a := cmp.Or(c.Auth, &Credentials{})
 	headers, _ := headersOf(a.Principals, callerIn(ctx))
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q %q %q %q %q %q",
 		c.URL, c.Headers, a.Type, a.ClientID, a.MetadataURL, a.Issuer, a.Audience, a.Store, a.AssertionFile, headers))

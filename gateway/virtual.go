@@ -275,15 +275,14 @@ func (e *Endpoint) form(of string, schema jsonrpc.Raw) (shown jsonrpc.Raw, own f
 // withoutRequired returns the schema of an object in which a property is optional.
 func withoutRequired(schema jsonrpc.Raw, name string) jsonrpc.Raw {
 	left := jsonrpc.Raw{'['}
-	scan.Array(scan.Member(schema, "required"), func(one []byte) bool {
+	for one := range scan.Elements(scan.Member(schema, "required")) {
 		if len(one) > 0 && one[0] == '"' && string(scan.Unquote(one)) != name {
 			if len(left) > 1 {
 				left = append(left, ',')
 			}
 			left = append(left, one...)
 		}
-		return true
-	})
+	}
 	if len(left) == 1 {
 		return without(schema, "required")
 	}
@@ -334,10 +333,9 @@ func (e *Endpoint) show(of string, item jsonrpc.Raw) (jsonrpc.Raw, error) {
 		if len(all) == 0 || all[0] != '{' {
 			all = jsonrpc.Raw("{}")
 		}
-		scan.Object(hints, func(key, value []byte) bool {
+		for key, value := range scan.Members(hints) {
 			all = withMember(all, string(key), value)
-			return true
-		})
+		}
 		item = withMember(item, "annotations", all)
 	}
 	return item, nil
@@ -349,7 +347,7 @@ var looser = map[string]string{"readOnlyHint": "true", "destructiveHint": "false
 
 // promises checks that looser annotations are meant.
 func (c *checker) promises(path string, f *toolForm) {
-	scan.Object(f.Annotations, func(key, value []byte) bool {
+	for key, value := range scan.Members(f.Annotations) {
 		at := path + ".annotations." + string(key)
 		switch {
 		case looser[string(key)] != string(value):
@@ -358,8 +356,7 @@ func (c *checker) promises(path string, f *toolForm) {
 		case c.notice != nil:
 			c.notice(at, fmt.Sprintf("clients take %s for the tool's own, whatever the upstream says", string(key)+": "+string(value)), "")
 		}
-		return true
-	})
+	}
 }
 
 // hints reads the annotations of an override.

@@ -62,20 +62,19 @@ func only(value []byte, fields []string) jsonrpc.Raw {
 	switch value[0] {
 	case '[':
 		out := jsonrpc.Raw{'['}
-		scan.Array(value, func(one []byte) bool {
+		for one := range scan.Elements(value) {
 			if len(out) > 1 {
 				out = append(out, ',')
 			}
 			out = append(out, only(one, fields)...)
-			return true
-		})
+		}
 		return append(out, ']')
 	case '{':
 	default:
 		return value
 	}
 	out := jsonrpc.Raw{'{'}
-	scan.Object(value, func(key, member []byte) bool {
+	for key, member := range scan.Members(value) {
 		var below []string
 		for _, f := range fields {
 			if rest, ok := strings.CutPrefix(f, string(key)+"."); ok {
@@ -88,8 +87,7 @@ func only(value []byte, fields []string) jsonrpc.Raw {
 		case len(below) > 0:
 			out = appendMember(out, string(key), only(member, below))
 		}
-		return true
-	})
+	}
 	return append(out, '}')
 }
 
@@ -97,14 +95,13 @@ func only(value []byte, fields []string) jsonrpc.Raw {
 // it out.
 func eachContent(result jsonrpc.Raw, f func(jsonrpc.Raw) jsonrpc.Raw) jsonrpc.Raw {
 	out := jsonrpc.Raw{'['}
-	scan.Array(scan.Member(result, "content"), func(c []byte) bool {
+	for c := range scan.Elements(scan.Member(result, "content")) {
 		made := f(c)
 		if made != nil && len(out) > 1 {
 			out = append(out, ',')
 		}
 		out = append(out, made...)
-		return true
-	})
+	}
 	return append(out, ']')
 }
 

@@ -47,10 +47,9 @@ func TestVirtualSeal(t *testing.T) {
 			t.Fatal(r, err)
 		}
 		question := ""
-		scan.Object(scan.Member(r.result, "inputRequests"), func(name, _ []byte) bool {
+		for name := range scan.Members(scan.Member(r.result, "inputRequests")) {
 			question = string(name)
-			return false
-		})
+		}
 		again := fmt.Sprintf(`,"requestState":%s,"inputResponses":{%q:{"action":"accept","content":{"name":"Ann"}}}`, scan.Member(r.result, "requestState"), question)
 		for _, path := range []string{"/mcp/two", "/mcp"} {
 			if got := call(path, again); !strings.Contains(got, "-32602") || strings.Contains(got, "Ann") {

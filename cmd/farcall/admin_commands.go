@@ -134,9 +134,7 @@ func dumpCapture(ctx context.Context, o *adminOptions, _ []string) error {
 	var d struct {
 		File string `json:"file"`
 	}
-	return o.change(ctx, "/capture/dump", nil, &d, func() error {
-		return o.say("%s", inLine(d.File))
-	})
+	return o.change(ctx, "/capture/dump", nil, &d, func() error { return o.say("%s", inLine(d.File)) })
 }
 
 // decisionCommands are those about pins and about the guard.
@@ -333,10 +331,7 @@ func listUpstreams(ctx context.Context, o *adminOptions, args []string) error {
 		var rows [][]string
 		for i := range all.Upstreams {
 			u := &all.Upstreams[i]
-			note := u.LastError
-			if u.Reason != "" {
-				note = u.Reason
-			}
+			note := cmp.Or(u.Reason, u.LastError)
 			if u.Blocked > 0 {
 				note = fmt.Sprintf("%s withheld, as not pinned so; %s", countOf(u.Blocked, "definition"), note)
 			}

@@ -13,8 +13,7 @@ import (
 )
 
 func newAuditCmd(e *env) *cobra.Command {
-	return newGroup("audit", "Verify the audit of a guard", "There is verify.",
-		newAuditVerifyCmd(e))
+	return newGroup("audit", "Verify the audit of a guard", "There is verify.", newAuditVerifyCmd(e))
 }
 
 // verifying is what the flags of audit verify say.
@@ -102,24 +101,18 @@ func verifyFiles(args []string, o *audit.VerifyOptions) (*audit.Report, error) {
 
 // verified is the form of --json.
 type verified struct {
-	OK       bool      `json:"ok"`
-	Lines    int       `json:"lines"`
-	First    uint64    `json:"first"`
-	Last     uint64    `json:"last"`
-	Head     string    `json:"head"`
-	Open     int       `json:"open"` // calls without an outcome
-	Findings []finding `json:"findings"`
-	More     int       `json:"more,omitempty"`
-	Notes    []finding `json:"notes,omitempty"`
+	OK       bool            `json:"ok"`
+	Lines    int             `json:"lines"`
+	First    uint64          `json:"first"`
+	Last     uint64          `json:"last"`
+	Head     string          `json:"head"`
+	Open     int             `json:"open"` // calls without an outcome
+	Findings []audit.Finding `json:"findings"`
+	More     int             `json:"more,omitempty"`
+	Notes    []audit.Finding `json:"notes,omitempty"`
 }
 
-type finding struct {
-	File    string `json:"file,omitempty"`
-	Line    int    `json:"line,omitempty"`
-	Message string `json:"message"`
-}
-
-func (f finding) text() string {
+func findingText(f audit.Finding) string {
 	if f.File == "" {
 		return f.Message
 	}
@@ -129,13 +122,7 @@ func (f finding) text() string {
 func (v *verifying) print(r *audit.Report) error {
 	out := verified{
 		OK: len(r.Findings) == 0, Lines: r.Lines, First: r.First, Last: r.Last, Head: fmt.Sprintf("%d:%s", r.Head.Seq, r.Head.Hash),
-		Open: r.Open, More: r.More, Findings: []finding{},
-	}
-	for _, f := range r.Findings {
-		out.Findings = append(out.Findings, finding(f))
-	}
-	for _, f := range r.Notes {
-		out.Notes = append(out.Notes, finding(f))
+		Open: r.Open, More: r.More, Findings: append([]audit.Finding{}, r.Findings...), Notes: r.Notes,
 	}
 	var err error
 	if v.asJSON {
@@ -151,13 +138,13 @@ func (v *verifying) print(r *audit.Report) error {
 
 func (v *verifying) show(out *verified) {
 	for _, f := range out.Findings {
-		fmt.Fprintln(v.stdout, v.paint(colourRed, "bad ")+" "+tame(f.text()))
+		fmt.Fprintln(v.stdout, v.paint(colourRed, "bad ")+" "+tame(findingText(f)))
 	}
 	if out.More > 0 {
 		fmt.Fprintf(v.stdout, "… and %d more\n", out.More)
 	}
 	for _, f := range out.Notes {
-		fmt.Fprintln(v.stdout, "note "+tame(f.text()))
+		fmt.Fprintln(v.stdout, "note "+tame(findingText(f)))
 	}
 	word := v.paint(colourGreen, "OK")
 	if !out.OK {

@@ -20,9 +20,7 @@ func newBatchCmd(e *env) *cobra.Command {
 	r := &remote{env: e}
 	concurrency := 10
 	cmd := command("batch TARGET FILE|-", "Make many calls and print their answers in order",
-		func(cmd *cobra.Command, args []string) error {
-			return r.batch(cmd, args, concurrency)
-		})
+		func(cmd *cobra.Command, args []string) error { return r.batch(cmd, args, concurrency) })
 	r.callFlags(cmd, defaultTimeout)
 	cmd.Flags().IntVar(&concurrency, "concurrency", concurrency, "how many of the calls of lines to make at a time")
 	return cmd

@@ -41,8 +41,7 @@ func (r *remote) onMethod(
 	return cmd
 }
 
-// completionTimeout is how long a shell may be kept waiting for the names of
-// methods.
+// completionTimeout is how long a shell may be kept waiting for the names of methods.
 const completionTimeout = 500 * time.Millisecond
 
 type callOptions struct {
@@ -329,20 +328,15 @@ func (r *remote) opensslFlags() (flags string) {
 }
 
 func shellWords(words []string) string {
-	quoted := make([]string, len(words))
-	for i, w := range words {
-		quoted[i] = shellQuote(w)
-	}
-	return strings.Join(quoted, " ")
+	return strings.Join(mapped(words, shellQuote), " ")
 }
 
 // shellQuote writes a word so that a POSIX shell reads it as it is.
 func shellQuote(word string) string {
-	plain := word != ""
-	for _, c := range word {
-		plain = plain && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("-_./:@%+,=", c))
+	special := func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("-_./:@%+,=", c)
 	}
-	if plain {
+	if word != "" && !strings.ContainsFunc(word, special) {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"

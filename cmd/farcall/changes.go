@@ -114,74 +114,33 @@ func printIndented(e *env, value any) error {
 	return err
 }
 
-// The parts of SARIF 2.1.0 that are written.
-type (
-	sarifLog struct {
-		Schema  string     `json:"$schema"`
-		Version string     `json:"version"`
-		Runs    []sarifRun `json:"runs"`
-	}
-	sarifRun struct {
-		Tool    sarifTool     `json:"tool"`
-		Results []sarifResult `json:"results"`
-	}
-	sarifTool struct {
-		Driver sarifDriver `json:"driver"`
-	}
-	sarifDriver struct {
-		Name  string      `json:"name"`
-		Rules []sarifRule `json:"rules"`
-	}
-	sarifRule struct {
-		ID string `json:"id"`
-	}
-	sarifResult struct {
-		RuleID    string          `json:"ruleId"`
-		Level     string          `json:"level"`
-		Message   sarifText       `json:"message"`
-		Locations []sarifLocation `json:"locations"`
-	}
-	sarifText struct {
-		Text string `json:"text"`
-	}
-	sarifLocation struct {
-		Physical sarifPhysical  `json:"physicalLocation"`
-		Logical  []sarifLogical `json:"logicalLocations,omitzero"`
-	}
-	sarifPhysical struct {
-		Artifact sarifArtifact `json:"artifactLocation"`
-	}
-	sarifArtifact struct {
-		URI string `json:"uri"`
-	}
-	sarifLogical struct {
-		Name string `json:"fullyQualifiedName"`
-	}
-)
-
-func sarifOf(report *mock.Report, file string) *sarifLog {
-	run := sarifRun{Results: []sarifResult{}, Tool: sarifTool{sarifDriver{"farcall", []sarifRule{}}}}
-	known := map[string]bool{}
+// sarifOf returns a report as SARIF 2.1.0.
+func sarifOf(report *mock.Report, file string) map[string]any {
+	type object = map[string]any
+	rules, results, known := []object{}, []object{}, map[string]bool{}
 	levels := map[diff.Level]string{diff.Breaking: "error", diff.Unclear: "warning", diff.Compatible: "note"}
 	for _, r := range report.Results {
 		for _, c := range r.Findings {
 			if !known[c.Rule] {
 				known[c.Rule] = true
-				run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, sarifRule{c.Rule})
+				rules = append(rules, object{"id": c.Rule})
 			}
 			where := strings.TrimSpace(strings.Join([]string{r.Method, r.Name, c.Path}, " "))
-			at := sarifLocation{Physical: sarifPhysical{sarifArtifact{file}}}
+			at := object{"physicalLocation": object{"artifactLocation": object{"uri": file}}}
 			if where != "" {
-				at.Logical = []sarifLogical{{where}}
+				at["logicalLocations"] = []object{{"fullyQualifiedName": where}}
 			}
-			run.Results = append(run.Results, sarifResult{
-				RuleID: c.Rule, Level: levels[c.Level], Locations: []sarifLocation{at},
-				Message: sarifText{fmt.Sprintf("%s: was %s, is %s", where, shortOf(c.Was), shortOf(c.Is))},
+			message := fmt.Sprintf("%s: was %s, is %s", where, shortOf(c.Was), shortOf(c.Is))
+			results = append(results, object{
+				"ruleId": c.Rule, "level": levels[c.Level], "message": object{"text": message},
+				"locations": []object{at},
 			})
 		}
 	}
-	return &sarifLog{
-		Schema: "https://json.schemastore.org/sarif-2.1.0.json", Version: "2.1.0", Runs: []sarifRun{run},
+	driver := object{"name": "farcall", "rules": rules}
+	return object{
+		"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0",
+		"runs": []object{{"tool": object{"driver": driver}, "results": results}},
 	}
 }
 

@@ -472,16 +472,14 @@ func (e *env) explainConfig(r *checkReport) error {
 			off++
 		}
 	}
-	fmt.Fprintf(e.stdout, "%s: OK: ", tame(r.File))
-	if len(r.Upstreams) == 0 {
-		fmt.Fprint(e.stdout, "a guard, for serve --guard")
-	} else {
-		fmt.Fprint(e.stdout, countOf(len(r.Upstreams), "upstream"))
+	what := "a guard, for serve --guard"
+	if len(r.Upstreams) > 0 {
+		what = countOf(len(r.Upstreams), "upstream")
 	}
 	if off > 0 {
-		fmt.Fprintf(e.stdout, ", %d disabled", off)
+		what += fmt.Sprintf(", %d disabled", off)
 	}
-	fmt.Fprintln(e.stdout)
+	fmt.Fprintf(e.stdout, "%s: OK: %s\n", tame(r.File), what)
 	if len(r.Listen) > 0 {
 		fmt.Fprintf(e.stdout, "it listens on %s\n", tame(strings.Join(r.Listen, ", ")))
 	}
@@ -503,11 +501,9 @@ func (e *env) explainConfig(r *checkReport) error {
 	if err := e.explainStarted(r); err != nil {
 		return err
 	}
-	rows := [][]string{}
-	for _, n := range r.Notices {
-		rows = append(rows, []string{"  " + tame(gateway.Problem(n).String())})
-	}
-	return e.section("Notices", rows)
+	return e.section("Notices", mapped(r.Notices, func(n checkProblem) []string {
+		return []string{"  " + tame(gateway.Problem(n).String())}
+	}))
 }
 
 // section prints a heading and a table, if there is anything in it.
@@ -559,16 +555,9 @@ func (e *env) explainUpstream(u checkUpstream) error {
 
 // explainGateway prints where a gateway is reached, and what bounds it.
 func (e *env) explainGateway(r *checkReport) error {
-	rows := [][]string{}
-	for _, p := range r.Endpoints {
-		rows = append(rows, []string{"  " + p.Path, p.What})
-	}
+	rows := mapped(r.Endpoints, func(p checkEndpoint) []string { return []string{"  " + p.Path, p.What} })
 	if err := e.section("Endpoints", rows); err != nil {
 		return err
 	}
-	rows = nil
-	for _, text := range r.Limits {
-		rows = append(rows, []string{"  " + text})
-	}
-	return e.section("Limits", rows)
+	return e.section("Limits", mapped(r.Limits, func(text string) []string { return []string{"  " + text} }))
 }

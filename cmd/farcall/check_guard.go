@@ -194,10 +194,7 @@ func withRoles(roles []string) string {
 
 func rulesText(rules []guard.Rule) (list []string) {
 	for _, r := range rules {
-		who := strings.Join(slices.Concat(r.Roles, r.Principals), ", ")
-		if who == "" {
-			who = "everybody"
-		}
+		who := cmp.Or(strings.Join(slices.Concat(r.Roles, r.Principals), ", "), "everybody")
 		text := who + ": " + strings.Join(r.Calls, ", ")
 		if r.Destructive != nil && !*r.Destructive {
 			text += "; only what does not destroy"

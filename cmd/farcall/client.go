@@ -70,10 +70,7 @@ func clientArgs(cmd *cobra.Command, args []string) (*clients.Client, clients.Ent
 	}
 	c := clients.Find(args[0])
 	if c == nil {
-		var names []string
-		for _, c := range clients.All() {
-			names = append(names, c.Name)
-		}
+		names := mapped(clients.All(), func(c *clients.Client) string { return c.Name })
 		hint := "They are " + strings.Join(names, ", ") + "."
 		if near := nearestWord(args[0], names); near != "" {
 			hint = "Did you mean " + near + "? " + hint

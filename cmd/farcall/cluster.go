@@ -41,6 +41,7 @@ func clusterStatus(ctx context.Context, o *adminOptions, _ []string) error {
 		} `json:"nodes"`
 		Lost   time.Time `json:"lost"`
 		Reason string    `json:"reason"`
+		Differ []string  `json:"differ"`
 		Shared []string  `json:"shared"`
 		Own    []string  `json:"own"`
 	}
@@ -72,6 +73,9 @@ func clusterStatus(ctx context.Context, o *adminOptions, _ []string) error {
 			"engine:             " + inLine(c.Engine), "present:            " + count,
 			"shared:             " + or(inLine(strings.Join(c.Shared, ", "))),
 			"of each node alone: " + or(inLine(strings.Join(c.Own, ", "))),
+		}
+		if len(c.Differ) > 0 {
+			lines = append(lines, "configuration:      another one at "+inLine(strings.Join(c.Differ, ", ")))
 		}
 		if err := o.say("%s", strings.Join(lines, "\n")); err != nil || c.Lost.IsZero() {
 			return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -10,8 +11,10 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -22,7 +25,8 @@ const clusterSecret = "a secret of the tests, of more than 32 bytes"
 
 // A nodes is three gateways in three processes, each with an embedded engine.
 type nodes struct {
-	all [3]*served
+	all  [3]*served
+	dirs [3]string // with their configurations
 }
 
 // clusterConfig begins the configuration of all nodes; only their addresses differ.
@@ -54,8 +58,15 @@ func freeAddresses(t *testing.T, n int) (all []string) {
 	if runtime.GOOS == "linux" {
 		host = fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
 	}
-	for range n {
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(host, "0"))
+	for len(all) < n {
+		port := 0
+		if runtime.GOOS == "linux" {
+			port = 10_000 + rand.IntN(20_000) // no connection to the host gets such a one for its own end
+		}
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +87,7 @@ func startNodes(t *testing.T, config string) *nodes {
 		t.Fatal(err)
 	}
 	n := &nodes{}
-	dirs := make([]string, 3)
+	dirs := n.dirs[:]
 	for i := range dirs {
 		dirs[i] = t.TempDir()
 		for name, text := range map[string]string{
@@ -210,7 +221,7 @@ func TestClusterProcesses(t *testing.T) {
 			}
 		}
 	}
-	until(t, "cluster: 3 present of 3 nodes\nshared: idempotency keys, nonces of signatures", n.ready(t))
+	until(t, "cluster: 3 present of 3 nodes\nshared: idempotency keys, nonces of signatures", n.ready(t, 1))
 	at := n.all[1].addrs[0]
 	status := func() string {
 		out, _ := program(t, "cluster", "status", at, "--bearer", keyFile(t, "fc_local")).CombinedOutput()
@@ -225,7 +236,7 @@ func TestClusterProcesses(t *testing.T) {
 	if status, body := n.send(t, 1, r); status != http.StatusUnauthorized || !strings.Contains(body, codeReplayed) {
 		t.Errorf("after a loss: %d %s", status, body)
 	}
-	until(t, "2 present of 3 nodes", n.ready(t))
+	until(t, "2 present of 3 nodes", n.ready(t, 1))
 
 	if err := n.all[0].cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -238,15 +249,53 @@ func TestClusterProcesses(t *testing.T) {
 	if status, body := n.send(t, 1, local); status == http.StatusUnauthorized || status == http.StatusServiceUnavailable {
 		t.Errorf("a call that needs nothing shared: %d %s", status, body)
 	}
-	until(t, "the shared store does not decide since", n.ready(t))
+	until(t, "the shared store does not decide since", n.ready(t, 1))
 	until(t, "the shared store does not decide since", status)
 }
 
+// The status and the log name a node with another configuration than the others have, but for listen,
+// and the probe counts it, until it has the same again.
+func TestClusterConfigurations(t *testing.T) {
+	t.Parallel()
+	n := startNodes(t, "upstreams: {none: {url: \"http://127.0.0.1:1/mcp\"}}\n")
+	until(t, "3 present of 3 nodes", n.ready(t, 0))
+	status := func() string {
+		out, _ := program(t, "cluster", "status", n.all[0].addrs[0]).CombinedOutput()
+		return string(out)
+	}
+	if text := status(); strings.Contains(text, "another one") {
+		t.Errorf("one configuration: %s", text)
+	}
+	file := filepath.Join(n.dirs[1], "farcall.yaml")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reload := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := program(t, "admin", "reload", n.all[1].addrs[0]).CombinedOutput(); err != nil {
+			t.Fatalf("%s, %v", out, err)
+		}
+	}
+	reload(string(text) + "drain_timeout: 3s\n")
+	n.all[1].logged(t, 1, "other nodes have another configuration")
+	n.all[0].logged(t, 1, "a node has another configuration")
+	until(t, "1 with another configuration than this one", n.ready(t, 0))
+	until(t, "2 with another configuration than this one", n.ready(t, 1))
+	if text := status(); !strings.Contains(text, "another one at 127.") {
+		t.Error(text)
+	}
+	reload(string(text))
+	until(t, "3 present of 3 nodes\n", n.ready(t, 0))
+}
+
 // ready asks a node whether it is.
-func (n *nodes) ready(t *testing.T) func() string {
+func (n *nodes) ready(t *testing.T, i int) func() string {
 	t.Helper()
 	return func() string {
-		_, body := n.send(t, 1, asking(t, "/readyz", ""))
+		_, body := n.send(t, i, asking(t, "/readyz", ""))
 		return body
 	}
 }

@@ -23,7 +23,9 @@ func newConformCmd(e *env) *cobra.Command {
 		"Probe a JSON-RPC server, byte by byte, and report what it does wrong",
 		func(cmd *cobra.Command, args []string) error {
 			if o.list {
-				return e.listCases()
+				return e.facts(mapped(conform.Cases(), func(c conform.Case) []string {
+					return []string{c.Name, string(c.Level), c.Ref, c.Title}
+				}))
 			}
 			return r.conform(cmd, args, o)
 		})
@@ -49,14 +51,6 @@ func (o *conformOptions) flags(cmd *cobra.Command, verb string) *pflag.FlagSet {
 		"leave out what is recommended but not required by the specification")
 	f.StringVar(&o.run, "run", "", "run the cases with names that match this `regexp`")
 	return f
-}
-
-func (e *env) listCases() error {
-	var rows [][]string
-	for _, c := range conform.Cases() {
-		rows = append(rows, []string{c.Name, string(c.Level), c.Ref, c.Title})
-	}
-	return e.facts(rows)
 }
 
 func (r *remote) conform(cmd *cobra.Command, args []string, o conformOptions) error {
@@ -174,7 +168,10 @@ func newMCPConformCmd(e *env) *cobra.Command {
 			revisions := slices.Concat(modern, legacy)
 			slices.Reverse(revisions)
 			if o.list {
-				return e.listMCPCases(revisions)
+				cases := slices.Concat(mapped(revisions, conform.MCPCases)...)
+				return e.facts(mapped(cases, func(c conform.Result) []string {
+					return []string{c.Name, string(c.Level), c.Ref, c.Title}
+				}))
 			}
 			return r.mcpConform(cmd, args, o, revisions)
 		})
@@ -183,16 +180,6 @@ func newMCPConformCmd(e *env) *cobra.Command {
 	o.flags(cmd, "check").
 		StringVar(&revision, "era", "auto", "check only `auto|modern|legacy|REVISION`")
 	return cmd
-}
-
-func (e *env) listMCPCases(revisions []*era.Revision) error {
-	var rows [][]string
-	for _, r := range revisions {
-		for _, c := range conform.MCPCases(r) {
-			rows = append(rows, []string{c.Name, string(c.Level), c.Ref, c.Title})
-		}
-	}
-	return e.facts(rows)
 }
 
 func (r *remote) mcpConform(cmd *cobra.Command, args []string, o conformOptions,

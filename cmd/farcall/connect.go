@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,6 @@ import (
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/cmd/farcall/internal/conform"
 	"github.com/farcall-dev/farcall/internal/target"
-	"github.com/farcall-dev/farcall/internal/visible"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/stream"
 )
@@ -27,9 +27,7 @@ func (r *remote) connect(ctx context.Context, t *target.Target, h *callbacks) (*
 	if r.kept != nil {
 		return r.kept.rpc, nil
 	}
-	if h == nil {
-		h = &callbacks{}
-	}
+	h = cmp.Or(h, &callbacks{})
 	tap := r.tapOn(t)
 	o := &farcall.Options{V1: r.v1, Logger: slog.New(slog.DiscardHandler)} // the command reports errors itself
 	if t.Kind == target.HTTP {
@@ -74,10 +72,7 @@ func dialFailure(ctx context.Context, t *target.Target, err error) error {
 
 // reach are the options for a connection to a target.
 func (r *remote) reach(t *target.Target) (o *target.Options, err error) {
-	o = &target.Options{Gzip: r.gzip, Prepare: func(cmd *exec.Cmd) {
-		cmd.Stderr = visible.NewWriter(r.stderr)
-		r.dress(cmd)
-	}}
+	o = &target.Options{Gzip: r.gzip, Prepare: r.dress}
 	switch t.Kind {
 	case target.HTTP, target.WebSocket:
 		if o.Header, err = r.headers(); err == nil {
@@ -108,20 +103,14 @@ func (r *remote) dial(ctx context.Context, t *target.Target) (farcall.Transport,
 // dialer is how conform reaches a target: below the transports, because it
 // sends what they would not.
 func (r *remote) dialer(t *target.Target) (conform.Dialer, error) {
-	header, err := r.headers()
-	if err != nil {
-		return conform.Dialer{}, err
-	}
+	o, err := r.reach(t)
 	switch {
-	case t.Kind == target.HTTP || t.Kind == target.WebSocket:
-		client, err := r.httpClient()
-		if err != nil {
-			return conform.Dialer{}, err
-		}
-		if t.Kind == target.HTTP {
-			return conform.NewHTTP(client, t.URL.String(), header), nil
-		}
-		return conform.NewWebSocket(client, t.URL.String(), header), nil
+	case err != nil:
+		return conform.Dialer{}, err
+	case t.Kind == target.HTTP:
+		return conform.NewHTTP(o.Client, t.URL.String(), o.Header), nil
+	case t.Kind == target.WebSocket:
+		return conform.NewWebSocket(o.Client, t.URL.String(), o.Header), nil
 	case t.Framing == stream.Raw:
 		return conform.Dialer{}, usagef("Leave it out: a server that reads raw JSON reads lines as well.", "conform has no cases for the framing raw")
 	case t.Framing == stream.Header:
@@ -152,7 +141,6 @@ type rawChild struct {
 
 func (r *remote) startChild(command []string) (io.ReadWriteCloser, error) {
 	cmd := exec.Command(command[0], command[1:]...) //nolint:noctx // the command is the user's; Close ends it
-	cmd.Stderr = visible.NewWriter(r.stderr)
 	r.dress(cmd)
 	cmd.WaitDelay = time.Second
 	in, err := cmd.StdinPipe()
@@ -292,8 +280,11 @@ func (t *tap) watch(c *watchedConn) {
 	t.conn = c
 }
 
-// received is what session.received returns.
+// received is the beginning of what came, as long as no message was among it. A nil tap has none.
 func (t *tap) received() []byte {
+	if t == nil {
+		return nil
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {

@@ -253,9 +253,17 @@ func literal(v any) string {
 	return string(b)
 }
 
+// appendSignature appends a signature with its description, on the next line when it is long.
+func appendSignature(rows [][]string, signature, about string) [][]string {
+	const widest = 56
+	if len(signature) > widest && about != "" {
+		return append(rows, []string{signature}, []string{"", about})
+	}
+	return append(rows, []string{signature, about})
+}
+
 // printSignatures lists the methods.
 func (r *remote) printSignatures(doc *openRPC) error {
-	const widest = 56 // a longer signature has its summary on the next line
 	var rows [][]string
 	for i := range doc.Methods {
 		m := &doc.Methods[i]
@@ -263,11 +271,7 @@ func (r *remote) printSignatures(doc *openRPC) error {
 		if m.Deprecated {
 			about = strings.TrimSpace("(deprecated) " + about)
 		}
-		if s := m.signature(); len(s) > widest && about != "" {
-			rows = append(rows, []string{s}, []string{"", about})
-		} else {
-			rows = append(rows, []string{s, about})
-		}
+		rows = appendSignature(rows, m.signature(), about)
 	}
 	return columns(r.stdout, rows, func(_, col int, text string) string {
 		if col == 1 {
@@ -282,11 +286,8 @@ func (r *remote) printSignatures(doc *openRPC) error {
 }
 
 // names lists the names of the methods.
-func (d *openRPC) names() (names []string) {
-	for i := range d.Methods {
-		names = append(names, d.Methods[i].Name)
-	}
-	return names
+func (d *openRPC) names() []string {
+	return mapped(d.Methods, func(m method) string { return m.Name })
 }
 
 // printMethod shows one method in full.

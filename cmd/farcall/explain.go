@@ -420,9 +420,6 @@ func (x *explaining) place(c *guard.Call, name string, upstreams []*gateway.Upst
 		c.Upstream = upstreams[0].Name
 		return nil
 	}
-	names := make([]string, len(upstreams))
-	for i, u := range upstreams {
-		names[i] = u.Name
-	}
+	names := namesOf(upstreams)
 	return usagef(fmt.Sprintf("Write it as %s/%s. The upstreams are %s.", names[0], name, strings.Join(names, ", ")), "which upstream has %s?", name)
 }

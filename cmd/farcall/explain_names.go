@@ -62,13 +62,9 @@ func nearestWord(word string, words []string) string {
 
 // principalsOf lists the principals that a configuration names.
 func principalsOf(c *guard.Config) (ids []string) {
-	for i := range c.Keys {
-		ids = append(ids, c.Keys[i].ID)
-	}
-	for i := range c.Signatures {
-		ids = append(ids, c.Signatures[i].ID)
-	}
-	return append(ids, cmp.Or(c.Stdio.ID, "local"))
+	ids = mapped(c.Keys, func(k guard.Key) string { return k.ID })
+	signers := mapped(c.Signatures, func(s guard.Signer) string { return s.ID })
+	return append(append(ids, signers...), cmp.Or(c.Stdio.ID, "local"))
 }
 
 // admits returns an error when no way in of a configuration leads to a principal that it does not
@@ -79,10 +75,7 @@ func admits(c *guard.Config, issuer, id string) *unknownNameError {
 	case issuer != "" && slices.ContainsFunc(c.JWT, func(i guard.Issuer) bool { return i.Issuer == issuer }):
 		return nil
 	case issuer != "":
-		var issuers []string
-		for i := range c.JWT {
-			issuers = append(issuers, c.JWT[i].Issuer)
-		}
+		issuers := mapped(c.JWT, func(i guard.Issuer) string { return i.Issuer })
 		return newUnknownName("issuer", issuer, issuers, advice)
 	case len(c.JWT) == 0 && len(c.MTLS) == 0:
 		return newUnknownName("principal", id, principalsOf(c), advice)
@@ -109,13 +102,15 @@ var ownAreas = []string{
 	"completion", "elicitation", "gateway", "logging", "notifications", "prompts", "resources", "roots", "sampling", "server", "subscriptions", "tasks", "tools",
 }
 
+// namesOf lists the names of upstreams.
+func namesOf(upstreams []*gateway.Upstream) []string {
+	return mapped(upstreams, func(u *gateway.Upstream) string { return u.Name })
+}
+
 // unknownUpstream returns an error when a name begins with an upstream that is not in the
 // configuration.
 func unknownUpstream(c *guard.Call, name string, upstreams []*gateway.Upstream) error {
-	names := make([]string, len(upstreams))
-	for i, u := range upstreams {
-		names[i] = u.Name
-	}
+	names := namesOf(upstreams)
 	head, tail, found := strings.Cut(cmp.Or(name, c.Method), "/")
 	near := nearestWord(head, names) != ""
 	switch {

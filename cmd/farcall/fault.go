@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,8 +44,7 @@ type faulting struct {
 
 func newFaultCmd(e *env) *cobra.Command {
 	x := &faulting{remote: &remote{env: e}}
-	cmd := command("fault [FROM] TO", "Put a proxy with faults between a client and a server",
-		x.run)
+	cmd := command("fault [FROM] TO", "Put a proxy with faults between a client and a server", x.run)
 	f := cmd.Flags()
 	f.StringArrayVar(&x.rules, "fault", nil, "apply this `FAULT[:KEY=VALUE,...]`; can be repeated")
 	f.Uint64Var(&x.seed, "seed", 0, "make the same choices as another run with this `number`")
@@ -241,9 +241,7 @@ func (x *faulting) serveWeb(ctx context.Context, in *fault.Injector, l net.Liste
 	}
 	base := *to.URL
 	base.Scheme = map[string]string{"ws": "http", "wss": "https"}[base.Scheme]
-	if base.Scheme == "" {
-		base.Scheme = to.URL.Scheme
-	}
+	base.Scheme = cmp.Or(base.Scheme, to.URL.Scheme)
 	h := in.Handler(&base, client)
 	if !x.reachable {
 		h = localHosts(h)

@@ -93,6 +93,8 @@ type faultLab struct {
 	ways        map[[2]int]*proxyTo
 	log         string
 	old         []bool // nodes of the other version
+	faulty      string // the program that can have a wrong clock and a slow disk; "": there is none
+	skew        time.Duration
 	all         []*served
 	faults      map[string]int
 }
@@ -102,7 +104,7 @@ cluster:
   listen: %s
   peers: [%s]
   key: file:cluster.key
-  skew: 1s
+  skew: %v
 guard:
   keys: [{id: local, hash: %q}]
   signatures: [{id: ci, secret: "file:ci.key"}]
@@ -117,7 +119,7 @@ upstreams:
     env: {%s: "1"}
 `
 
-func newFaultLab(t *testing.T, size int) *faultLab {
+func newFaultLab(t *testing.T, size int, faulty string) *faultLab {
 	t.Helper()
 	ways := map[[2]int]*proxyTo{} // they keep their ports: the addresses have others
 	for from := range size {
@@ -135,6 +137,10 @@ func newFaultLab(t *testing.T, size int) *faultLab {
 	l := &faultLab{
 		t: t, size: size, addrs: addresses[:size], webs: addresses[size:], all: make([]*served, size), old: make([]bool, size),
 		ways: ways, log: filepath.Join(t.TempDir(), "log"), faults: map[string]int{},
+		faulty: faulty, skew: time.Second,
+	}
+	if faulty != "" {
+		l.skew = maxTestSkew
 	}
 	key, err := program(t, "cluster", "key").Output()
 	if err != nil {
@@ -148,7 +154,7 @@ func newFaultLab(t *testing.T, size int) *faultLab {
 				peers = append(peers, l.ways[[2]int{i, to}].Addr().String())
 			}
 		}
-		config := fmt.Sprintf(faultConfig, l.addrs[i], strings.Join(peers, ", "), hashOf([]byte("fc_local")), os.Args[0], l.log, os.Args[0], execVar)
+		config := fmt.Sprintf(faultConfig, l.addrs[i], strings.Join(peers, ", "), l.skew, hashOf([]byte("fc_local")), os.Args[0], l.log, os.Args[0], execVar)
 		for name, text := range map[string]string{"cluster.key": string(key), "ci.key": clusterSecret, "farcall.yaml": config} {
 			if err := os.WriteFile(filepath.Join(l.dirs[i], name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
@@ -158,18 +164,25 @@ func newFaultLab(t *testing.T, size int) *faultLab {
 	}
 	var wg sync.WaitGroup
 	for i := range size {
-		wg.Go(func() { l.start(i) })
+		wg.Go(func() { l.start(i, 0) })
 	}
 	wg.Wait()
 	l.healed()
 	return l
 }
 
-// start starts a node, and waits until it is ready.
-func (l *faultLab) start(i int) {
+// slow is the file that makes the disk of a node slow.
+func (l *faultLab) slow(i int) string { return filepath.Join(l.dirs[i], "slow") }
+
+// start starts a node with a clock that is wrong by skew, and waits until it is ready.
+func (l *faultLab) start(i int, skew time.Duration) {
 	cmd := program(l.t, "serve")
-	if l.old[i] {
+	switch {
+	case l.old[i]:
 		cmd.Path = os.Getenv(oldVar)
+	case l.faulty != "":
+		cmd.Path = l.faulty
+		cmd.Env = append(cmd.Env, slowVar+"="+l.slow(i), fmt.Sprintf("%s=%d", skewVar, int(skew.Seconds())))
 	}
 	l.all[i] = serveProgram(l.t, cmd, "--config", filepath.Join(l.dirs[i], "farcall.yaml"), "--listen", l.webs[i])
 }
@@ -201,6 +214,9 @@ func (l *faultLab) fault(seed uint64, rng *rand.Rand, longest time.Duration) (wh
 		<-time.After(most/8 + time.Duration(rng.Int64N(int64(most))))
 	}
 	kinds := []string{"kill", "stop", "partition", "restart", "disk"}
+	if l.faulty != "" {
+		kinds = append(kinds, "clock", "slow")
+	}
 	what = kinds[seed%uint64(len(kinds))]
 	if what == "disk" && l.disks[i] == "" {
 		what = "partition"
@@ -210,7 +226,7 @@ func (l *faultLab) fault(seed uint64, rng *rand.Rand, longest time.Duration) (wh
 	case "kill":
 		l.end(i, syscall.SIGKILL)
 		pause(time.Second)
-		l.start(i)
+		l.start(i, 0)
 	case "stop":
 		l.all[i].signal(l.t, syscall.SIGSTOP)
 		<-time.After(time.Second + time.Duration(rng.Int64N(int64(longest))))
@@ -227,7 +243,7 @@ func (l *faultLab) fault(seed uint64, rng *rand.Rand, longest time.Duration) (wh
 		for n := range l.size {
 			l.end(n, syscall.SIGTERM)
 			l.old[n] = !l.old[n] && os.Getenv(oldVar) != ""
-			l.start(n)
+			l.start(n, 0)
 			l.healed()
 		}
 	case "disk":
@@ -235,12 +251,37 @@ func (l *faultLab) fault(seed uint64, rng *rand.Rand, longest time.Duration) (wh
 		pause(2 * time.Second)
 		_ = os.Remove(filepath.Join(l.disks[i], "full"))
 		l.end(i, syscall.SIGTERM) // an engine that could not write begins again
-		l.start(i)
+		l.start(i, 0)
+	case "clock": // of one node and another, which differ by as much as the configuration allows
+		half := time.Duration(rng.Int64N(int64(l.skew/2))) + 1
+		for n, skew := range map[int]time.Duration{i: half, (i + 1) % l.size: -half} {
+			l.end(n, syscall.SIGTERM)
+			l.start(n, skew)
+			l.healed()
+		}
+		pause(longest)
+		for _, n := range []int{i, (i + 1) % l.size} {
+			l.end(n, syscall.SIGTERM)
+			l.start(n, 0)
+			l.healed()
+		}
+	case "slow": // of one node or all
+		for n := range l.size {
+			if n == i || rng.IntN(2) == 0 {
+				if err := os.WriteFile(l.slow(n), make([]byte, 20+rng.IntN(480)), 0o600); err != nil {
+					l.t.Error(err)
+				}
+			}
+		}
+		pause(longest)
+		for n := range l.size {
+			_ = os.Remove(l.slow(n))
+		}
 	}
 	return what
 }
 
-// end ends a node, and notes it.
+// end ends a node.
 func (l *faultLab) end(i int, signal syscall.Signal) {
 	l.all[i].signal(l.t, signal)
 	l.all[i].wait(l.t)

@@ -31,6 +31,7 @@ const (
 	faultClients = 4
 	mix          = 0x9e3779b97f4a7c15 // makes seeds differ in all bits
 	callLimit    = 30 * time.Second
+	maxTestSkew  = 20 * time.Second // by which clocks differ in a history with faulty programs
 )
 
 // The calls of a history.
@@ -242,7 +243,7 @@ func (l *faultLab) children() (pids []string) {
 }
 
 // Nodes that are killed, stopped, cut off, restarted one after another, or have no room on their
-// disk: no signature is accepted twice, no call is executed twice, each ends within 30 s, no task is
+// disk, a slow one, or a wrong clock: no signature is accepted twice, no call is executed twice, each ends within 30 s, no task is
 // lost, and no process is left.
 func TestFaults(t *testing.T) {
 	t.Parallel()
@@ -254,9 +255,13 @@ func TestFaults(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv(faultsVar)); err == nil {
 		seeds, longest, sizes = (n+1)/2, 26*time.Second, []int{3, 5}
 	}
+	faulty := ""
+	if os.Getenv(faultsVar) != "" && os.Getenv(oldVar) == "" {
+		faulty = buildFaulty(t)
+	}
 	for _, size := range sizes {
 		t.Run(strconv.Itoa(size), func(t *testing.T) {
-			l := newFaultLab(t, size)
+			l := newFaultLab(t, size, faulty)
 			var calls, unknown int
 			var slowest time.Duration
 			for seed := first; seed < first+uint64(seeds) && !t.Failed(); seed++ {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/farcall-dev/farcall/capture"
 	"github.com/farcall-dev/farcall/cmd/farcall/internal/clients"
+	"github.com/farcall-dev/farcall/cmd/farcall/internal/conform"
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/inspect"
 	"github.com/farcall-dev/farcall/internal/environ"
@@ -62,8 +63,7 @@ func newInspectCmd(e *env) *cobra.Command {
 	flags.StringVar(&f.bearer, "bearer", "",
 		"send the key or token in this `file` as Authorization: Bearer")
 	f.tlsFlags(cmd)
-	flags.IntVar(&f.frames, "frames", 1_000_000,
-		"keep this many frames at most, and 256 MiB of them")
+	flags.IntVar(&f.frames, "frames", 1_000_000, "keep this many frames at most, and 256 MiB of them")
 	return cmd
 }
 
@@ -101,15 +101,15 @@ func (f *inspectFlags) serve(ctx context.Context, chosen bool, o *inspect.Option
 		return nil, err
 	}
 	o.Connect, o.Version, o.Logger = true, versionName(), slog.New(slog.DiscardHandler)
+	o.Conform = conformPage
 	i, err := inspect.New(ctx, o)
 	if err != nil {
 		_ = l.Close() // nothing was served
 		return nil, &exitError{code: exitFailure, err: plainError{err}}
 	}
 	server := &http.Server{
-		Handler:           i,
-		ReadHeaderTimeout: 10 * time.Second,
-		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+		Handler: i, ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 	}
 	f.address = "http://" + l.Addr().String() + "/#token=" + i.Token()
 	fmt.Fprintf(f.stderr, "farcall: the page is at %s\n", f.address)
@@ -123,13 +123,9 @@ func (f *inspectFlags) serve(ctx context.Context, chosen bool, o *inspect.Option
 // open listens, on another port if the usual one is taken.
 func (f *inspectFlags) open(ctx context.Context, chosen bool) (net.Listener, error) {
 	host, _, err := net.SplitHostPort(f.listen)
-	if ip := net.ParseIP(host); err != nil ||
-		host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return nil, usagef(
-			"Use --listen 127.0.0.1:PORT, and a tunnel (ssh -L) from another machine.",
-			"--listen: %q is not a loopback address",
-			f.listen,
-		)
+	if ip := net.ParseIP(host); err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return nil, usagef("Use --listen 127.0.0.1:PORT, and a tunnel (ssh -L) from another machine.",
+			"--listen: %q is not a loopback address", f.listen)
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", f.listen)
 	if err != nil && !chosen && errors.Is(err, syscall.EADDRINUSE) {
@@ -143,18 +139,15 @@ func (f *inspectFlags) open(ctx context.Context, chosen bool) (net.Listener, err
 }
 
 // servers are those that the command line names.
-func (f *inspectFlags) servers(ctx context.Context, cmd *cobra.Command,
-	args []string,
+func (f *inspectFlags) servers(
+	ctx context.Context, cmd *cobra.Command, args []string,
 ) ([]inspect.Server, error) {
 	dash := cmd.ArgsLenAtDash()
 	if dash < 0 && len(args) == 0 {
 		return nil, nil // they are added in the page
 	}
 	if dash > 0 || dash < 0 && len(args) > 1 {
-		return nil, usagef(
-			"Name one target; a file may name several servers.",
-			"too many arguments",
-		)
+		return nil, usagef("Name one target; a file may name several servers.", "too many arguments")
 	}
 	if dash < 0 {
 		if isCapture(args[0]) {
@@ -220,10 +213,8 @@ func serversFile(arg string) string {
 			return file
 		}
 	}
-	if ext := filepath.Ext(
-		arg,
-	); !slices.Contains([]string{".json", ".jsonc", ".yaml", ".yml", ".toml"}, ext) ||
-		strings.Contains(arg, "://") {
+	ends := []string{".json", ".jsonc", ".yaml", ".yml", ".toml"}
+	if strings.Contains(arg, "://") || !slices.Contains(ends, filepath.Ext(arg)) {
 		return ""
 	}
 	return arg
@@ -264,13 +255,8 @@ func serversOf(file string) (list []inspect.Server, err error) {
 			continue
 		}
 		one := inspect.Server{
-			Name:      s.Name,
-			Command:   s.Command,
-			Dir:       s.Dir,
-			Target:    s.URL,
-			InProcess: s.InProcess,
-			Protocol:  "mcp",
-			Header:    http.Header{},
+			Name: s.Name, Command: s.Command, Dir: s.Dir, Target: s.URL, InProcess: s.InProcess,
+			Protocol: "mcp", Header: http.Header{},
 		}
 		if len(s.Command) > 0 {
 			one.Env = environ.Child(os.Environ(), s.InheritEnv, s.Env)
@@ -289,10 +275,9 @@ func serversOf(file string) (list []inspect.Server, err error) {
 	return list, nil
 }
 
-// browse opens the page in the browser. The address does not stand on a command line, where
-// other users of the machine
-// could read the token, but in a file that only this user can read. The returned function
-// removes that.
+// browse opens the page in the browser. The address does not stand on a command line, where other
+// users of the machine could read the token, but in a file that only this user can read. The
+// returned function removes that.
 func (f *inspectFlags) browse(ctx context.Context, address string) (remove func()) {
 	file, err := os.CreateTemp("", "farcall-inspect-*.html")
 	if err != nil {
@@ -300,13 +285,9 @@ func (f *inspectFlags) browse(ctx context.Context, address string) (remove func(
 		return func() {}
 	}
 	remove = func() { _ = os.Remove(file.Name()) }
-	quoted := jsonrpc.AppendString(nil, address)
-	_, err = fmt.Fprintf(
-		file,
-		"<!doctype html><meta charset=utf-8><title>farcall</title><script>location.replace(%s)</script><a href=%q>The page</a>\n",
-		quoted,
-		html.EscapeString(address),
-	)
+	_, err = fmt.Fprintf(file, "<!doctype html><meta charset=utf-8><title>farcall</title>"+
+		"<script>location.replace(%s)</script><a href=%q>The page</a>\n",
+		jsonrpc.AppendString(nil, address), html.EscapeString(address))
 	if err = errors.Join(err, file.Close()); err != nil {
 		fmt.Fprintf(f.stderr, "farcall: open the page yourself: %v\n", err)
 		return remove
@@ -324,4 +305,24 @@ func (f *inspectFlags) browse(ctx context.Context, address string) (remove func(
 	}
 	go func() { _ = cmd.Wait() }() // it ends when the browser has the file
 	return remove
+}
+
+// conformPage is [inspect.Options.Conform].
+func conformPage(
+	ctx context.Context, protocol string, s *inspect.Server, each func(name string),
+) (any, error) {
+	var d conform.Dialer
+	switch {
+	case s.Dial != nil:
+		d = conform.NewMessages(s.Dial)
+	case strings.HasPrefix(s.Target, "ws"):
+		d = conform.NewWebSocket(s.HTTP, s.Target, s.Header)
+	default:
+		d = conform.NewHTTP(s.HTTP, s.Target, s.Header)
+	}
+	o := &conform.Options{OnResult: func(r conform.Result) { each(r.Name) }}
+	if protocol == "mcp" {
+		return conform.RunMCP(ctx, d, o)
+	}
+	return conform.Run(ctx, d, o)
 }

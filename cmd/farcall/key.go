@@ -210,11 +210,7 @@ func yamlWord(word string) string {
 }
 
 func yamlWords(words []string) string {
-	quoted := make([]string, len(words))
-	for i, w := range words {
-		quoted[i] = yamlWord(w)
-	}
-	return strings.Join(quoted, ", ")
+	return strings.Join(mapped(words, yamlWord), ", ")
 }
 
 // A keyTarget is where a new key goes, and the line for the configuration.
@@ -250,8 +246,7 @@ func (k *keyTarget) beside(path string) string {
 }
 
 // put hands a new key over: secret to the file or to standard output, and the line to the
-// configuration or to standard error. When the configuration refuses the line, there is no
-// key.
+// configuration or to standard error. When the configuration refuses the line, there is no key.
 func (k *keyTarget) put(e *env, m *made, secret, list, advice string) (err error) {
 	if k.out != "" {
 		if err := writeSecret(k.out, secret); err != nil {

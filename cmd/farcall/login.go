@@ -541,7 +541,14 @@ func signInLimits(c *gateway.Config) []string {
 		return nil
 	}
 	text := "principals sign in to upstreams at " + s.URL + "/signin; "
-	if s.Dir == "" {
+	if s.Dir == "" && c.Cluster.Set() {
+		text += "their tokens are in the store of the cluster, sealed with "
+		if len(s.Keys) > 0 {
+			text += countOf(len(s.Keys), "key")
+		} else {
+			text += "a key from the secret of the cluster, which is in that store"
+		}
+	} else if s.Dir == "" {
 		text += "their tokens are in memory: a restart ends them"
 	} else {
 		text += fmt.Sprintf("their tokens are in %s, sealed with %s: they survive a restart", s.Dir, countOf(len(s.Keys), "key"))

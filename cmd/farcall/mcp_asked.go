@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -145,9 +146,7 @@ func (a *asker) given(p *spec.ElicitRequestParams, f form) (r *spec.ElicitResult
 			a.answers[i] = ""
 			return &spec.ElicitResult{Action: action, Content: content}, used, nil
 		}
-		if misfit == nil {
-			misfit = err
-		}
+		misfit = cmp.Or(misfit, err)
 	}
 	if misfit != nil && a.stdin == nil {
 		a.failure = usagef("The server asks: "+tame(p.Message)+"\nFor example --answer '"+f.example()+"'", "--answer does not fit: %w", misfit)

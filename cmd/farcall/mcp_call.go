@@ -23,13 +23,13 @@ func newMCPCallCmd(e *env) *cobra.Command {
 	return m.onName(use, short, "tool", toolNames, m.call)
 }
 
-func toolNames(ctx context.Context, s *mcpSession) (names []string) {
+func toolNames(ctx context.Context, s *mcpSession) []string {
 	all, _ := s.Tools(ctx) // none are offered
-	for i := range all {
-		names = append(names, tame(all[i].Name)+"\t"+firstLine(all[i].Title, all[i].Description))
-	}
-	return names
+	return mapped(all, func(t mcp.Tool) string { return offered(t.Name, t.Title, t.Description) })
 }
+
+// offered is a name that is offered to the shell, with its description.
+func offered(name string, about ...string) string { return tame(name) + "\t" + firstLine(about...) }
 
 func (m *mcpRemote) call(ctx context.Context, t *target.Target, tool string, words []string) error {
 	given, err := m.arguments(ctx, words)
@@ -134,8 +134,7 @@ func withHint(err error, hint string) error {
 	return err
 }
 
-// nearestTool is a hint for a tool that is not there: the one that was meant, or
-// what there is.
+// nearestTool is a hint for a tool that is not there: the one that was meant, or what there is.
 func nearestTool(name string, names []string) string {
 	best, distance := "", 4
 	for _, n := range names {
@@ -154,8 +153,7 @@ func nearestTool(name string, names []string) string {
 	return fmt.Sprintf("Its tools are: %s.", tame(strings.Join(names, ", ")))
 }
 
-// typedArguments makes an object of name=value words, with the types that a
-// schema has for them.
+// typedArguments makes an object of name=value words, with the types that a schema has for them.
 func typedArguments(words []string, schema jsonrpc.Raw) (jsonrpc.Raw, error) {
 	var root map[string]any
 	if err := jsonv2.Unmarshal(schema, &root); err != nil {
@@ -167,8 +165,7 @@ func typedArguments(words []string, schema jsonrpc.Raw) (jsonrpc.Raw, error) {
 	})
 }
 
-// typedValue makes a value of a word. kinds are the types that it may have; none
-// means any.
+// typedValue makes a value of a word. kinds are the types that it may have; none means any.
 func typedValue(name, text string, kinds []string) (jsonrpc.Raw, error) {
 	if len(kinds) == 0 {
 		return appendWord(nil, text), nil

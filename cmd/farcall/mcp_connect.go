@@ -235,7 +235,7 @@ func (s *mcpSession) failure(ctx context.Context, what string, err error) error 
 	case ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled):
 		return &exitError{code: exitInterrupted, err: fmt.Errorf("%s: interrupted", what)}
 	case errors.Is(err, context.DeadlineExceeded):
-		return silent(what, t, s.received())
+		return silent(what, t, s.tap.received())
 	case errors.As(err, &wire):
 		return s.answered(what, wire, err)
 	case errors.As(err, &status):
@@ -246,7 +246,7 @@ func (s *mcpSession) failure(ctx context.Context, what string, err error) error 
 	case errors.Is(err, farcall.ErrProtocol):
 		return &exitError{code: exitProtocol, err: fmt.Errorf("%s: %s", what, plainWords(err))}
 	case errors.Is(err, mcphttp.ErrConnect), errors.Is(err, farcall.ErrClosed), errors.Is(err, io.EOF):
-		failure := closedFailure(what, t, s.received(), err)
+		failure := closedFailure(what, t, s.tap.received(), err)
 		if exit := (*exitError)(nil); s.Client != nil && errors.As(failure, &exit) && exit.hint == "" {
 			exit.hint = "Whether it did what was asked is not known; call again if that does no harm."
 		}
@@ -303,14 +303,6 @@ func (s *mcpSession) handshakeHint(wire *jsonrpc.Error) string {
 		return "It does not know the first request of MCP: it is a server of something else."
 	}
 	return "It does not know the first request of MCP at this path. Over HTTP most servers of MCP are at " + mcpPath + "."
-}
-
-// received is the beginning of what came, as long as no message was among it.
-func (s *mcpSession) received() []byte {
-	if s.tap == nil {
-		return nil
-	}
-	return s.tap.received()
 }
 
 // capabilityHint says how to give the server what it cannot do without.

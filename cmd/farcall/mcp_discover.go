@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -178,10 +179,7 @@ func (m *mcpRemote) printLint(r *lint.Report) error {
 	}
 	var b strings.Builder
 	for _, f := range r.Findings {
-		tool := f.Tool
-		if tool == "" {
-			tool = "all tools"
-		}
+		tool := cmp.Or(f.Tool, "all tools")
 		fmt.Fprintf(&b, "%-7s  %s%s: %s [%s]\n",
 			f.Severity, tame(tool), tame(f.Pointer), tame(f.Message), f.Rule)
 	}

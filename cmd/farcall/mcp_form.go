@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -94,10 +95,7 @@ func (f form) example() string {
 }
 
 func (p *field) append(raw, value jsonrpc.Raw) jsonrpc.Raw {
-	if len(raw) > 1 {
-		raw = append(raw, ',')
-	}
-	return append(append(jsonrpc.AppendString(raw, p.name), ':'), value...)
+	return appendMember(raw, p.name, value)
 }
 
 func (p *field) example() jsonrpc.Raw {
@@ -119,10 +117,7 @@ func (p *field) example() jsonrpc.Raw {
 // describe says what belongs into the field.
 func (p *field) describe() string {
 	var b strings.Builder
-	title := p.Title
-	if title == "" {
-		title = p.name
-	}
+	title := cmp.Or(p.Title, p.name)
 	b.WriteString(tame(title))
 	if p.Description != "" {
 		b.WriteString(": " + tame(p.Description))

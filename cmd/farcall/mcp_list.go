@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -39,10 +40,7 @@ func (m *mcpRemote) tools(ctx context.Context, t *target.Target, name []string) 
 		}
 		i := slices.IndexFunc(tools, func(t spec.Tool) bool { return t.Name == name[0] })
 		if i < 0 {
-			var names []string
-			for i := range tools {
-				names = append(names, tools[i].Name)
-			}
+			names := mapped(tools, func(t spec.Tool) string { return t.Name })
 			return &exitError{code: exitAnswered, err: fmt.Errorf("there is no tool %q", name[0]), hint: nearestTool(name[0], names)}
 		}
 		if m.asJSON {
@@ -114,8 +112,7 @@ func (m *mcpRemote) table(rows [][]string, nothing string) error {
 	})
 }
 
-// filled leaves out the columns in which no row has anything, and puts each row
-// on one line.
+// filled leaves out the columns in which no row has anything, and puts each row on one line.
 func filled(rows [][]string) [][]string {
 	used := map[int]bool{}
 	for _, row := range rows {
@@ -152,8 +149,7 @@ func toolSignature(t *spec.Tool) string {
 	return s
 }
 
-// How much of a description and of the type of a result stands in a list, in
-// characters.
+// How much of a description and of the type of a result stands in a list, in characters.
 const (
 	mostAbout = 100
 	mostKind  = 60
@@ -196,7 +192,6 @@ func toolFields(schema jsonrpc.Raw) []toolField {
 }
 
 func (m *mcpRemote) printTools(tools []spec.Tool) error {
-	const widest = 56 // a longer signature has its description on the next line
 	var rows [][]string
 	for i := range tools {
 		t := &tools[i]
@@ -204,12 +199,7 @@ func (m *mcpRemote) printTools(tools []spec.Tool) error {
 		if title := firstLine(t.Title); !startsWith(about, title) {
 			about = title + ": " + about
 		}
-		about = shorten(about, mostAbout)
-		if s := toolSignature(t); len(s) > widest && about != "" {
-			rows = append(rows, []string{s}, []string{"", about})
-		} else {
-			rows = append(rows, []string{s, about})
-		}
+		rows = appendSignature(rows, toolSignature(t), shorten(about, mostAbout))
 	}
 	return m.table(rows, "The server has no tools.")
 }
@@ -278,10 +268,7 @@ func newListCmd[T any](e *env, kind, short, method, key string, row func(*T) []s
 			if err != nil {
 				return err
 			}
-			var rows [][]string
-			for i := range all {
-				rows = append(rows, row(&all[i]))
-			}
+			rows := mapped(all, func(one T) []string { return row(&one) })
 			return m.table(rows, "The server has no "+kind+".")
 		})
 	}
@@ -374,17 +361,12 @@ func (l *mcpList) document() jsonrpc.Raw {
 	if l.pages == 1 {
 		return l.last
 	}
-	all := jsonrpc.Raw{'['}
-	for i := range l.items {
-		if i > 0 {
-			all = append(all, ',')
-		}
-		all = append(all, l.items[i]...)
-	}
-	out := append(append(append(jsonrpc.AppendString(jsonrpc.Raw{'{'}, l.key), ':'), all...), ']')
+	parts := mapped(l.items, func(item jsonrpc.Raw) []byte { return item })
+	all := slices.Concat([]byte{'['}, bytes.Join(parts, []byte{','}), []byte{']'})
+	out := appendMember(jsonrpc.Raw{'{'}, l.key, all)
 	for name, value := range members(l.last) {
 		if name != l.key && name != "nextCursor" {
-			out = append(append(jsonrpc.AppendString(append(out, ','), name), ':'), value...)
+			out = appendMember(out, name, value)
 		}
 	}
 	return append(out, '}')

@@ -24,20 +24,14 @@ func newMCPReadCmd(e *env) *cobra.Command {
 	return m.onName("read TARGET URI", "Read a resource and print it", "URI", resourceNames, m.read)
 }
 
-func resourceNames(ctx context.Context, s *mcpSession) (names []string) {
+func resourceNames(ctx context.Context, s *mcpSession) []string {
 	all, _ := s.Resources(ctx) // none are offered
-	for i := range all {
-		names = append(names, tame(all[i].URI)+"\t"+firstLine(all[i].Title, all[i].Name))
-	}
-	return names
+	return mapped(all, func(r mcp.Resource) string { return offered(r.URI, r.Title, r.Name) })
 }
 
-func promptNames(ctx context.Context, s *mcpSession) (names []string) {
+func promptNames(ctx context.Context, s *mcpSession) []string {
 	all, _ := s.Prompts(ctx) // none are offered
-	for i := range all {
-		names = append(names, tame(all[i].Name)+"\t"+firstLine(all[i].Title, all[i].Description))
-	}
-	return names
+	return mapped(all, func(p mcp.Prompt) string { return offered(p.Name, p.Title, p.Description) })
 }
 
 // ask makes one call of a method and hands over its result.
@@ -207,8 +201,7 @@ func (m *mcpRemote) complete(ctx context.Context, t *target.Target, p *spec.Comp
 	})
 }
 
-// printToolResult prints the result of a tool. The tool's own failure is the
-// program's.
+// printToolResult prints the result of a tool. The tool's own failure is the program's.
 func (m *mcpRemote) printToolResult(tool string, r *mcp.ToolResult) error {
 	if m.asJSON {
 		if err := m.printJSON(r.AppendJSON(nil)); err != nil || !r.IsError {
@@ -225,9 +218,7 @@ func (m *mcpRemote) printToolResult(tool string, r *mcp.ToolResult) error {
 		if text == "" && r.StructuredContent != nil {
 			text = string(appendTame(nil, compact(r.StructuredContent)))
 		}
-		if text == "" {
-			text = "the tool failed and does not say why"
-		}
+		text = cmp.Or(text, "the tool failed and does not say why")
 		return &exitError{code: exitAnswered, err: fmt.Errorf("%s: %s", tool, clean(text))}
 	}
 	if r.StructuredContent != nil && redundant(r) {
@@ -236,8 +227,7 @@ func (m *mcpRemote) printToolResult(tool string, r *mcp.ToolResult) error {
 	return m.printContent(r.Content)
 }
 
-// redundant reports whether the content says nothing beyond the structured
-// content.
+// redundant reports whether the content says nothing beyond the structured content.
 func redundant(r *mcp.ToolResult) bool {
 	for i := range r.Content {
 		c := &r.Content[i]

@@ -16,6 +16,7 @@ import (
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/internal/environ"
 	"github.com/farcall-dev/farcall/internal/target"
+	"github.com/farcall-dev/farcall/internal/visible"
 )
 
 var bareName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
@@ -144,8 +145,10 @@ func fromHere(word string) bool {
 	})
 }
 
-// dress gives a child the environment and the directory that its file says.
+// dress gives a child the environment and the directory that its file says, and the command's
+// standard error.
 func (r *remote) dress(cmd *exec.Cmd) {
+	cmd.Stderr = visible.NewWriter(r.stderr)
 	if u := r.entry; u != nil {
 		cmd.Env, cmd.Dir = environ.Child(os.Environ(), u.InheritEnv, u.Env), u.Cwd
 	}

@@ -65,8 +65,7 @@ func newGatewayProjectCmd(e *env) *cobra.Command {
 		Example: "  farcall new gateway tools",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
-				return usagef("For example: "+cmd.CommandPath()+" tools",
-					"it takes one DIR, not %d", len(args))
+				return usagef("For example: "+cmd.CommandPath()+" tools", "it takes one DIR, not %d", len(args))
 			}
 			return e.newProject(scaffold.Gateway, args[0], "", "")
 		},

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -103,9 +105,8 @@ func pretty(raw jsonrpc.Raw, colour bool) []byte {
 	depth := 0
 	var last byte
 	newline := func() { dst = append(append(dst, '\n'), strings.Repeat("  ", depth)...) }
-	names := nameTokens(raw)
-	n := 0
-	for t := range tokens(raw) {
+	all := slices.Collect(tokens(raw))
+	for n, t := range all {
 		c := t[0]
 		switch {
 		case c == '}' || c == ']':
@@ -117,7 +118,7 @@ func pretty(raw jsonrpc.Raw, colour bool) []byte {
 			newline()
 		}
 		hue := ""
-		if names[n] {
+		if n+1 < len(all) && all[n+1][0] == ':' {
 			hue = colourName
 		}
 		dst = appendToken(dst, t, hue, colour)
@@ -128,22 +129,8 @@ func pretty(raw jsonrpc.Raw, colour bool) []byte {
 			dst = append(dst, ' ')
 		}
 		last = c
-		n++
 	}
 	return dst
-}
-
-// nameTokens finds the tokens that are names of members.
-func nameTokens(raw jsonrpc.Raw) map[int]bool {
-	names := map[int]bool{}
-	n := 0
-	for t := range tokens(raw) {
-		if t[0] == ':' {
-			names[n-1] = true
-		}
-		n++
-	}
-	return names
 }
 
 func appendToken(dst, t []byte, hue string, colour bool) []byte {
@@ -180,7 +167,7 @@ func appendTame(dst, t []byte) []byte {
 }
 
 // tokens splits valid JSON.
-func tokens(raw jsonrpc.Raw) func(yield func([]byte) bool) {
+func tokens(raw jsonrpc.Raw) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for i := 0; i < len(raw); {
 			end := i + 1
@@ -218,19 +205,22 @@ func stringEnd(raw jsonrpc.Raw, start int) int {
 // tame returns a text of the other end that is fit to be printed.
 func tame(s string) string { return visible.Text(s) }
 
-// columns prints rows as an aligned table.
-func columns(w io.Writer, rows [][]string, style func(row, col int, text string) string) error {
-	var widths []int
+// widthsOf are the widths of the columns of a table, without so many cells at the end of each row.
+func widthsOf(rows [][]string, without int) (widths []int) {
 	for _, row := range rows {
-		for i, cell := range row {
+		for i, cell := range row[:max(len(row)-without, 0)] {
 			if i == len(widths) {
 				widths = append(widths, 0)
 			}
-			if i < len(row)-1 { // the last cell may be as long as it likes
-				widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
+	return widths
+}
+
+// columns prints rows as an aligned table.
+func columns(w io.Writer, rows [][]string, style func(row, col int, text string) string) error {
+	widths := widthsOf(rows, 1) // the last cell may be as long as it likes
 	var b strings.Builder
 	for r, row := range rows {
 		for i, cell := range row {
@@ -264,15 +254,7 @@ func (r *namedRows) add(name string, texts ...string) {
 
 // aligned returns rows as lines in columns, those from first to last to the right.
 func aligned(rows [][]string, first, last int) []string {
-	var widths []int
-	for _, row := range rows {
-		for i, cell := range row {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
+	widths := widthsOf(rows, 0)
 	lines := make([]string, len(rows))
 	for n, row := range rows {
 		cells := make([]string, len(row))

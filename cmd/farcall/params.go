@@ -76,9 +76,6 @@ func joinNamed(
 				"the %s %q is given twice", noun, name)
 		}
 		seen[name] = true
-		if len(raw) > 1 {
-			raw = append(raw, ',')
-		}
 		err := jsonrpc.Valid(text)
 		if m[2] == "=" {
 			if text, err = value(name, m[3]); err != nil {
@@ -87,9 +84,17 @@ func joinNamed(
 		} else if err != nil {
 			return nil, usagef("name:=value takes JSON, name=value takes text.", "the value of %q is not JSON: %w", name, err)
 		}
-		raw = append(append(jsonrpc.AppendString(raw, name), ':'), text...)
+		raw = appendMember(raw, name, text)
 	}
 	return append(raw, '}'), nil
+}
+
+// appendMember appends a member to an object without its closing brace.
+func appendMember(object jsonrpc.Raw, name string, value []byte) jsonrpc.Raw {
+	if object[len(object)-1] != '{' {
+		object = append(object, ',')
+	}
+	return append(append(jsonrpc.AppendString(object, name), ':'), value...)
 }
 
 // appendWord appends a word as the JSON it is, or else as a string.

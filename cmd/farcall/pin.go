@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/internal/cluster"
 	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
@@ -29,10 +31,7 @@ func newPinCmd(e *env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			path := lock
-			if path == "" {
-				path = c.Lock
-			}
+			path := cmp.Or(lock, c.Lock)
 			if path == "" {
 				path = lockFile
 				if c.Listen == nil && len(args) == 1 && isConfigFile(args[0]) {
@@ -106,7 +105,7 @@ func pinFailure(err error) error {
 // accept is given.
 func pinAll(ctx context.Context, e *env, c *gateway.Config, path string, accept bool) error {
 	_, missing := os.Stat(path)
-	c.Lock = ""
+	c.Lock, c.Cluster = "", cluster.Config{} // the file is compared, and nothing that nodes share
 	g, err := gateway.New(c, &gateway.Options{Version: versionName()})
 	if err != nil {
 		return configFailure(err)

@@ -238,12 +238,8 @@ func (r *replayer) again(l *auditLine) *replayed {
 
 // notByPolicies reports whether a call was refused for something else.
 func notByPolicies(reason string) bool {
-	for _, start := range []string{"Invalid params", "Schema not supported", "Rate limited"} {
-		if strings.HasPrefix(reason, start) {
-			return true
-		}
-	}
-	return false
+	starts := []string{"Invalid params", "Schema not supported", "Rate limited"}
+	return slices.ContainsFunc(starts, func(start string) bool { return strings.HasPrefix(reason, start) })
 }
 
 // principal is who called, with the roles that the configuration has now, and for tokens and

@@ -28,8 +28,7 @@ type replayFlags struct {
 
 func newReplayCmd(e *env) *cobra.Command {
 	f := &replayFlags{remote: &remote{env: e}}
-	cmd := command("replay FILE TARGET", "Send a capture to a server and compare the answers",
-		f.run)
+	cmd := command("replay FILE TARGET", "Send a capture to a server and compare the answers", f.run)
 	f.register(cmd)
 	return cmd
 }
@@ -66,15 +65,24 @@ func (f *replayFlags) open(cmd *cobra.Command, args []string) (*mock.Client, *ta
 	return client, t, err
 }
 
-func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
+// replay sends the capture to the target. The report is nil when that has not begun.
+func (f *replayFlags) replay(cmd *cobra.Command, args []string, exact bool) (*mock.Report, error) {
 	client, t, err := f.open(cmd, args)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ctx, stop := interruptible(cmd.Context())
 	defer stop()
-	compare := diff.New(&diff.Options{Exact: true, Ignore: f.ignore})
-	report, err := client.Replay(ctx, func(ctx context.Context) (mock.Link, error) { return f.link(ctx, t) }, compare)
+	compare := diff.New(&diff.Options{Exact: exact, Ignore: f.ignore})
+	dial := func(ctx context.Context) (mock.Link, error) { return f.link(ctx, t) }
+	return client.Replay(ctx, dial, compare)
+}
+
+func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
+	report, err := f.replay(cmd, args, true)
+	if report == nil {
+		return err
+	}
 	for _, r := range report.Results {
 		if len(r.Findings) > 0 {
 			d := r.Findings[0]
@@ -125,7 +133,7 @@ func (f *replayFlags) link(ctx context.Context, t *target.Target) (mock.Link, er
 		if err != nil {
 			return nil, dialFailure(ctx, t, err)
 		}
-		l := &connLink{newFrameQueue(f.timeout), tr}
+		l := &connLink{newFrameQueue(f.timeout, tr), tr}
 		l.reading.Go(l.read)
 		return l, nil
 	}
@@ -134,7 +142,7 @@ func (f *replayFlags) link(ctx context.Context, t *target.Target) (mock.Link, er
 		if err != nil {
 			return nil, err
 		}
-		return &httpLink{newFrameQueue(f.timeout), x}, nil
+		return &httpLink{newFrameQueue(f.timeout, x), x}, nil
 	}
 	header, err := f.headers()
 	if err != nil {
@@ -144,11 +152,12 @@ func (f *replayFlags) link(ctx context.Context, t *target.Target) (mock.Link, er
 	if err != nil {
 		return nil, err
 	}
-	return &httpLink{newFrameQueue(f.timeout), x}, nil
+	return &httpLink{newFrameQueue(f.timeout, x), x}, nil
 }
 
-// frameQueue has the frames that came, for the one goroutine that waits for them.
+// frameQueue has the frames that came over conn, for the one goroutine that waits for them.
 type frameQueue struct {
+	conn    io.Closer
 	frames  chan []byte
 	failed  chan error
 	done    chan struct{}
@@ -156,8 +165,19 @@ type frameQueue struct {
 	timeout time.Duration
 }
 
-func newFrameQueue(timeout time.Duration) *frameQueue {
-	return &frameQueue{make(chan []byte, 64), make(chan error, 1), make(chan struct{}), sync.WaitGroup{}, timeout}
+func newFrameQueue(timeout time.Duration, conn io.Closer) *frameQueue {
+	return &frameQueue{
+		conn: conn, frames: make(chan []byte, 64), failed: make(chan error, 1),
+		done: make(chan struct{}), timeout: timeout,
+	}
+}
+
+// Close implements mock.Link.
+func (q *frameQueue) Close() error { //nolint:unparam // mock.Link has it
+	close(q.done)
+	_ = q.conn.Close() // how the server ends is not compared
+	q.reading.Wait()
+	return nil
 }
 
 // Receive implements mock.Link.
@@ -217,14 +237,6 @@ func (l *connLink) read() {
 // Send implements mock.Link.
 func (l *connLink) Send(_ context.Context, frame []byte) error { return l.t.Write(frame) }
 
-// Close implements mock.Link.
-func (l *connLink) Close() error {
-	close(l.done)
-	_ = l.t.Close() // how the server ends is not compared
-	l.reading.Wait()
-	return nil
-}
-
 // httpLink is a link over HTTP.
 type httpLink struct {
 	*frameQueue
@@ -238,14 +250,6 @@ func (l *httpLink) Send(ctx context.Context, frame []byte) error {
 			l.fail(err)
 		}
 	})
-	return nil
-}
-
-// Close implements mock.Link.
-func (l *httpLink) Close() error {
-	close(l.done)
-	_ = l.x.Close() // how the server ends is not compared
-	l.reading.Wait()
 	return nil
 }
 
@@ -264,14 +268,10 @@ func newVerifyCmd(e *env) *cobra.Command {
 }
 
 func (f *verifyFlags) verify(cmd *cobra.Command, args []string) error {
-	client, t, err := f.open(cmd, args)
-	if err != nil {
+	report, err := f.replay(cmd, args, f.exact)
+	if report == nil {
 		return err
 	}
-	ctx, stop := interruptible(cmd.Context())
-	defer stop()
-	compare := diff.New(&diff.Options{Exact: f.exact, Ignore: f.ignore})
-	report, err := client.Replay(ctx, func(ctx context.Context) (mock.Link, error) { return f.link(ctx, t) }, compare)
 	printed := f.print(f.env, report, args[0])
 	if err == nil {
 		return printed

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -220,12 +221,11 @@ func flagNames(cmd *cobra.Command) (names []string) {
 // isUsageText recognises what cobra itself says of a wrong command line: it
 // has no error type for it.
 func isUsageText(s string) bool {
-	for _, start := range []string{"unknown command", "unknown flag", "unknown shorthand", "required flag", "accepts ", "requires at least", "invalid argument", "if any flags", "at least one of"} {
-		if strings.HasPrefix(s, start) {
-			return true
-		}
+	starts := []string{
+		"unknown command", "unknown flag", "unknown shorthand", "required flag", "accepts ",
+		"requires at least", "invalid argument", "if any flags", "at least one of",
 	}
-	return false
+	return slices.ContainsFunc(starts, func(start string) bool { return strings.HasPrefix(s, start) })
 }
 
 // isTerminal reports whether w is a terminal and not a file or a pipe.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/internal/keep"
 	"github.com/farcall-dev/farcall/internal/port"
 	"github.com/farcall-dev/farcall/internal/watch"
 	"github.com/farcall-dev/farcall/natsrpc"
@@ -84,8 +85,16 @@ type serveFlags struct {
 	methods []farcall.Method  // that it shows to all
 	tells   *slog.Logger      // what queues report
 	metrics *metrics.Metrics
-	tracer  *traces.Tracer // nil: the environment asks for no traces
-	sent    *otlp.Exporter // of metrics; nil: the environment asks for none
+	tracer  *traces.Tracer           // nil: the environment asks for no traces
+	kept    *keep.Keeper             // of the playground; nil: there is none
+	opened  atomic.Pointer[[]opened] // where it listens
+	sent    *otlp.Exporter           // of metrics; nil: the environment asks for none
+}
+
+// opened is an address to listen on, and the one that came of it.
+type opened struct {
+	address string
+	at      net.Addr
 }
 
 func newServeCmd(e *env) *cobra.Command {
@@ -159,7 +168,7 @@ func (f *serveFlags) play(
 	if err := f.record(&gateway.Config{}, log, false); err != nil {
 		return err
 	}
-	play, err := f.playground(c, log, stderr)
+	play, err := f.playground(ctx, c, log, stderr)
 	if err != nil {
 		return err
 	}
@@ -246,6 +255,13 @@ func (f *serveFlags) start(ctx context.Context, stderr io.Writer) (ended <-chan 
 	if f.listening != nil {
 		f.listening.Store(&open)
 	}
+	var at []opened
+	for _, address := range f.addresses() {
+		if !port.IsQueue(address) {
+			at = append(at, opened{address, open[len(at)].Addr()})
+		}
+	}
+	f.opened.Store(&at)
 	ends := make(chan error, len(open)+1)
 	ctx = context.WithoutCancel(ctx) // stop has its own limit
 	for _, l := range open {

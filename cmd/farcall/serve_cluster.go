@@ -23,9 +23,7 @@ const quorumTime = time.Minute
 
 // withCluster gives a configuration what --cluster says.
 func (f *serveFlags) withCluster(c *gateway.Config) error {
-	if f.cluster != "" {
-		c.Cluster.URL = f.cluster
-	}
+	c.Cluster.URL = cmp.Or(f.cluster, c.Cluster.URL)
 	if c.Cluster.Kind() != cluster.KindEmbedded || c.Cluster.Dir != "" {
 		return nil
 	}

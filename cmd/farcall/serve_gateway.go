@@ -188,10 +188,7 @@ func loadPinned(file, lock string) (c *gateway.Config, found string, err error) 
 	if c, err = gateway.Load(file); err != nil {
 		return nil, "", configFailure(err)
 	}
-	if lock != "" {
-		c.Lock = lock
-	}
-	if c.Lock == "" {
+	if c.Lock = cmp.Or(lock, c.Lock); c.Lock == "" {
 		beside := filepath.Join(filepath.Dir(file), lockFile)
 		if _, err := os.Stat(beside); err == nil {
 			c.Lock, found = beside, beside
@@ -295,7 +292,7 @@ func (f *serveFlags) serveGateway(
 	protect(c, hide, stderr)
 	o := gateway.Options{
 		Version: versionName(), MaxMessage: int(f.maxMessage), FrameTimeout: f.limits.frameTimeout, RPC: &rpc, Logger: log, Sandbox: launcher(), Hide: hide, Never: f.ownAddresses, Guard: f.guardOptions(log), Hosts: f.hosts, Origins: f.origins, Gzip: f.gzip, Metrics: f.measured(), Shared: f.shared, Dump: f.dumper(),
-		NATS: &natsrpc.Transport{Logger: orDiscard(log)},
+		NATS: &natsrpc.Transport{Logger: orDiscard(log)}, Conform: conformPage,
 	}
 	if log != nil {
 		o.LogLevels = f.levels
@@ -330,9 +327,8 @@ func (f *serveFlags) serveGateway(
 	return f.serve(ctx, stderr, on)
 }
 
-// reload serves the file as it is now; when that is not valid the gateway goes on
-// as before. It returns the files to watch: those of before when it is not known
-// which there are now.
+// reload serves the file as it is now; when that is not valid the gateway goes on as before. It
+// returns the files to watch: those of before when it is not known which there are now.
 func (f *serveFlags) reload(g *gateway.Gateway, before []string, stderr io.Writer) (files []string) {
 	var changes []string
 	c, found, err := f.load()
@@ -391,8 +387,7 @@ func (f *serveFlags) reloadNow() (changes []string, err error) {
 	return last.changes, last.err
 }
 
-// watched are the files of a configuration, and the lock that may come to lie
-// beside it.
+// watched are the files of a configuration, and the lock that may come to lie beside it.
 func (f *serveFlags) watched(c *gateway.Config) []string {
 	files := slices.Clone(c.Files())
 	if c.Lock != "" {

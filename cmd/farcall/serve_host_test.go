@@ -30,11 +30,11 @@ var hostRequests = []struct {
 	{http.MethodGet, "/sse", "", "", true, true},
 	{http.MethodPost, "/messages?sessionId=x", initialize, "", true, true},
 	{http.MethodGet, "/", "", "", true, true},
-	{http.MethodGet, "/page/style.css", "", "", true, true},
+	{http.MethodGet, "/style.css", "", "", true, true},
 	{http.MethodPost, "/mcp/up", initialize, "", true, false},
 	{http.MethodPost, "/rpc/up", addCall, "", true, false},
 	{http.MethodGet, "/api/status", "", "", true, false},
-	{http.MethodGet, "/page/live", "", "", true, false},
+	{http.MethodGet, "/api", "", "websocket", true, true},
 	{http.MethodGet, "/no/such/path", "", "", true, true},
 }
 
@@ -113,7 +113,7 @@ func hostServices(t *testing.T, file string, guarded bool) map[string]http.Handl
 	if err != nil {
 		t.Fatal(err)
 	}
-	play, err := f.playground(of, nil, t.Output())
+	play, err := f.playground(t.Context(), of, nil, t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}

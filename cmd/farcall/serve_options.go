@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -39,7 +41,10 @@ func (f *serveFlags) addresses() []string {
 func (f *serveFlags) rpcOptions(log *slog.Logger) farcall.Options {
 	return farcall.Options{
 		Details: f.details, V1: f.v1, Logger: orDiscard(log).With(levels.Key, "rpc"), Budget: f.limits.budget,
-		Observer: observe.Join(callLog(log, f.logPayloads), f.measured().Observer(), f.tracer.Observer(), f.recording()),
+		Observer: observe.Join(
+			callLog(log, f.logPayloads), f.measured().Observer(), f.tracer.Observer(), f.recording(),
+			f.kept.Observer(func(ctx context.Context) string { return guard.From(ctx).Owner() }),
+		),
 	}
 }
 
@@ -181,14 +186,12 @@ func inFlags(text string) string {
 		"set ServeOptions.Guard", "add a guard (guard: in the configuration, or --guard FILE)",
 		"Allow or Deny of guard.Config, not", "allow: or deny: in the guard, not",
 		"unset Anonymous", "remove anonymous: true",
-		"set ServeOptions.CertFile and ServeOptions.KeyFile, name", "add a certificate (tls: in the configuration, or --tls-cert and --tls-key), name",
+		"set ServeOptions.CertFile and ServeOptions.KeyFile, name",
+		"add a certificate (tls: in the configuration, or --tls-cert and --tls-key), name",
 		"(ServeOptions.TrustedProxies)", "(trusted_proxies:, or --trusted-proxy)",
-		"ServeOptions.CertFile", "--tls-cert",
-		"ServeOptions.KeyFile", "--tls-key",
-		"ServeOptions.ClientCAFile", "--tls-client-ca",
-		"ServeOptions.Origins", "--origin",
-		"ServeOptions.TrustedProxies", "--trusted-proxy",
-		"ServeOptions.Insecure", "--insecure",
+		"ServeOptions.CertFile", "--tls-cert", "ServeOptions.KeyFile", "--tls-key",
+		"ServeOptions.ClientCAFile", "--tls-client-ca", "ServeOptions.Origins", "--origin",
+		"ServeOptions.TrustedProxies", "--trusted-proxy", "ServeOptions.Insecure", "--insecure",
 	).Replace(text)
 }
 
@@ -229,22 +232,10 @@ const (
 )
 
 // Set implements pflag.Value.
-func (s *byteSize) Set(text string) error {
-	n, err := sizeUpTo(text, maxByteSize, "1GiB")
-	if err == nil {
-		*s = byteSize(n)
-	}
-	return err
-}
+func (s *byteSize) Set(text string) error { return setSize(s, text, maxByteSize, "1GiB") }
 
 // Set implements pflag.Value.
-func (s *memorySize) Set(text string) error {
-	n, err := sizeUpTo(text, maxMemorySize, "1TiB")
-	if err == nil {
-		*s = memorySize(n)
-	}
-	return err
-}
+func (s *memorySize) Set(text string) error { return setSize(s, text, maxMemorySize, "1TiB") }
 
 // String implements pflag.Value.
 func (s *memorySize) String() string { return (*byteSize)(s).String() }
@@ -252,14 +243,15 @@ func (s *memorySize) String() string { return (*byteSize)(s).String() }
 // Type implements pflag.Value.
 func (s *memorySize) Type() string { return "size" }
 
-// sizeUpTo reads a size of 1 byte to most, which is written as bound.
-func sizeUpTo(text string, most int64, bound string) (int64, error) {
+// setSize sets s to a size of 1 byte to most, which is written as bound.
+func setSize[S ~int64](s *S, text string, most int64, bound string) error {
 	n, ok := size.Parse(text, 1, most)
 	if !ok {
-		return 0, fmt.Errorf("%q is not a size, or out of range; "+
+		return fmt.Errorf("%q is not a size, or out of range; "+
 			"write 10MB, 512KiB or a number of bytes, up to %s", text, bound)
 	}
-	return n, nil
+	*s = S(n)
+	return nil
 }
 
 // String implements pflag.Value.
@@ -393,17 +385,13 @@ func (f *captureFlags) registerCapture(cmd *cobra.Command) {
 // recorder in any case.
 func (f *captureFlags) record(c *gateway.Config, log *slog.Logger, isGateway bool) error {
 	conf := c.Capture
-	if f.captureFile != "" {
-		conf.File = f.captureFile
-	}
+	conf.File = cmp.Or(f.captureFile, conf.File)
 	switch f.captureKeep {
 	case "", "envelopes", "frames", "raw":
 	default:
 		return usagef("Write --capture-keep envelopes, frames or raw.", "--capture-keep: there is no kind of recording %q", f.captureKeep)
 	}
-	if f.captureKeep != "" {
-		conf.Keep = f.captureKeep
-	}
+	conf.Keep = cmp.Or(f.captureKeep, conf.Keep)
 	if conf.File == "" && (!isGateway || conf.Recorder == recorderOff) {
 		return nil
 	}

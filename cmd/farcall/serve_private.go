@@ -17,13 +17,9 @@ import (
 
 // private are files of this process that its children shall not read, beyond those of the
 // configuration: the key of the certificate, and where farcall login keeps tokens.
-func (f *serveFlags) private() (files []string) {
-	for _, file := range []string{f.tlsKey, f.guard, defaultStore()} {
-		if file != "" {
-			files = append(files, file)
-		}
-	}
-	return files
+func (f *serveFlags) private() []string {
+	files := []string{f.tlsKey, f.guard, defaultStore()}
+	return slices.DeleteFunc(files, func(file string) bool { return file == "" })
 }
 
 // ownFiles are those that children of a configuration shall not read.

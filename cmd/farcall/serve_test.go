@@ -369,16 +369,16 @@ func TestServePaths(t *testing.T) {
 		contentType string
 		body        string
 	}{
-		"/":               {200, "text/html; charset=utf-8", "<title>farcall</title>"},
-		"/page/app.js":    {200, "text/javascript; charset=utf-8", "rpc.discover"},
-		"/page/style.css": {200, "text/css; charset=utf-8", "prefers-color-scheme"},
-		"/page/icon.svg":  {200, "image/svg+xml", "<svg"},
-		"/healthz":        {200, "text/plain; charset=utf-8", "ok\n"},
-		"/readyz":         {200, "text/plain; charset=utf-8", "ready\n"},
-		"/mcp":            {405, "application/json", `Mcp-Session-Id`},
-		"/messages":       {405, "application/json", `"error"`},
-		"/page/nope":      {404, "application/json", `"id":null}`},
-		"/rpc":            {405, "application/json", `"error"`},
+		"/":          {200, "text/html; charset=utf-8", "<title>farcall"},
+		"/main.js":   {200, "text/javascript; charset=utf-8", "import"},
+		"/style.css": {200, "text/css; charset=utf-8", "prefers-color-scheme"},
+		"/icon.svg":  {200, "image/svg+xml", "<svg"},
+		"/healthz":   {200, "text/plain; charset=utf-8", "ok\n"},
+		"/readyz":    {200, "text/plain; charset=utf-8", "ready\n"},
+		"/mcp":       {405, "application/json", `Mcp-Session-Id`},
+		"/messages":  {405, "application/json", `"error"`},
+		"/nope":      {404, "application/json", `"id":null}`},
+		"/rpc":       {405, "application/json", `"error"`},
 		"/rpc/stream?method=math/add_stream&a=0&b=1": {
 			200, "text/event-stream", `data: {"jsonrpc":"2.0","result":0,"id":1}` + "\n\n" + `data: {"jsonrpc":"2.0","result":1,"id":1}`,
 		},

@@ -7,6 +7,8 @@ import (
 
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/internal/audit"
+	"github.com/farcall-dev/farcall/internal/owner"
+	"github.com/farcall-dev/farcall/internal/port"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/observe/levels"
 	"github.com/farcall-dev/farcall/observe/metrics/otlp"
@@ -35,9 +37,32 @@ func (f *serveFlags) trace(ctx context.Context, log *slog.Logger) (err error) {
 	return nil
 }
 
+// linked returns what reports for a call whether its caller's span is a link: by the address that it
+// arrived at.
+func (f *serveFlags) linked(c *gateway.Config) func(context.Context) bool {
+	all, apart := c.Trace.Parent == parentLink, c.Trace.Listeners
+	if len(apart) == 0 {
+		if !all {
+			return nil
+		}
+		return func(context.Context) bool { return true }
+	}
+	return func(ctx context.Context) bool {
+		at := owner.ConnFrom(ctx).At
+		if all := f.opened.Load(); all != nil {
+			for _, l := range *all {
+				if parent, is := apart[l.address]; is && port.ArrivedAt(l.at, at) {
+					return parent == parentLink
+				}
+			}
+		}
+		return all
+	}
+}
+
 // setTraces applies what a configuration says of traces.
 func (f *serveFlags) setTraces(c *gateway.Config) {
-	f.tracer.Set(func(context.Context) bool { return c.Trace.Parent == parentLink }, c.Trace.Slow)
+	f.tracer.Set(f.linked(c), c.Trace.Slow)
 	f.tracer.Payloads(nil)
 	if c.Trace.Payloads {
 		var secret []string

@@ -1,11 +1,16 @@
 package main
 
 import (
+	"bufio"
+	"context"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -15,6 +20,7 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/observe"
 	"github.com/farcall-dev/farcall/observe/traces"
+	"github.com/farcall-dev/farcall/wsrpc"
 )
 
 // A caller's span, and its header.
@@ -137,6 +143,87 @@ func TestServeTraceParent(t *testing.T) {
 	}
 }
 
+// Each listener may have its own, for all that it accepts: lines, requests of HTTP, also one without
+// Content-Length, which net/http reads, and WebSockets.
+func TestServeTraceListeners(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path, called, other := filepath.Join(dir, "farcall.yaml"), filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	web := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", called)
+	}}
+	t.Cleanup(web.CloseIdleConnections)
+	for link, linked := range map[string]bool{called: true, other: false} {
+		config := "upstreams: {up: 'http://127.0.0.1:1/mcp'}\nlisten: ['unix:" + called + "', 'unix:" + other + "']\n" +
+			"trace: {listeners: {'unix:" + link + "': link}}\n"
+		if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		ways := []func(request string) (answer string, err error){
+			func(request string) (string, error) {
+				conn, err := new(net.Dialer).DialContext(t.Context(), "unix", called)
+				if err != nil {
+					return "", err
+				}
+				defer conn.Close()
+				fmt.Fprintln(conn, request)
+				return bufio.NewReader(conn).ReadString('\n')
+			},
+			func(request string) (string, error) { return postMCP(t, web, strings.NewReader(request)) },
+			func(request string) (string, error) {
+				return postMCP(t, web, io.MultiReader(strings.NewReader(request)))
+			},
+			func(request string) (string, error) {
+				conn, err := wsrpc.Dial(t.Context(), "ws://127.0.0.1/mcp", &wsrpc.Options{Client: &http.Client{Transport: web}})
+				if err != nil {
+					return "", err
+				}
+				defer conn.Close()
+				if err := conn.Write([]byte(request)); err != nil {
+					return "", err
+				}
+				answer, err := conn.Read()
+				return string(answer), err
+			},
+		}
+		text := collected(t, func(string) {
+			for i, call := range ways {
+				request := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{`+
+					`"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"},`+
+					`"_meta":{"traceparent":"00-%s%d-%s-01"}}}`, callersTrace[1:], i, callersSpan)
+				if answer, err := call(request); err != nil || !strings.Contains(answer, "cannot be reached") {
+					t.Errorf("way %d: got %s, %v", i, answer, err)
+				}
+			}
+			web.CloseIdleConnections()
+		}, "serve", "--config", path, "--listen", "unix:"+called, "--listen", "unix:"+other)
+		for i := range ways {
+			trace := fmt.Sprint(callersTrace[1:], i)
+			child, _ := regexp.MatchString(`"traceid":"`+trace+`","spanid":"\w+","parentspanid":"`+callersSpan, text)
+			if child == linked || linked != strings.Contains(text, `"links":[{"traceid":"`+trace) {
+				t.Errorf("way %d, linked %v, child %v", i, linked, child)
+			}
+		}
+	}
+}
+
+// postMCP sends a request to the address of MCP.
+func postMCP(t *testing.T, web *http.Transport, request io.Reader) (string, error) {
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1/mcp", request)
+	if err != nil {
+		return "", err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	answer, err := web.RoundTrip(r)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	return string(body), err
+}
+
 // What the environment says that is not valid is refused, and nothing is served.
 func TestServeTracesRefused(t *testing.T) {
 	t.Parallel()
@@ -173,8 +260,11 @@ func TestTracePayloads(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.setTraces(c)
-		call := &observe.Call{MCP: true, Known: true, Method: "tools/call", Request: jsonrpc.Raw(`{"params":{"name":"mail","arguments":{"body":"dear","password":"x","to":"Ann"}}}`),
-			Response: jsonrpc.Raw(`{"result":{"token":"y","sent":true}}`)}
+		call := &observe.Call{
+			MCP: true, Known: true, Method: "tools/call",
+			Request:  jsonrpc.Raw(`{"params":{"name":"mail","arguments":{"body":"dear","password":"x","to":"Ann"}}}`),
+			Response: jsonrpc.Raw(`{"result":{"token":"y","sent":true}}`),
+		}
 		o.End(o.Start(t.Context(), call), call)
 		var got []string
 		for _, a := range recorded.span.Attributes() {

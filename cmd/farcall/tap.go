@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -136,9 +137,7 @@ func (f *tapFlags) run(cmd *cobra.Command, args []string) (err error) {
 	} else {
 		err = f.between(cmd.Context(), r, args[0], to)
 	}
-	if failed := r.Close(); err == nil {
-		err = failed
-	}
+	err = cmp.Or(err, r.Close())
 	if n := r.Dropped(); n > 0 {
 		fmt.Fprintf(f.stderr, "farcall: %d frames were not recorded\n", n)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,9 +71,7 @@ func (v *viewing) run(ctx context.Context, args []string) (err error) {
 	defer end()
 	v.out = bufio.NewWriterSize(v.stdout, 64<<10)
 	err = v.show(r, member)
-	if failed := v.out.Flush(); err == nil {
-		err = failed
-	}
+	err = cmp.Or(err, v.out.Flush())
 	if ctx.Err() != nil { // that is how following ends
 		return nil
 	}

@@ -21,6 +21,10 @@ type fake struct {
 func (*fake) Hosts() []string             { return nil }
 func (*fake) Read(*http.Request) *Problem { return nil }
 
+func (f *fake) Usage(context.Context, string) (*Usage, error) { return &Usage{}, nil }
+
+func (f *fake) Tools(context.Context, string) (*Tools, error) { return &Tools{}, nil }
+
 func (f *fake) Begin(*http.Request, *Change) (func(error), *Problem) {
 	f.begun++
 	return func(err error) { f.ended, f.err = f.ended+1, err }, nil

@@ -33,10 +33,7 @@ func (*Handler) Has(path string) bool { return path == base || strings.HasPrefix
 // ServeHTTP serves a path that Has knows.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
-	header.Set("Cache-Control", "no-store")
-	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	protect(header)
 	route, name, problem := find(r)
 	if problem != nil {
 		if problem.Status == http.StatusMethodNotAllowed {
@@ -65,6 +62,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	header.Set("Content-Type", "application/json")
 	_, _ = w.Write(append(slices.Clip(body), '\n')) // the client may have gone
+}
+
+// protect sets the headers that keep an answer from the pages of others.
+func protect(header http.Header) {
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	header.Set("Referrer-Policy", "no-referrer")
 }
 
 // serve makes the answer of a request.
@@ -247,6 +253,8 @@ type Backend interface { //nolint:interfacebloat // a method for each operation
 	Cluster(ctx context.Context) *Cluster
 	Upstreams(ctx context.Context) *Upstreams
 	Upstream(ctx context.Context, name string) (*UpstreamDetails, error)
+	Usage(ctx context.Context, name string) (*Usage, error)
+	Tools(ctx context.Context, name string) (*Tools, error)
 	Restart(ctx context.Context, name string, o *Restart) (*Upstream, error)
 	Drain(ctx context.Context, name string) (*Upstream, error)
 	Disable(ctx context.Context, name string) (*Upstream, error)

@@ -58,6 +58,8 @@ var operations = map[string]*route{
 	"getCluster":      always(Backend.Cluster),
 	"listUpstreams":   always(Backend.Upstreams),
 	"getUpstream":     ofName(Backend.Upstream),
+	"getUsage":        ofName(Backend.Usage),
+	"listTools":       ofName(Backend.Tools),
 	"restartUpstream": given(Backend.Restart),
 	"drainUpstream":   ofName(Backend.Drain),
 	"disableUpstream": ofName(Backend.Disable),

@@ -1,6 +1,10 @@
 package control
 
-import "time"
+import (
+	"time"
+
+	"github.com/farcall-dev/farcall/internal/keep"
+)
 
 // An Overview is the gateway as a whole.
 type Overview struct {
@@ -26,6 +30,7 @@ type Cluster struct {
 	Nodes  []Node    `json:"nodes" doc:"that are present, this one included, by name"`
 	Lost   time.Time `json:"lost,omitzero" doc:"since when the store does not decide; absent: it does"`
 	Reason string    `json:"reason,omitempty" doc:"why it does not"`
+	Differ []string  `json:"differ,omitempty" doc:"the nodes with another configuration than this one, but for listen and cluster"`
 	Shared []string  `json:"shared" doc:"by all nodes"`
 	Own    []string  `json:"own" doc:"what each node has for itself"`
 }
@@ -52,8 +57,8 @@ type Upstream struct {
 	Target      string    `json:"target" doc:"its command or address, without secrets"`
 	Profile     string    `json:"profile"`
 	Lifetime    string    `json:"lifetime" doc:"who shares a connection"`
-	Server      string    `json:"server,omitempty" doc:"the name and version that it has said"`
-	Revision    string    `json:"revision,omitempty" doc:"of MCP"`
+	Server      string    `json:"server" doc:"the name and version that it has said"`
+	Revision    string    `json:"revision" doc:"of MCP"`
 	Connections int       `json:"connections"`
 	Processes   int       `json:"processes"`
 	Restarts    int       `json:"restarts" doc:"processes that replaced one which had ended unexpectedly"`
@@ -63,7 +68,7 @@ type Upstream struct {
 	Errors      int64     `json:"errors" doc:"calls that it did not answer, or that got no connection to it"`
 	P50         float64   `json:"p50Ms" doc:"median latency in milliseconds; 0: not known"`
 	P99         float64   `json:"p99Ms"`
-	LastError   string    `json:"lastError,omitempty"`
+	LastError   string    `json:"lastError"`
 	Tools       int       `json:"tools" doc:"tools that are known of it"`
 	Blocked     int       `json:"blocked" doc:"definitions that are withheld because they are not as they were pinned"`
 }
@@ -78,6 +83,51 @@ type UpstreamDetails struct {
 	Upstream Upstream `json:"upstream"`
 	Stderr   []string `json:"stderr" doc:"the last lines of its standard error, oldest first"`
 	Warnings []string `json:"warnings,omitempty" doc:"what is wrong with its lists, or what the configuration names and they do not have"`
+}
+
+// A Usage is what became of the calls of clients to an upstream.
+type Usage struct {
+	Upstream   string    `json:"upstream"`
+	Since      time.Time `json:"since" doc:"when the gateway started"`
+	Latency    []Bucket  `json:"latency" doc:"a histogram of how long the calls took"`
+	Errors     []Kind    `json:"errors" doc:"the calls that failed, by kind"`
+	Tools      []Used    `json:"tools" doc:"by tool, that with the most calls first"`
+	Principals []Used    `json:"principals" doc:"by principal, likewise"`
+	All        bool      `json:"all" doc:"whether these are all principals"`
+}
+
+// A Bucket is a part of a histogram.
+type Bucket struct {
+	Most  float64 `json:"mostMs,omitzero" doc:"the calls of this part took up to this, and more than the part before; absent: no bound"`
+	Calls int64   `json:"calls"`
+}
+
+// A Kind is one way in which calls fail.
+type Kind struct {
+	Kind  string `json:"kind" doc:"the code of the error that was answered, or: denied, limited, tool error, cancelled"`
+	Calls int64  `json:"calls"`
+}
+
+// A Used is the usage of a tool, or by a principal.
+type Used struct {
+	Name   string  `json:"name" doc:"any text"`
+	Calls  int64   `json:"calls"`
+	Errors int64   `json:"errors"`
+	Mean   float64 `json:"meanMs" doc:"how long a call took, on average"`
+}
+
+// A Tool is one tool of an upstream.
+type Tool struct {
+	Name        string `json:"name" doc:"as the upstream has it: any text"`
+	Shown       string `json:"shown" doc:"as clients see it; empty: they do not, or it is the same"`
+	Description string `json:"description" doc:"any text"`
+	Blocked     string `json:"blocked,omitempty" doc:"why clients do not see it"`
+	Diff        string `json:"diff,omitempty" doc:"what changed since it was pinned, a line each: - is pinned, + is listed now"`
+}
+
+// Tools are those of an upstream.
+type Tools struct {
+	Tools []Tool `json:"tools" doc:"by name"`
 }
 
 // A Restart says how an upstream is restarted.
@@ -105,35 +155,12 @@ type Sessions struct {
 	All      bool      `json:"all" doc:"whether these are the sessions of all callers"`
 }
 
-// A Call is one of a client that has failed, was refused or took long.
-type Call struct {
-	At               time.Time `json:"at" doc:"when it began"`
-	Outcome          string    `json:"outcome" enum:"error,tool_error,refused,slow"`
-	Method           string    `json:"method" doc:"as the client wrote it: any text"`
-	Name             string    `json:"name,omitempty" doc:"of the tool or prompt, or the URI of the resource, as the client wrote it: any text"`
-	Upstream         string    `json:"upstream,omitempty"`
-	Code             int       `json:"code,omitzero" doc:"of the error that was answered"`
-	Error            string    `json:"error,omitempty" doc:"what was answered, with its private cause"`
-	Took             float64   `json:"tookMs"`
-	Queued           float64   `json:"queuedMs,omitzero" doc:"how much of it was spent waiting for a connection to the upstream"`
-	Attempts         int       `json:"attempts,omitzero" doc:"how often it was made at the upstream"`
-	Principal        string    `json:"principal,omitempty"`
-	Decision         string    `json:"decision,omitempty" doc:"of the guard"`
-	Client           string    `json:"client,omitempty" doc:"the name and version that the client says it has: any text"`
-	Session          string    `json:"session,omitempty" doc:"as listSessions has it"`
-	Address          string    `json:"address,omitempty"`
-	Transport        string    `json:"transport"`
-	Revision         string    `json:"revision,omitempty" doc:"of MCP, which the client speaks"`
-	UpstreamRevision string    `json:"upstreamRevision,omitempty"`
-	Trace            string    `json:"trace,omitempty" doc:"the id of its trace"`
-}
-
-// Calls are the calls that were kept.
-type Calls struct {
-	Calls []Call  `json:"calls" doc:"the newest first"`
-	All   bool    `json:"all" doc:"whether these are the calls of all callers"`
-	Slow  float64 `json:"slowMs" doc:"a call is slow when it takes longer: trace.slow of the configuration, or 5 seconds"`
-}
+type (
+	// A Call is one that was kept.
+	Call = keep.Call
+	// Calls are those that were kept.
+	Calls = keep.Calls
+)
 
 // A LogLevel is from which level on lines are logged.
 type LogLevel struct {
@@ -153,7 +180,7 @@ type Dumped struct {
 
 // Pins are what is pinned.
 type Pins struct {
-	File      string         `json:"file" doc:"the lock file"`
+	File      string         `json:"file" doc:"where they are: the lock file, or the cluster"`
 	Upstreams []UpstreamPins `json:"upstreams"`
 }
 
@@ -188,7 +215,7 @@ type AcceptPins struct {
 
 // A Question is about a call.
 type Question struct {
-	Call      string   `json:"call" doc:"as in rules: tools/call files/read, or files/read"`
+	Call      string   `json:"call" doc:"as in rules: tools/call files/read, or files/read; of a tool also the name that clients see"`
 	As        string   `json:"as,omitempty" doc:"the id of a principal of the configuration, or anonymous; default: the caller"`
 	Roles     []string `json:"role,omitempty" doc:"roles of the principal, in place of those of the configuration"`
 	Arguments string   `json:"arguments,omitempty" doc:"arguments of the call, an object in JSON"`

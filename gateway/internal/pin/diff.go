@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -81,7 +82,7 @@ func (d *differ) parts(path string, was, now []byte) bool {
 	case first != '[' || flat(was) && flat(now):
 		return false
 	}
-	a, b := elements(was), elements(now)
+	a, b := slices.Collect(scan.Elements(was)), slices.Collect(scan.Elements(now))
 	if len(a) != len(b) {
 		return false
 	}
@@ -89,14 +90,6 @@ func (d *differ) parts(path string, was, now []byte) bool {
 		d.values(path+"["+strconv.Itoa(i)+"]", a[i], b[i])
 	}
 	return true
-}
-
-func elements(array []byte) (all [][]byte) {
-	scan.Array(array, func(v []byte) bool {
-		all = append(all, v)
-		return true
-	})
-	return all
 }
 
 // value returns a text as it is, and anything else as JSON.
@@ -110,19 +103,13 @@ func value(v []byte) string {
 func (d *differ) objects(path string, was, now []byte) {
 	values := map[string][2][]byte{}
 	for i, object := range [2][]byte{was, now} {
-		scan.Object(object, func(key, v []byte) bool {
+		for key, v := range scan.Members(object) {
 			both := values[string(key)]
 			both[i] = v
 			values[string(key)] = both
-			return true
-		})
+		}
 	}
-	names := make([]string, 0, len(values))
-	for name := range values {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
 		d.values(join(path, name), values[name][0], values[name][1])
 	}
 }
@@ -345,10 +332,9 @@ type member struct {
 // members returns those of a valid object, in the order of their names.
 func members(object []byte) ([]member, error) {
 	var all []member
-	scan.Object(object, func(key, value []byte) bool {
+	for key, value := range scan.Members(object) {
 		all = append(all, member{string(key), value})
-		return true
-	})
+	}
 	slices.SortStableFunc(all, func(a, b member) int { return strings.Compare(a.name, b.name) })
 	for i := 1; i < len(all); i++ {
 		if all[i].name == all[i-1].name {
@@ -368,15 +354,16 @@ func AppendCanonical(dst, value []byte) (out []byte, err error) {
 	case '[':
 		dst = append(dst, '[')
 		first := true
-		scan.Array(value, func(element []byte) bool {
+		for element := range scan.Elements(value) {
 			if !first {
 				dst = append(dst, ',')
 			}
 			first = false
-			dst, err = AppendCanonical(dst, element)
-			return err == nil
-		})
-		return append(dst, ']'), err
+			if dst, err = AppendCanonical(dst, element); err != nil {
+				return nil, err
+			}
+		}
+		return append(dst, ']'), nil
 	case '"':
 		return scan.AppendQuoted(dst, scan.Unquote(value)), nil
 	case 't', 'f', 'n':

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
@@ -29,16 +28,16 @@ func TestLists(t *testing.T) {
 	}
 	for list, items := range accepted {
 		for _, one := range items {
-			if !again.Allowed("files", list, one) {
+			if !allowed(again, "files", list, one) {
 				t.Errorf("%s: %s is not allowed", list, one)
 			}
 			for _, other := range []string{Server, Tools, Prompts, Resources, Templates} {
-				if other != list && again.Allowed("files", other, one) {
+				if other != list && allowed(again, "files", other, one) {
 					t.Errorf("%s is allowed as one of the %s", one, other)
 				}
 			}
 		}
-		if changes := again.Check("files", list, items); len(changes) > 0 {
+		if _, changes := again.Check("files", list, items); len(changes) > 0 {
 			t.Errorf("%s: %+v", list, changes)
 		}
 	}
@@ -51,42 +50,14 @@ func TestLists(t *testing.T) {
 		{Resources, `{"uri":"file:///a","name":"a","annotations":{"priority":9},"_meta":{"x":1}}`, "+ annotations.priority: 9"},
 		{Templates, `{"uriTemplate":"file:///{path}","name":"files","description":"IGNORE PREVIOUS"}`, "IGNORE PREVIOUS"},
 	} {
-		changes := again.Check("files", test.list, raws([]string{test.item}))
-		if again.Allowed("files", test.list, raw(test.item)) || len(changes) == 0 || changes[0].Kind != Changed || !strings.Contains(changes[0].Diff, test.diff) {
+		_, changes := again.Check("files", test.list, raws([]string{test.item}))
+		if allowed(again, "files", test.list, raw(test.item)) || len(changes) == 0 || changes[0].Kind != Changed || !strings.Contains(changes[0].Diff, test.diff) {
 			t.Errorf("%s: %+v, want %s", test.item, changes, test.diff)
 		}
 	}
 	// What the content of a resource changes is not pinned.
-	if !again.Allowed("files", Resources, raw(`{"uri":"file:///a","name":"a","size":8000,"annotations":{"priority":1,"lastModified":"2026-11-11"},"_meta":{"x":1}}`)) {
+	if !allowed(again, "files", Resources, raw(`{"uri":"file:///a","name":"a","size":8000,"annotations":{"priority":1,"lastModified":"2026-11-11"},"_meta":{"x":1}}`)) {
 		t.Error("a resource that has grown is blocked")
-	}
-}
-
-// A file of version 1 is stricter than it was, and never accepts more.
-func TestOldFile(t *testing.T) {
-	sum := hash(t, `{"description":"d","name":"x"}`)
-	l, err := Parse([]byte(`{"_":"old","version":1,"upstreams":{"a":{"x":{"sha256":"` + sum + `","definition":{"description":"d","name":"x"}}}}}`))
-	if err != nil || !l.Old() {
-		t.Fatal(err)
-	}
-	for item, want := range map[string]bool{
-		`{"name":"x","description":"d"}`:                   true,
-		`{"name":"x","description":"d","_meta":{"a":1}}`:   false,
-		`{"name":"x","description":"d","icons":[]}`:        false,
-		`{"name":"x","description":"d","annotations":{}}`:  false,
-		`{"name":"y","description":"d"}`:                   false,
-		`{"name":"x","description":"d","inputSchema":{}} `: false,
-	} {
-		if l.Allowed("a", Tools, raw(item)) != want {
-			t.Errorf("%s: want %v", item, want)
-		}
-	}
-	if l.Allowed("a", Prompts, raw(`{"name":"x","description":"d"}`)) || l.Allowed("a", Server, ServerItems("", "", "", "i")[1]) {
-		t.Error("what it does not have is allowed")
-	}
-	again, err := Parse(l.Bytes())
-	if err != nil || again.Old() {
-		t.Errorf("it is not written as version 2: %v", err)
 	}
 }
 
@@ -102,16 +73,17 @@ func TestCheckIsBounded(t *testing.T) {
 	if err := l.Accept("a", Tools, was); err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
-	changes := l.Check("a", Tools, now)
-	size := 0
+	_, changes := l.Check("a", Tools, now)
+	size, compared := 0, 0
 	for _, c := range changes {
-		size += len(c.Diff)
+		if size += len(c.Diff); !strings.Contains(c.Diff, "too much has changed") {
+			compared += len(words)
+		}
 	}
 	if len(changes) != len(now) || size > 3*maxDiffs || !strings.Contains(changes[len(changes)-1].Diff, "too much has changed") {
 		t.Errorf("%d changes, %d bytes, %q", len(changes), size, changes[len(changes)-1].Diff)
 	}
-	if took := time.Since(began); took > 20*time.Second {
-		t.Errorf("it took %v", took)
+	if compared == 0 || compared > maxDiffs {
+		t.Errorf("%d bytes were compared", compared)
 	}
 }

@@ -2,6 +2,8 @@ package pin
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json" //nolint:depguard // for json.Indent alone, which keeps the bytes of values
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/replace"
@@ -33,17 +34,17 @@ var ids = map[string]string{Server: "name", Tools: "name", Prompts: "name", Reso
 // A Lock is the content of a farcall.lock: the lists of upstreams as they were
 // accepted. Its methods may be called from several goroutines at once.
 type Lock struct {
-	mu      sync.RWMutex
-	sources map[string]lists
-	old     bool // it was read from version 1
+	mu       sync.RWMutex
+	sources  map[string]lists
+	versions map[string]uint64 // of the records that it was read from, by source: see Shared
+	accepted []string          // in a record: the digests of all that was accepted, until now
 }
 
 type lists map[string]map[string]*item
 
 type item struct {
-	sum  string
-	def  []byte                 // canonical
-	last atomic.Pointer[[]byte] // a text that was found to be this one
+	sum string
+	def []byte // canonical
 }
 
 // The kinds of a Change.
@@ -73,11 +74,33 @@ func (c *Change) What() string {
 const maxDiffs = 2 << 20
 
 // New returns a Lock that holds nothing.
-func New() *Lock { return &Lock{sources: map[string]lists{}} }
+func New() *Lock { return &Lock{sources: map[string]lists{}, versions: map[string]uint64{}} }
 
-// Old reports whether the Lock was read from a file of version 1, which has the tools only, without
-// icons and _meta: nothing else is accepted.
-func (l *Lock) Old() bool { return l.old }
+// Of returns a Lock that holds what this one has of a source, and no other.
+func (l *Lock) Of(source string) *Lock {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	one := New()
+	if all, ok := l.sources[source]; ok {
+		one.sources[source], one.versions[source] = maps.Clone(all), l.versions[source]
+	}
+	return one
+}
+
+// Digest is equal for locks that accept the same.
+func (l *Lock) Digest() string {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	var lines []byte
+	for source, all := range l.sources {
+		for list, items := range all {
+			for name, i := range items {
+				lines = fmt.Appendf(lines, "%q %q %q %s\n", source, list, name, i.sum)
+			}
+		}
+	}
+	return sum(bytes.Join(slices.SortedFunc(bytes.Lines(lines), bytes.Compare), nil))
+}
 
 // The items of the list Server.
 const (
@@ -114,34 +137,11 @@ func (l *Lock) of(source, list string) map[string]*item {
 	return l.sources[source][list]
 }
 
-// Allowed reports whether an item, as its source lists it, is what was accepted.
-// What was never accepted is not. The same text is hashed once.
-func (l *Lock) Allowed(source, list string, raw jsonrpc.Raw) bool {
-	name := scan.Member(raw, ids[list])
-	if len(name) == 0 || name[0] != '"' {
-		return false
-	}
-	t := l.of(source, list)[string(scan.Unquote(name))]
-	if t == nil {
-		return false
-	}
-	if last := t.last.Load(); last != nil && bytes.Equal(*last, raw) {
-		return true
-	}
-	if got, err := Hash(list, raw); err != nil || got != t.sum {
-		return false
-	}
-	own := bytes.Clone(raw)
-	t.last.Store(&own)
-	return true
-}
-
-// Check compares the items that a source lists with what was accepted. The
-// changes are in the order of the items; those of items that are gone come last,
-// in the order of their names. Differences beyond 2 MB of definitions and text are left out.
-func (l *Lock) Check(source, list string, items []jsonrpc.Raw) []Change {
+// Check compares the items that a source lists with what was accepted. It returns those that are
+// the same, and the changes in the order of the items; those of items that are gone come last, in
+// the order of their names. Differences beyond 2 MB of definitions and text are left out.
+func (l *Lock) Check(source, list string, items []jsonrpc.Raw) (same []jsonrpc.Raw, all []Change) {
 	accepted := l.of(source, list)
-	var all []Change
 	seen := map[string]bool{}
 	room := maxDiffs
 	differ := func(was, now []byte) string {
@@ -164,6 +164,8 @@ func (l *Lock) Check(source, list string, items []jsonrpc.Raw) []Change {
 			all = append(all, Change{source, list, name, Added, differ(nil, def)})
 		case !bytes.Equal(was.def, def):
 			all = append(all, Change{source, list, name, Changed, differ(was.def, def)})
+		default:
+			same = append(same, raw)
 		}
 		seen[name] = true
 	}
@@ -172,7 +174,7 @@ func (l *Lock) Check(source, list string, items []jsonrpc.Raw) []Change {
 			all = append(all, Change{source, list, name, Removed, differ(accepted[name].def, nil)})
 		}
 	}
-	return all
+	return same, all
 }
 
 // read returns the name and what is pinned of an item.
@@ -256,9 +258,7 @@ func Load(path string) (*Lock, error) {
 	return l, nil
 }
 
-// Parse reads what Bytes has written, and what version 1 has: the tools of each source, by six of
-// their members. Such a file accepts no more than it says: a tool with other members differs from
-// it, and nothing else is pinned.
+// Parse reads what Bytes has written.
 func Parse(data []byte) (*Lock, error) {
 	if end, f := scan.Text(data, maxDepth+8); f != scan.OK {
 		return nil, fmt.Errorf("line %d: %v", 1+bytes.Count(data[:end], []byte{'\n'}), f)
@@ -269,34 +269,15 @@ func Parse(data []byte) (*Lock, error) {
 	if err := jsonv2.Unmarshal(data, &head); err != nil {
 		return nil, explain(err)
 	}
-	switch head.Version {
-	case lockVersion:
-		return parse(data)
-	case 1:
-		return parseOld(data)
+	if head.Version != lockVersion {
+		return nil, fmt.Errorf("it is of version %d; this farcall reads version %d", head.Version, lockVersion)
 	}
-	return nil, fmt.Errorf("it is of version %d; this farcall reads version %d and 1", head.Version, lockVersion)
-}
-
-// A file is the form of a version, with its upstreams as U.
-type file[U any] struct {
-	About     string       `json:"_"`
-	Version   int          `json:"version"`
-	Upstreams map[string]U `json:"upstreams"`
-}
-
-// written are the items of a list, by their names.
-type written map[string]struct {
-	SHA256     string      `json:"sha256"`
-	Definition jsonrpc.Raw `json:"definition"`
-}
-
-func parse(data []byte) (*Lock, error) {
-	var f file[map[string]written]
+	var f file
 	if err := jsonv2.UnmarshalStrict(data, &f); err != nil {
 		return nil, explain(err)
 	}
 	l := New()
+	l.accepted = f.Accepted
 	for source, all := range f.Upstreams {
 		l.sources[source] = lists{}
 		for list, items := range all {
@@ -312,21 +293,19 @@ func parse(data []byte) (*Lock, error) {
 	return l, nil
 }
 
-func parseOld(data []byte) (*Lock, error) {
-	var f file[written]
-	if err := jsonv2.UnmarshalStrict(data, &f); err != nil {
-		return nil, explain(err)
-	}
-	l := New()
-	l.old = true
-	for source, tools := range f.Upstreams {
-		items, err := tools.read(source, Tools)
-		if err != nil {
-			return nil, err
-		}
-		l.sources[source] = lists{Tools: items}
-	}
-	return l, nil
+type file struct {
+	About     string                        `json:"_"`
+	Version   int                           `json:"version"`
+	Accepted  []string                      `json:"accepted,omitempty"` // in a record
+	Upstreams map[string]map[string]written `json:"upstreams"`
+}
+
+// written are the items of a list, by their names.
+type written map[string]writtenItem
+
+type writtenItem struct {
+	SHA256     string      `json:"sha256"`
+	Definition jsonrpc.Raw `json:"definition"`
 }
 
 func (w written) read(source, list string) (map[string]*item, error) {
@@ -353,10 +332,7 @@ func explain(err error) error {
 	if p.Pointer == "" {
 		return fmt.Errorf("it is no lock file: %w", err)
 	}
-	if p.Reason == "" {
-		p.Reason = "it has another type"
-	}
-	return fmt.Errorf("it is no lock file: at %.200q: %s", p.Pointer, p.Reason)
+	return fmt.Errorf("it is no lock file: at %.200q: %s", p.Pointer, cmp.Or(p.Reason, "it has another type"))
 }
 
 // Bytes returns the content of the file: JSON with a line for each value, in the
@@ -364,95 +340,32 @@ func explain(err error) error {
 func (l *Lock) Bytes() []byte {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	out := append(jsonrpc.AppendString([]byte("{\n  \"_\": "), about), ",\n  \"version\": 2,\n  \"upstreams\": {"...)
-	for i, source := range slices.Sorted(maps.Keys(l.sources)) {
-		out = append(key(out, i, 2, source), '{')
-		all := l.sources[source]
-		for i, list := range slices.Sorted(maps.Keys(all)) {
-			out = appendList(append(key(out, i, 3, list), '{'), all[list])
+	f := file{About: about, Version: lockVersion, Accepted: l.accepted, Upstreams: map[string]map[string]written{}}
+	for source, all := range l.sources {
+		f.Upstreams[source] = map[string]written{}
+		for list, items := range all {
+			w := written{}
+			for name, i := range items {
+				w[name] = writtenItem{i.sum, i.def}
+			}
+			f.Upstreams[source][list] = w
 		}
-		out = closing(out, len(all), 2)
 	}
-	return append(closing(out, len(l.sources), 1), "\n}\n"...)
-}
-
-func appendList(out []byte, items map[string]*item) []byte {
-	for i, name := range slices.Sorted(maps.Keys(items)) {
-		out = append(key(out, i, 4, name), '{')
-		out = jsonrpc.AppendString(key(out, 0, 5, "sha256"), items[name].sum)
-		out = appendIndented(key(out, 1, 5, "definition"), items[name].def, 5)
-		out = append(newLine(out, 4), '}')
+	var out bytes.Buffer
+	text, err := jsonv2.Append(nil, &f)
+	if err = errors.Join(err, json.Indent(&out, text, "", "  ")); err != nil {
+		panic(err) //nolint:forbidigo // definitions are valid JSON
 	}
-	return closing(out, len(items), 3)
-}
-
-func newLine(dst []byte, level int) []byte {
-	return append(append(dst, '\n'), strings.Repeat("  ", level)...)
-}
-
-// key begins a member of an object that is written over several lines.
-func key(dst []byte, number, level int, name string) []byte {
-	if number > 0 {
-		dst = append(dst, ',')
-	}
-	return append(jsonrpc.AppendString(newLine(dst, level), name), ": "...)
-}
-
-func closing(dst []byte, n, level int) []byte {
-	if n > 0 {
-		dst = newLine(dst, level)
-	}
-	return append(dst, '}')
-}
-
-// appendIndented appends a canonical value over several lines. An array without
-// objects or arrays in it takes one.
-func appendIndented(dst, value []byte, level int) []byte {
-	switch {
-	case value[0] == '{':
-		n := 0
-		dst = append(dst, '{')
-		scan.Object(value, func(name, v []byte) bool {
-			dst = appendIndented(key(dst, n, level+1, string(name)), v, level+1)
-			n++
-			return true
-		})
-		return closing(dst, n, level)
-	case value[0] == '[' && !flat(value):
-		dst = append(dst, '[')
-		n := 0
-		scan.Array(value, func(v []byte) bool {
-			if n > 0 {
-				dst = append(dst, ',')
-			}
-			dst = appendIndented(newLine(dst, level+1), v, level+1)
-			n++
-			return true
-		})
-		return append(newLine(dst, level), ']')
-	case value[0] == '[':
-		dst = append(dst, '[')
-		n := 0
-		scan.Array(value, func(v []byte) bool {
-			if n > 0 {
-				dst = append(dst, ", "...)
-			}
-			dst = append(dst, v...)
-			n++
-			return true
-		})
-		return append(dst, ']')
-	}
-	return append(dst, value...)
+	return append(out.Bytes(), '\n')
 }
 
 func flat(array []byte) bool {
-	ok := true
-	scan.Array(array, func(v []byte) bool {
-		ok = v[0] != '{' && v[0] != '['
-		return ok
-	})
-	return ok
+	for v := range scan.Elements(array) {
+		if v[0] == '{' || v[0] == '[' {
+			return false
+		}
+	}
+	return true
 }
 
 // Save writes the file, whole or not at all.
