@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -76,7 +77,10 @@ func useMCPGo(t *testing.T, p *place, way, revision string) *mcpGo {
 	var err error
 	switch way {
 	case "http":
-		var options []transport.StreamableHTTPCOption
+		// It cancels its answer to a question when the call has ended. With shared connections one call of
+		// thousands failed with "context canceled" that nothing had cancelled.
+		apart := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		options := []transport.StreamableHTTPCOption{transport.WithHTTPBasicClient(apart)}
 		if revision < "2026-07-28" {
 			options = append(options, transport.WithContinuousListening())
 		}

@@ -38,7 +38,7 @@ func ours() *mcp.Server {
 	mcp.AddTool(s, mcp.Tool{Name: "add", Description: "Adds"}, func(_ context.Context, in addends) (sum, error) { return sum{in.A + in.B}, nil })
 	mcp.AddTool(s, mcp.Tool{Name: "fail", Description: "Fails"}, func(context.Context, none) (string, error) { return "", errors.New("it went wrong") })
 	mcp.AddTool(s, mcp.Tool{Name: "panic", Description: "Panics"}, func(context.Context, none) (string, error) { panic("it must not learn why") })
-	mcp.AddTool(s, mcp.Tool{Name: "count", Description: "Counts"}, func(ctx context.Context, in counted) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "count", Description: "Counts", Execution: &spec.ToolExecution{TaskSupport: spec.TaskOptional}}, func(ctx context.Context, in counted) (string, error) {
 		for i := range in.N {
 			if err := mcp.Progress(ctx, float64(i+1), float64(in.N), ""); err != nil {
 				return "", err

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/farcall-dev/farcall/mcp/era"
 )
@@ -30,9 +31,11 @@ type typeScriptUser struct {
 // useTypeScript returns when the client is connected.
 func useTypeScript(t *testing.T, url, revision string) *typeScriptUser {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), waitLimit) // it ends on its own, later than t.Context
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context())) // it ends on its own, later than t.Context
 	cmd := nodeCommand(t, ctx, "mcp-user.mjs", url, revision)
 	cmd.Stderr = os.Stderr
+	// It prints one for each call otherwise, when there are many.
+	cmd.Env = append(cmd.Env, "NODE_OPTIONS=--disable-warning=MaxListenersExceededWarning")
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -47,6 +50,7 @@ func useTypeScript(t *testing.T, url, revision string) *typeScriptUser {
 	t.Cleanup(func() {
 		defer cancel()
 		in.Close() // it ends its session, and itself
+		defer time.AfterFunc(waitLimit, cancel).Stop()
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("typescript %s: %v", revision, err)
 		}
