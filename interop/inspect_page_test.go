@@ -13,6 +13,7 @@ import (
 
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/mcptest"
+	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
 // A browser uses the page of farcall inspect: it calls tools without arguments, answers a form,
@@ -30,12 +31,23 @@ func TestInspectPage(t *testing.T) {
 	mcp.AddTool(s, mcp.Tool{Name: "hostile"}, func(context.Context, struct{}) (string, error) {
 		return "<img src=x onerror=\"window.pwned=1\"><script>window.pwned=1</script> \u202egnp.exe \x1b[31m", nil
 	})
+	mcp.AddTool(s, mcp.Tool{Name: "later", Execution: &spec.ToolExecution{TaskSupport: "optional"}},
+		func(ctx context.Context, _ struct{}) (string, error) {
+			a, err := mcp.Elicit[struct {
+				Name string `json:"name"`
+			}](ctx, "Who, later?")
+			return "later, " + a.Name, err
+		})
 	var got struct {
 		Ready, Token   bool
+		Left           bool // scrolling up ends following the traffic
 		Fits           bool // the verdict on the arguments of a call
 		Held, Answered bool // a breakpoint holds a call, and the page answers it
 		Paint          float64
 		Answer, Checks string
+		Conform, Diff  string
+		Started, Task  string
+		Cancelled      bool
 		Hostile        struct {
 			Pwned           bool
 			Images, Spelled int
@@ -44,9 +56,17 @@ func TestInspectPage(t *testing.T) {
 		Axe        map[string][]string
 		Complaints []string
 	}
+	next := mcp.NewServer("looked-at", "2.0.0", &mcp.ServerOptions{Logger: slog.New(slog.DiscardHandler)})
+	mcp.AddTool(next, mcp.Tool{Name: "ask"}, func(context.Context, struct {
+		Name string `json:"name"`
+	},
+	) (string, error) {
+		return "", nil
+	})
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute) // a loaded machine
 	defer cancel()
-	cmd := nodeCommand(t, ctx, "inspect.mjs", browser, inspectorOf(t, mcptest.Listen(t, s)), t.TempDir())
+	cmd := nodeCommand(t, ctx, "inspect.mjs", browser, inspectorOf(t, mcptest.Listen(t, s)), t.TempDir(),
+		mcptest.Listen(t, next))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -71,6 +91,18 @@ func TestInspectPage(t *testing.T) {
 	if len(got.Wide) == 0 || got.Checks == "" {
 		t.Errorf("views: %v, checks %q", got.Wide, got.Checks)
 	}
+	if !strings.Contains(got.Started, "The task ") || !strings.Contains(got.Task, "later, Ada") || !got.Cancelled {
+		t.Errorf("a task: started %q, come to %q, another was cancelled %v", got.Started, got.Task, got.Cancelled)
+	}
+	if !got.Left {
+		t.Error("scrolling up does not stop following the traffic")
+	}
+	if !named(got.Conform, "It keeps to MCP.", "0 failed", "revision") {
+		t.Errorf("the checks of the specification say %q", got.Conform)
+	}
+	if !named(got.Diff, "tool-removed", "tools.hostile", "input-required-added", "tools.later", "Breaking 3") {
+		t.Errorf("what has changed: %q", got.Diff)
+	}
 	for view, wide := range got.Wide {
 		if wide > 0 {
 			t.Errorf("%s is %d px too wide for a phone", view, wide)
@@ -84,10 +116,10 @@ func TestInspectPage(t *testing.T) {
 	}
 }
 
-// inspectorOf starts farcall inspect for a target and returns the URL of its page.
-func inspectorOf(t *testing.T, target string) string {
+// inspectorOf starts farcall inspect for a target, or -- and a command, and returns the URL of its page.
+func inspectorOf(t *testing.T, target ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), farcallPath, "inspect", "--no-browser", "--listen", "127.0.0.1:0", target)
+	cmd := exec.CommandContext(t.Context(), farcallPath, append([]string{"inspect", "--no-browser", "--listen", "127.0.0.1:0"}, target...)...)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -1,32 +1,10 @@
 // Uses the page of farcall inspect with Chromium, and prints what it saw as JSON:
-// inspect.mjs CHROMIUM URL DIRECTORY
+// inspect.mjs CHROMIUM URL DIRECTORY ANOTHER-SERVER
 import { writeFile } from 'node:fs/promises';
 import { axe, launch } from './chromium.mjs';
 
-const [chromium, url, directory] = process.argv.slice(2);
-const { send, evaluate, socket, complaints, close } = await launch(chromium, directory);
-// until waits until an expression is true, 30 s at most, and returns whether it is.
-const until = (expression) => evaluate(`new Promise((done) => {
-  const late = Date.now() + 30000;
-  const look = () => {
-    const is = document.readyState === 'complete' && (${expression});
-    if (is || Date.now() > late) done(Boolean(is));
-    else setTimeout(look, 20);
-  };
-  look();
-})`);
-const size = (width, height = 900) => send('Emulation.setDeviceMetricsOverride', { width, height, deviceScaleFactor: 1, mobile: width < 600 });
-const open = async (address) => {
-  const loaded = new Promise((done) => {
-    const before = socket.onmessage;
-    socket.onmessage = (event) => {
-      before(event);
-      if (JSON.parse(event.data).method === 'Page.loadEventFired') { socket.onmessage = before; done(); }
-    };
-  });
-  await send('Page.navigate', { url: address });
-  await loaded;
-};
+const [chromium, url, directory, another] = process.argv.slice(2);
+const { send, evaluate, open, until, size, complaints, close } = await launch(chromium, directory);
 const text = (selector) => evaluate(`document.querySelector(${JSON.stringify(selector)})?.innerText ?? ''`);
 const call = async (tool, answer) => {
   await evaluate(`location.hash = '#/tools/${tool}'`);
@@ -54,7 +32,7 @@ const look = async (name, width, height = 900) => {
   }
 };
 // views are the places of the page, each with what is there once it is drawn.
-const views = { list: '#/', item: '#/tools/ask', traffic: '#/traffic', log: '#/log', history: '#/history', server: '#/server', checks: '#/checks' };
+const views = { list: '#/', item: '#/tools/ask', traffic: '#/traffic', log: '#/log', history: '#/history', tasks: '#/tasks', server: '#/server', checks: '#/checks' };
 
 await size(1280);
 await open(url);
@@ -101,6 +79,42 @@ await until(`document.querySelector('.points li')`);
 await evaluate(`document.querySelector('.points li button').click()`);
 await until(`!document.querySelector('.points li')`);
 
+// A tool is started as a task, followed with its question, and another one is cancelled.
+const start = async () => {
+  await evaluate(`location.hash = '#/tools/later'`);
+  await until(`document.querySelector('.panel h1')?.textContent === 'later'`);
+  await evaluate(`[...document.querySelectorAll('.panel .check')].find((l) => l.innerText === 'As a task').querySelector('input').checked = true`);
+  await evaluate(`document.querySelector('.panel form').requestSubmit()`);
+  await until(`/The task/.test(document.querySelector('.panel .outcome .card:not(.waiting)')?.innerText)`);
+  return text('.panel .outcome');
+};
+const inTask = (n, label) => evaluate(`[...document.querySelectorAll('.tasks > li')][${n}].querySelectorAll('button').forEach((b) => { if (new RegExp(${JSON.stringify(label)}).test(b.textContent)) b.click(); })`);
+seen.started = await start();
+await evaluate(`location.hash = '#/tasks'`);
+await until(`document.querySelectorAll('.tasks > li').length === 1`);
+await inTask(0, 'ollow$');
+await until(`document.querySelector('.question form')`);
+for (const width of [1280, 390]) await look('task', width);
+await size(1280);
+await evaluate(`(() => {
+  const form = document.querySelector('.question form');
+  const field = form.querySelector('textarea, input:not([type=checkbox])');
+  field.value = 'Ada';
+  field.dispatchEvent(new Event('input', { bubbles: true }));
+  form.requestSubmit();
+})()`);
+await until(`/later, Ada/.test(document.querySelector('.tasks .outcome')?.innerText) && document.querySelector('.tasks .tag')?.innerText === 'completed'`);
+seen.task = await text('.tasks > li');
+await start();
+await evaluate(`location.hash = '#/tasks'`);
+await until(`document.querySelectorAll('.tasks > li').length === 2`);
+await inTask(0, '^Cancel$');
+seen.cancelled = await until(`document.querySelector('.tasks > li .tag')?.innerText === 'cancelled'`);
+
+// A fragment that is malformed is the name of nothing.
+await evaluate(`location.hash = '#/tools/%E0%A4%A'`);
+await until(`/%E0%A4%A/.test(document.querySelector('main h1')?.innerText)`);
+
 // Nothing is wider than a phone, and axe finds nothing anywhere.
 seen.wide = {};
 for (const [name, hash] of Object.entries(views)) {
@@ -117,6 +131,38 @@ for (const [name, hash] of Object.entries(views)) {
   seen.wide[hash] = await evaluate(`Math.max(0, document.documentElement.scrollWidth - innerWidth)`);
 }
 seen.checks = await text('main');
+
+// The server is checked by its specification, and compared with another one.
+await size(1280);
+await until(`document.getElementById('conform')`);
+await evaluate(`document.getElementById('conform').click()`);
+await until(`/passed/.test(document.getElementById('specification')?.innerText)`);
+seen.conform = await text('#specification');
+await evaluate(`document.querySelector('#specification input[value=pass]').click()`);
+await evaluate(`document.querySelector('#specification .findings details').open = true`);
+await evaluate(`document.getElementById('specification').scrollIntoView()`);
+for (const width of [1280, 390]) await look('conform', width);
+await size(1280);
+await evaluate(`location.hash = '#/traffic'`);
+await until(`document.getElementById('follow')`);
+await evaluate(`document.getElementById('follow').click()`);
+await until(`document.getElementById('follow').checked && document.querySelector('.vlist[aria-label=Frames]')?.scrollTop > 100`);
+await evaluate(`document.querySelector('.vlist[aria-label=Frames]').scrollTop = 20`); // as the scrollbar does
+seen.left = await until(`!document.getElementById('follow').checked && document.querySelector('.vlist[aria-label=Frames]').scrollTop === 20`);
+await evaluate(`location.hash = '#/server'`);
+await until(`document.getElementById('newtarget')`);
+await evaluate(`(() => { const field = document.getElementById('newtarget'); field.value = ${JSON.stringify(another)}; field.form.requestSubmit(); })()`);
+await until(`document.querySelector('.servername')?.hidden && document.querySelector('.state.ready') && location.hash === '#/server/2'`);
+await evaluate(`location.hash = '#/checks'`);
+await until(`document.getElementById('was')`);
+await evaluate(`document.getElementById('was').form.requestSubmit()`);
+await until(`/Breaking/.test(document.getElementById('changes').innerText)`);
+seen.diff = await text('#changes');
+await evaluate(`document.getElementById('changes').scrollIntoView()`);
+for (const width of [1280, 390]) {
+  await look('diff', width);
+  seen.wide[`diff ${width}`] = await evaluate(`Math.max(0, document.documentElement.scrollWidth - innerWidth)`);
+}
 
 console.log(JSON.stringify({ ...seen, complaints: complaints.filter((c) => !/NavigationEntryMarkedSkippable/.test(c)) }));
 await close();

@@ -1,74 +1,67 @@
-// Looks at the page of a gateway with Chromium, on a phone and on a desk, and
-// prints what it saw as JSON: page.mjs CHROMIUM URL DIRECTORY
-import { writeFile } from 'node:fs/promises';
-import { axe, launch } from './chromium.mjs';
+// Looks at the page of a gateway with Chromium, on a phone and on desks, operates the gateway and calls it, and prints
+// what it saw as JSON: page.mjs CHROMIUM URL DIRECTORY
+import { launch } from './chromium.mjs';
 
 const [chromium, url, directory] = process.argv.slice(2);
-const { send, evaluate, socket, complaints, close } = await launch(chromium, directory);
-// until waits until an expression is true, 10 s at most, and returns whether it is.
-const until = (expression) => evaluate(`new Promise((done) => {
-  const late = Date.now() + 10000;
-  const look = () => {
-    const is = document.readyState === 'complete' && ${expression};
-    if (is || Date.now() > late) done(Boolean(is));
-    else setTimeout(look, 50);
-  };
-  look();
-})`);
-
-const open = async (width) => {
-  await send('Emulation.setDeviceMetricsOverride', { width, height: 800, deviceScaleFactor: 1, mobile: width < 600 });
-  const loaded = new Promise((done) => {
-    const before = socket.onmessage;
-    socket.onmessage = (event) => {
-      before(event);
-      if (JSON.parse(event.data).method === 'Page.loadEventFired') {
-        socket.onmessage = before;
-        done();
-      }
-    };
-  });
-  await send('Page.navigate', { url });
-  await loaded;
+const { send, evaluate, open, until, size, survey, complaints, close } = await launch(chromium, directory);
+const seen = { views: {}, axe: {}, wide: {} };
+const look = async (name) => {
+  await survey('gateway', name, seen);
+  seen.views[name] = await evaluate('document.body.innerText');
 };
-const seen = [];
-const found = [];
-const operated = [];
-const pictures = process.env.FARCALL_SCREENSHOTS; // a directory
-for (const width of [390, 1280]) {
-  await open(width);
-  const live = await until(`document.getElementById('fresh').textContent === 'Live'`);
-  await evaluate(`window.before = document.querySelector('.counts').textContent`);
-  const changes = await until(`document.querySelector('.counts').textContent !== window.before`);
-  await evaluate(`(() => {
-    document.querySelectorAll('details:not([data-panel=pins])').forEach((one) => { one.open = true; }); // there is no lock file
-    const search = document.getElementById('search');
-    search.value = 'echo';
-    search.dispatchEvent(new Event('input'));
-  })()`);
-  // An order takes two presses; the panels have what the API for operators answers.
-  if (width === 1280) {
-    await evaluate(`(() => { const b = document.querySelector('[data-upstream="files"] [data-order="restart"]'); b.click(); b.click(); })()`);
-    operated.push(await until(`/restarted; its state is/.test(document.querySelector('[data-upstream="files"] .said').textContent)`));
-    await evaluate(`document.querySelector('[data-upstream="local"] [data-order="drain"]').click()`); // once is not enough
-  }
-  operated.push(await until(`document.querySelector('[data-panel="calls"] .out').textContent && document.querySelector('[data-panel="sessions"] .out').textContent`));
-  for (const scheme of ['light', 'dark']) {
-    await send('Emulation.setEmulatedMedia', { features: [{ name: 'prefers-color-scheme', value: scheme }] });
-    if (pictures) await writeFile(`${pictures}/gateway-${width}-${scheme}.png`, Buffer.from((await send('Page.captureScreenshot', { captureBeyondViewport: true, clip: { x: 0, y: 0, width, height: 2400, scale: 1 } })).data, 'base64'));
-    found.push(...(await axe(evaluate)).map((one) => `${width} ${scheme}: ${one}`));
-  }
-  seen.push({
-    width, live, changes,
-    tools: await evaluate(`document.querySelectorAll('#list > li').length`),
-    found: await evaluate(`document.querySelectorAll('#list > li:not([hidden])').length`),
-    wide: await evaluate(`Math.max(0, document.documentElement.scrollWidth - innerWidth)`),
-    text: await evaluate(`document.body.innerText`),
-  });
-}
-await send('Emulation.setScriptExecutionDisabled', { value: true });
-await open(390);
-await send('Emulation.setScriptExecutionDisabled', { value: false });
-seen.push({ width: 390, text: await evaluate(`document.body.innerText`) });
-console.log(JSON.stringify({ seen, axe: found, operated, complaints }));
+const go = (hash) => evaluate(`location.hash = ${JSON.stringify(hash)}`);
+const openPanels = (names) => evaluate(`${JSON.stringify(names)}.forEach((one) => { document.querySelector('[data-panel="' + one + '"]').open = true; })`);
+// press presses a button of the orders.
+const press = (label, times = 1) => evaluate(`(() => { const b = [...document.querySelectorAll('.orders button')].find((one) => one.textContent.startsWith(${JSON.stringify(label)})); for (let i = 0; i < ${times}; i++) b.click(); })()`);
+
+await size(1280);
+await open(url);
+seen.live = await until(`document.getElementById('fresh')?.textContent === 'Live' && document.querySelectorAll('.upstreams li').length === 4`);
+await evaluate(`window.before = document.querySelector('.counts').textContent`);
+seen.changes = await until(`document.querySelector('.counts').textContent !== window.before`);
+await openPanels(['calls', 'sessions', 'explain']);
+seen.panels = await until(`document.querySelector('[data-panel="calls"] .out').textContent && document.querySelector('[data-panel="sessions"] .out').textContent`);
+await look('overview');
+
+await go('#/gateway/files');
+await until(`document.querySelector('.gateway .facts') && document.querySelector('.gateway h1')?.textContent === 'files'`);
+await press('Drain'); // once is not enough
+await press('Restart', 2);
+seen.restarted = await until(`/restarted; its state is/.test(document.getElementById('said').textContent)`);
+
+await go('#/gateway/down');
+seen.story = await until(`document.getElementById('story') && /it <b>cannot<\\/b> start/.test(document.getElementById('stderr')?.textContent ?? '')`);
+await look('down');
+
+await go('#/gateway/hostile');
+await until(`document.querySelector('.gateway h1')?.textContent === 'hostile'`);
+await openPanels(['tools']);
+seen.hostile = await until(`/onerror/.test(document.querySelector('.toolrows')?.textContent ?? '')`) && await evaluate(`(() => {
+  const text = document.body.textContent;
+  return !/[\\u202e\\u2066\\u200b\\x1b\\x07]/.test(text) && /‹U\\+202E›/.test(text) && text.length < 100000
+    && !document.querySelector('.gateway img, .gateway script') && document.title !== 'owned';
+})()`);
+
+await go('#/gateway/local');
+seen.usage = await until(`document.querySelector('.histogram li') && [...document.querySelectorAll('.grid td')].some((one) => one.textContent === 'local__echo')`);
+await openPanels(['tools']);
+await until(`document.getElementById('toolsearch')`);
+await evaluate(`(() => { const s = document.getElementById('toolsearch'); s.value = 'echo'; s.dispatchEvent(new Event('input')); })()`);
+seen.filtered = await until(`document.querySelectorAll('.toolrows > li').length === 1`);
+await look('upstream');
+
+// The page calls the gateway as its user does, and sees the traffic of it.
+await go('#/');
+await until(`[...document.querySelectorAll('.welcome button')].some((one) => one.textContent === 'Connect')`);
+await evaluate(`[...document.querySelectorAll('.welcome button')].find((one) => one.textContent === 'Connect').click()`);
+await until(`document.body.dataset.state === 'ready'`);
+await go('#/tools/local__echo');
+await until(`document.querySelector('.panel h1')?.textContent === 'local__echo'`);
+await evaluate(`(() => { const i = document.querySelector('.panel .form input, .panel .form textarea'); i.value = 'from the page'; i.dispatchEvent(new Event('input', { bubbles: true })); document.querySelector('.panel form').requestSubmit(); })()`);
+seen.called = await until(`/from the page/.test(document.querySelector('.panel .outcome .card:not(.waiting)')?.textContent ?? '')`);
+await look('call');
+await evaluate(`[...document.querySelectorAll('.outcome a')].find((one) => one.textContent === 'Show the frames').click()`);
+seen.policy = await until(`/allowed/.test(document.querySelector('#judged .policy')?.textContent ?? '')`);
+await look('traffic');
+console.log(JSON.stringify({ ...seen, complaints }));
 await close();
