@@ -123,6 +123,7 @@ func allGroups() []group {
 	groups = append(groups, callGroups()...)
 	groups = append(groups, httpGroups()...)
 	groups = append(groups, mcpWorkGroups()...)
+	groups = append(groups, rpcLoadGroups()...)
 	groups = append(groups, mcpLoadGroups()...)
 	groups = append(groups, gatewayGroups()...)
 	groups = append(groups, observeGroups()...)

@@ -61,6 +61,7 @@ func marks() []mark {
 		g := httpGroup(workers)
 		all = append(all, mark{g + ": calls per second, in times of the echo", -0.85, "", speedOf(g, "net/http echo")})
 	}
+	all = append(all, rpcMarks()...)
 	all = append(all, mcpMarks()...)
 	all = append(all, gatewayMarks()...)
 	all = append(all, guardMarks()...)

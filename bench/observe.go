@@ -64,7 +64,7 @@ type noSpans struct{ sdk.SpanProcessor }
 
 func (noSpans) OnEnd(sdk.ReadOnlySpan) {}
 
-// observed is a call of a handler that does nothing, with a trace context that is not sampled.
+// observed is a call of a handler that does nothing, in no trace.
 func observed(o *observe.Observer) func() (*running, error) {
 	mux := farcall.NewMux()
 	mux.Handle("ok", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return nil, nil }))

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -19,7 +20,8 @@ const acceptBoth = "application/json, text/event-stream"
 // request is the text of a POST.
 func (c *webConn) request(body string, headers map[string]string) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAccept: %s\r\n", c.RemoteAddr(), acceptBoth)
+	fmt.Fprintf(&b, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAccept: %s\r\n",
+		cmp.Or(c.path, "/mcp"), c.RemoteAddr(), acceptBoth)
 	for _, all := range []map[string]string{headers, c.extra} {
 		for _, name := range slices.Sorted(maps.Keys(all)) {
 			b.WriteString(name + ": " + all[name] + "\r\n")
@@ -36,6 +38,7 @@ type webConn struct {
 	in   *bufio.Reader
 	body []byte
 
+	path    string            // "": /mcp
 	extra   map[string]string // headers of every request
 	status  int               // of the last answer
 	session string            // the last one that was begun
