@@ -27,11 +27,11 @@ test: ## Run the tests
 race: ## Run the tests of packages that have something concurrent with the race detector
 	@# By default each process, the children of tests too, sleeps for a second before it exits.
 	@# make vet has vetted the tests.
-	GORACE="atexit_sleep_ms=50" go test -vet=off -race $$(tools/concurrent.sh)
+	CGO_ENABLED=1 GORACE="atexit_sleep_ms=50" go test -vet=off -race $$(tools/concurrent.sh)
 
 .PHONY: race-full
 race-full: ## Run all tests with the race detector; make race leaves out packages and scripts
-	FARCALL_FULL=1 GORACE="atexit_sleep_ms=50" go test -vet=off -race -timeout 30m ./...
+	CGO_ENABLED=1 FARCALL_FULL=1 GORACE="atexit_sleep_ms=50" go test -vet=off -race -timeout 30m ./...
 
 .PHONY: full
 full: ## Run whole the tests of which make test runs a part: all revisions and transports, largest sizes, hostile programs
@@ -100,11 +100,15 @@ references: ## Follow 100,000 names and URIs through a gateway of servers that s
 faults: ## Kill, stop, cut off and restart nodes of clusters of 3 and 5 processes, for SEEDS (20) histories of calls
 	FARCALL_FAULTS=$(or $(SEEDS),20) go test ./cmd/farcall -run '^TestFaults$$' -timeout 0 -count 1 -v
 
+.PHONY: simulate
+simulate: ## Simulate clusters with faults in virtual time, for SEEDS (1000) histories of calls
+	FARCALL_SIMULATE=$(or $(SEEDS),1000) go test ./internal/cluster -run '^TestSimulation$$' -timeout 0 -count 1 -v
+
 .PHONY: conform
 conform: ## Run the official MCP suite, and the tests against other implementations (interop/)
 	@interop/setup.sh
 	go -C interop run ./suite
-	go -C interop test -count=1 -timeout 20m ./...
+	go -C interop test -vet=off -count=1 -timeout 20m ./...
 
 # The TypeScript server and the gateway that bench measures. Without npm it is skipped there.
 bench/node/node_modules: bench/node/package-lock.json

@@ -38,7 +38,7 @@ var archLadder = map[string]archRow{
 	".": {ours: "jsonrpc internal/beginning internal/budget internal/callctx internal/cancel internal/jsonv2 internal/late internal/owner internal/permit internal/remote internal/scan internal/schema internal/share internal/validate observe", names: 59},
 	// 10 and four: Decision, Reading and the kind Queue, which a gateway and its guard tell; Span,
 	// which traces and logs share.
-	"observe": {ours: "jsonrpc", names: 14},
+	"observe": {ours: "internal/callctx jsonrpc", names: 10},
 	// Only who wants metrics links Prometheus: the libraries do not import it
 	// (observe/metrics.TestImports).
 	"observe/metrics": {ours: "jsonrpc observe observe/internal/words store", outside: "github.com/prometheus/client_golang github.com/prometheus/client_model github.com/prometheus/common", names: 4},
@@ -59,7 +59,7 @@ var archLadder = map[string]archRow{
 	"mcp/era":                    {ours: "jsonrpc internal/jsonv2 internal/scan mcp/spec", names: 10},
 	"mcp/mcphttp":                {ours: "internal/backoff internal/onhttp . jsonrpc internal/budget internal/callctx internal/cancel internal/jsonv2 internal/late internal/oneway internal/origin internal/owner internal/remote internal/seal internal/share internal/stack internal/scan internal/slow internal/sse internal/wirelog mcp/era mcp/spec mcp/internal/object mcp/internal/observed observe", names: 20}, // Configured brings the policy of a backend to any handler, Resumer and Resumable its sessions to any replica
 	"mcp":                        {ours: ". internal/backoff internal/beneath jsonrpc stream internal/accept internal/callctx internal/cancel internal/http1 internal/target internal/jsonv2 internal/late internal/owner internal/permit internal/port internal/remote internal/scan internal/schema internal/seal internal/share internal/uritemplate internal/validate mcp/era mcp/internal/inbound mcp/internal/object mcp/internal/arguments mcp/internal/trie mcp/mcphttp mcp/relay mcp/spec store internal/wirelog mcp/internal/observed observe", names: 60},
-	"mcp/mcpauth":                {ours: "internal/fetch internal/filelock internal/jsonv2 internal/replace internal/scan mcp/mcphttp", outside: "github.com/lestrrat-go/jwx/v3 github.com/zalando/go-keyring", names: 18},
+	"mcp/mcpauth":                {ours: "internal/fetch internal/filelock internal/jsonv2 internal/replace internal/scan jsonrpc mcp/mcphttp", outside: "github.com/lestrrat-go/jwx/v3 github.com/zalando/go-keyring", names: 18},
 	// Extension, MIMEType, Model, App, Page, AddPage, WithPage, Shown
 	"mcp/apps": {ours: "mcp", names: 8},
 	// New, and what it describes: File, Package, Transport, Input
@@ -83,7 +83,7 @@ var archLadder = map[string]archRow{
 	"guard/internal/token":  {ours: "internal/fetch internal/jsonv2 internal/owner internal/scan internal/share", outside: "github.com/lestrrat-go/jwx/v3"},
 	// Record with its Redactions; Open, NewReader and Reader; New, Recorder and Options; ParseFilter
 	// and Filter.
-	"capture":     {ours: "internal/audit internal/filelock internal/glob internal/scan observe", outside: "github.com/klauspost/compress", names: 10},
+	"capture":     {ours: "internal/audit internal/callctx internal/filelock internal/glob internal/scan observe", outside: "github.com/klauspost/compress", names: 10},
 	"capture/tap": {ours: "capture", names: 4},
 	// Part says which side of a hop, and Compare compares two Scripts.
 	"capture/mock": {ours: ". capture capture/diff internal/owner internal/scan internal/share jsonrpc", names: 11},
@@ -91,6 +91,7 @@ var archLadder = map[string]archRow{
 	"capture/diff": {ours: "internal/scan", names: 9},
 	// Write with its Options, and Formats.
 	"capture/export":    {ours: "capture internal/scan", names: 3},
+	"internal/keep":     {ours: "internal/health internal/owner internal/scan jsonrpc mcp/mcphttp mcp/spec observe"},
 	"internal/audit":    {ours: "internal/glob internal/owner internal/scan internal/share"},
 	"internal/edits":    {pure: true},
 	"internal/environ":  {},
@@ -170,36 +171,36 @@ var archLadder = map[string]archRow{
 	"internal/origin":      {ours: "internal/forwarded internal/callctx"},
 	"internal/schema":      {ours: "internal/jsonv2 internal/scan"},
 	"internal/jsonv2":      {ours: "internal/scan", outside: "github.com/go-json-experiment/json"},
-	"cmd/farcall":          {ours: ". internal/edits internal/size natsrpc capture capture/diff capture/export capture/mock capture/tap jsonrpc stream httprpc wsrpc mcp mcp/era mcp/mcphttp mcp/mcpauth mcp/spec gateway guard observe observe/levels observe/logs observe/metrics observe/metrics/otlp observe/traces rpc store internal/audit internal/cluster internal/cluster/engine internal/health internal/jsonv2 internal/lint internal/lock internal/owner internal/port internal/sandbox internal/share internal/visible internal/watch cmd/farcall/internal/clients cmd/farcall/internal/playground cmd/farcall/internal/conform cmd/farcall/internal/page cmd/farcall/internal/prompt cmd/farcall/internal/scaffold internal/target cmd/farcall/internal/load internal/fault inspect internal/environ internal/origin", outside: "github.com/spf13/cobra github.com/spf13/pflag golang.org/x/sys"},
+	"cmd/farcall":          {ours: ". internal/edits internal/size natsrpc capture capture/diff capture/export capture/mock capture/tap jsonrpc stream httprpc wsrpc mcp mcp/era mcp/mcphttp mcp/mcpauth mcp/spec gateway guard observe observe/levels observe/logs observe/metrics observe/metrics/otlp observe/traces rpc store internal/audit internal/cluster internal/cluster/engine internal/health internal/jsonv2 internal/keep internal/lint internal/lock internal/owner internal/port internal/sandbox internal/share internal/visible internal/watch cmd/farcall/internal/clients cmd/farcall/internal/playground cmd/farcall/internal/conform cmd/farcall/internal/prompt cmd/farcall/internal/scaffold internal/target cmd/farcall/internal/load internal/fault inspect internal/environ internal/origin", outside: "github.com/spf13/cobra github.com/spf13/pflag golang.org/x/sys"},
 	// 12 and five: AmendGuard writes a line for farcall key (YAML is known here only), NewUpstream
 	// reads a TARGET as a user types it, LoadGuard the guard of what has no upstreams, and Sandbox and
 	// Credentials are what an Upstream has of them. LoadPolicyTest, PolicyTest and PolicyCase are
 	// files of calls with expected decisions, which the reader of configurations reads, so that errors
 	// have a line and column. Search says how the tools of an address are found. Hook, the programs
 	// that are asked about calls.
-	"gateway":                     {ours: ". internal/onhttp internal/edits internal/size capture guard jsonrpc rpc stream httprpc wsrpc internal/budget internal/callctx internal/certificate internal/cluster internal/environ internal/fetch internal/forwarded internal/glob internal/health internal/jsonc internal/jsonv2 internal/ledger internal/origin internal/owner internal/port internal/replace internal/sandbox internal/scan internal/seal internal/share mcp mcp/apps mcp/era mcp/host mcp/mcpauth mcp/mcphttp mcp/openapi mcp/relay mcp/spec observe observe/levels store gateway/internal/admin gateway/internal/control gateway/internal/hook gateway/internal/pin gateway/internal/raw gateway/internal/refs gateway/internal/route gateway/internal/signin gateway/internal/supervise gateway/internal/toolsearch gateway/internal/upstream internal/target internal/validate internal/slow", outside: "github.com/goccy/go-yaml github.com/pelletier/go-toml/v2", names: 26},
-	"gateway/internal/admin":      {ours: "internal/jsonv2 internal/origin internal/onhttp"},
-	"gateway/internal/control":    {ours: "internal/jsonv2 internal/origin internal/schema"},
+	"gateway":                     {ours: ". internal/onhttp internal/edits internal/size capture guard jsonrpc rpc stream httprpc wsrpc internal/budget internal/callctx internal/certificate internal/cluster internal/environ internal/fetch internal/forwarded internal/glob internal/health internal/jsonc internal/jsonv2 internal/keep internal/ledger internal/origin internal/owner internal/port internal/replace internal/sandbox internal/scan internal/seal internal/share mcp mcp/apps mcp/era mcp/host mcp/mcpauth mcp/mcphttp mcp/openapi mcp/relay mcp/spec observe observe/levels store inspect gateway/internal/control gateway/internal/hook gateway/internal/pin gateway/internal/raw gateway/internal/refs gateway/internal/route gateway/internal/signin gateway/internal/supervise gateway/internal/tails gateway/internal/toolsearch gateway/internal/upstream internal/target internal/validate internal/slow", outside: "github.com/goccy/go-yaml github.com/pelletier/go-toml/v2", names: 26},
+	"gateway/internal/control":    {ours: "internal/jsonv2 internal/keep internal/origin internal/schema"},
 	"gateway/internal/faulty":     {ours: "jsonrpc internal/scan mcp/era"},
 	"gateway/internal/hook":       {ours: "internal/owner internal/scan internal/share jsonrpc stream"},
-	"gateway/internal/pin":        {ours: "jsonrpc internal/jsonv2 internal/replace internal/scan"},
+	"gateway/internal/pin":        {ours: "jsonrpc internal/jsonv2 internal/replace internal/scan store"},
+	"gateway/internal/latency":    {},
 	"gateway/internal/wording":    {},
-	"gateway/internal/raw":        {ours: "gateway/internal/wording internal/backoff internal/beginning . httprpc jsonrpc internal/jsonv2 internal/owner internal/scan internal/share internal/visible stream"},
+	"gateway/internal/raw":        {ours: "gateway/internal/latency gateway/internal/wording internal/backoff internal/beginning . httprpc jsonrpc internal/jsonv2 internal/owner internal/scan internal/share internal/visible stream"},
 	"gateway/internal/refs":       {ours: "jsonrpc internal/scan"},
 	"gateway/internal/route":      {ours: "gateway/internal/refs jsonrpc internal/glob internal/scan"},
-	"gateway/internal/signin":     {ours: "internal/filelock internal/jsonv2 internal/owner internal/seal internal/share jsonrpc mcp/mcpauth"},
+	"gateway/internal/signin":     {ours: "internal/filelock internal/jsonv2 internal/owner internal/replace internal/scan internal/seal internal/share jsonrpc mcp/mcpauth store"},
 	"gateway/internal/toolsearch": {ours: "jsonrpc internal/scan"},
 	"gateway/internal/supervise":  {ours: ". internal/backoff internal/beginning stream internal/scan internal/visible"},
-	"gateway/internal/upstream":   {ours: "gateway/internal/wording . jsonrpc internal/backoff internal/jsonv2 internal/owner internal/scan internal/share internal/visible mcp mcp/apps mcp/era mcp/mcphttp mcp/relay mcp/spec stream"},
+	"gateway/internal/tails":      {ours: "internal/owner internal/share store"},
+	"gateway/internal/upstream":   {ours: "gateway/internal/latency gateway/internal/wording . jsonrpc internal/backoff internal/jsonv2 internal/owner internal/scan internal/share internal/visible mcp mcp/apps mcp/era mcp/mcphttp mcp/relay mcp/spec stream"},
 	"inspect/internal/traffic":    {ours: "internal/glob internal/scan jsonrpc capture"},
-	// New, its Options and the Servers that an Inspector offers. Only who imports it links the page.
-	"inspect":                         {ours: ". capture capture/mock inspect/internal/traffic internal/filelock internal/jsonv2 internal/onhttp internal/origin internal/scan internal/sse internal/target internal/validate internal/visible internal/watch internal/wirelog jsonrpc mcp mcp/apps mcp/era mcp/mcpauth mcp/mcphttp mcp/spec rpc stream wsrpc internal/lint", names: 6},
+	// New, its Options and the Servers that an Inspector offers. The gateway has it for its page.
+	"inspect":                         {ours: ". capture capture/diff capture/mock inspect/internal/traffic internal/filelock internal/jsonv2 internal/onhttp internal/origin internal/scan internal/sse internal/target internal/validate internal/visible internal/watch internal/wirelog jsonrpc mcp mcp/apps mcp/era mcp/mcpauth mcp/mcphttp mcp/spec rpc stream wsrpc internal/lint", names: 6},
 	"cmd/farcall/internal/playground": {ours: ". jsonrpc mcp mcp/spec"},
 	"cmd/farcall/internal/prompt":     {outside: "golang.org/x/term"},
 	"cmd/farcall/internal/load":       {ours: "jsonrpc", outside: "github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys"},
 	"cmd/farcall/internal/scaffold":   {},
 	"cmd/farcall/internal/conform":    {ours: ". jsonrpc mcp/era mcp/spec stream httprpc wsrpc", outside: "github.com/coder/websocket"},
-	"cmd/farcall/internal/page":       {ours: "internal/onhttp"},
 	"cmd/farcall/internal/clients":    {ours: "internal/jsonc internal/jsonv2 internal/replace internal/scan", outside: "github.com/pelletier/go-toml/v2"},
 	"examples/lsp":                    {ours: ". stream"},
 	"examples/mcp/everything":         {ours: "mcp mcp/spec"},

@@ -2,7 +2,7 @@
 # Runs each fuzz target of the main module for a while: tools/fuzz.sh [TIME], 10s when not given. As many run at once
 # as there are processors, each with one worker. tools/fuzz.sh SECONDS REVISION runs those of packages that have changed
 # since that revision, SECONDS for all of them together; without that revision (in a shallow clone), all. There the
-# coverage of our packages alone guides: that of all that they import would be compiled first, for longer than SECONDS.
+# coverage of the package itself guides: all that it imports would be compiled first, for longer than SECONDS.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 time=${1:-10s}
@@ -45,7 +45,7 @@ changed() {
 # compile BINARY DIRECTORY: builds a test that measures coverage for the fuzzer.
 compile() {
 	if [ -n "$since" ]; then
-		go test -vet=off -c -gcflags="$(go list -m)/...=-d=libfuzzer" -o "$1" "$2"
+		go test -vet=off -c -gcflags="$(go list "$2")=-d=libfuzzer" -o "$1" "$2"
 	else
 		go test -vet=off -c -fuzz Fuzz -o "$1" "$2"
 	fi
