@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/farcall-dev/farcall/gateway/internal/signin"
+	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/store"
 )
@@ -48,7 +48,7 @@ func signNodes(t *testing.T, server string) (l *signLab, shared *signStore, addr
 	kept := store.NewMemory(nil)
 	t.Cleanup(func() { _ = kept.Close() })
 	shared = &signStore{Store: kept}
-	l = newSignLab(t, server, nil, shared)
+	l = newSignLab(t, server, func(c *Config) { c.Guard.Allow = []guard.Rule{{Calls: []string{"*"}}} }, shared)
 	all := []*Gateway{l.g}
 	for range 2 {
 		c, guarded := *l.config, *l.config.Guard
@@ -115,9 +115,16 @@ func TestSignInOfNodes(t *testing.T) {
 		renewed = l.renewed
 		l.mu.Unlock()
 	}
-	ups := map[string]*signin.Upstream{"far": l.g.plan.Load().byName["far"].signIn}
-	if n, err := signOut(t.Context(), l.g.signIns.Store(), ups, func(name, _ string) bool { return name == "ann" }); n != 1 || err != nil {
-		t.Fatal(n, err)
+	const listed = `{"signIns":[{"principal":"ann","upstream":"far"}],"all":true}`
+	if got := l.operate(nodes[1], "/sign-ins", "bob", ""); got != "200 "+listed {
+		t.Error(got)
+	}
+	const ended = `{"ended":[{"principal":"ann","upstream":"far"}],"problems":[]}`
+	if got := l.operate(nodes[2], "/sign-ins/end", "bob", `{"principal":"ann"}`); got != "200 "+ended {
+		t.Error(got)
+	}
+	if l.revoked == 0 {
+		t.Error("no token was revoked")
 	}
 	for _, c := range anns {
 		signUntil(t, func() bool { return c.tools(t) == "far__sign_in" })

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/farcall-dev/farcall/gateway/internal/control"
 	"github.com/farcall-dev/farcall/gateway/internal/signin"
 	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/mcp"
@@ -171,8 +172,8 @@ func TestSignInTool(t *testing.T) {
 		if got, err := l.ask(c, false); err != nil || got != who {
 			t.Errorf("%q, %v", got, err)
 		}
-		if n, err := signOut(t.Context(), l.g.signIns.Store(), map[string]*signin.Upstream{"far": l.g.plan.Load().byName["far"].signIn}, func(name, _ string) bool { return name == who }); n != 1 || err != nil {
-			t.Fatal(n, err)
+		if out, err := (operator{l.g}).EndSignIns(t.Context(), &control.EndSignIns{Principal: who}); err != nil || len(out.Ended) != 1 {
+			t.Fatal(out, err)
 		}
 		if got, err := l.ask(c, false); err != nil || got != who || len(c.asked) != 2 {
 			t.Errorf("after a sign-out: %q, %v, %d questions", got, err, len(c.asked))
@@ -386,9 +387,8 @@ func TestSignInWhereToolsAreChosen(t *testing.T) {
 		if _, err := l.config.SignOut(t.Context(), func(_, _ string) bool { return true }); err == nil {
 			t.Error("tokens in memory were ended from outside")
 		}
-		ups := map[string]*signin.Upstream{"far": l.g.plan.Load().byName["far"].signIn}
-		if _, err := signOut(t.Context(), l.g.signIns.Store(), ups, func(_, _ string) bool { return true }); err != nil {
-			t.Fatal(err)
+		if out, err := (operator{l.g}).EndSignIns(t.Context(), &control.EndSignIns{All: true}); err != nil || len(out.Problems) > 0 {
+			t.Fatal(out, err)
 		}
 	}
 }

@@ -17,10 +17,13 @@ import (
 
 // gatewayCommands are those about the gateway as a whole.
 func gatewayCommands() []*adminCommand {
+	which := &adminSignIns{}
 	return []*adminCommand{
 		{"sessions TARGET", "List the sessions of MCP", listSessions, nil},
 		{"calls TARGET", "List the last calls that failed or took long", listCalls, nil},
 		{"end-session TARGET ID", "End a session", endSession, nil},
+		{"sign-ins TARGET", "List the principals that have signed in to upstreams", listSignIns, nil},
+		{"end-sign-ins TARGET", "Sign principals out of upstreams", which.end, which.flags},
 		{"log-level TARGET [LEVELS]", "Show the levels of the log, or set them", logLevel, nil},
 		{"dump-capture TARGET", "Have the flight recorder written to a file", dumpCapture, nil},
 		{"reload TARGET", "Have the configuration read again", reloadGateway, nil},

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -125,7 +127,8 @@ func (h *mailHost) token(w http.ResponseWriter, form url.Values) {
 var signInLink = regexp.MustCompile(`/signin\?link=(\w+)`)
 
 // A sign-in begins at one node, and its browser comes to the others: the principal is signed in at
-// all, and no other is. All nodes together send each refresh token once, also when one is killed.
+// all, and no other is. All nodes together send each refresh token once, also when one is killed. An
+// operator of any node signs a principal out of all.
 // Without a quorum no token is renewed, and the pages answer 503.
 func TestClusterSignIns(t *testing.T) {
 	host := newMailHost(t)
@@ -173,6 +176,25 @@ func TestClusterSignIns(t *testing.T) {
 	for host.count(&host.renewed) < 5 && !t.Failed() {
 		all(3)
 	}
+	ops := func(i int, args ...string) string {
+		key := filepath.Join(t.TempDir(), "bob.key")
+		if err := os.WriteFile(key, []byte(keyOf("bob")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, stdout, stderr := execute(t, append([]string{"admin", args[0], n.all[i].addrs[0], "--bearer", key}, args[1:]...)...)
+		return fmt.Sprint(code, " ", stdout, stderr)
+	}
+	if got := ops(1, "sign-ins"); !strings.Contains(got, "ann        far") {
+		t.Error(got)
+	}
+	if got := ops(2, "end-sign-ins", "--principal", "ann"); got != "0 signed ann out of far\n" {
+		t.Error(got)
+	}
+	for i := range n.all {
+		until(t, "sign in", func() string { return signInLink.ReplaceAllString(calls(i, "ann"), "") })
+	}
+	host.signIn(t, n, signInLink.FindStringSubmatch(calls(0, "ann"))[1])
+	until(t, "served ann", func() string { return calls(2, "ann") })
 	if err := n.all[2].cmd.Process.Kill(); err != nil { // between two renewals
 		t.Fatal(err)
 	}

@@ -521,7 +521,7 @@ func (e *env) endSignIns(ctx context.Context, s *signIns) error {
 	return nil
 }
 
-// signInFailure is the exit for tokens that cannot be read, or were not revoked.
+// signInFailure is the exit for tokens that cannot be read or removed.
 func signInFailure(err error) error {
 	return &exitError{code: exitFailure, err: errors.New(tame(strings.TrimPrefix(err.Error(), "gateway: ")))}
 }

@@ -62,6 +62,12 @@ func (*fake) Sessions(context.Context) *Sessions                   { return &Ses
 func (*fake) Calls(context.Context) *Calls                         { return &Calls{} }
 func (*fake) EndSession(context.Context, string) (*Session, error) { return &Session{}, nil }
 
+func (*fake) SignIns(context.Context) (*SignIns, error) { return &SignIns{}, nil }
+
+func (*fake) EndSignIns(context.Context, *EndSignIns) (*EndedSignIns, error) {
+	return &EndedSignIns{}, nil
+}
+
 func (*fake) LogLevel(context.Context) (*LogLevel, error)                    { return &LogLevel{}, nil }
 func (*fake) SetLogLevel(_ context.Context, to *LogLevel) (*LogLevel, error) { return to, nil }
 func (*fake) Reload(context.Context) (*Reloaded, error)                      { return &Reloaded{}, nil }

@@ -262,6 +262,8 @@ type Backend interface { //nolint:interfacebloat // a method for each operation
 	Sessions(ctx context.Context) *Sessions
 	Calls(ctx context.Context) *Calls
 	EndSession(ctx context.Context, id string) (*Session, error)
+	SignIns(ctx context.Context) (*SignIns, error)
+	EndSignIns(ctx context.Context, which *EndSignIns) (*EndedSignIns, error)
 	LogLevel(ctx context.Context) (*LogLevel, error)
 	SetLogLevel(ctx context.Context, to *LogLevel) (*LogLevel, error)
 	Reload(ctx context.Context) (*Reloaded, error)

@@ -67,7 +67,11 @@ var operations = map[string]*route{
 	"listSessions":    always(Backend.Sessions),
 	"listCalls":       always(Backend.Calls),
 	"endSession":      ofName(Backend.EndSession),
-	"getLogLevel":     ofAll(Backend.LogLevel),
+	"listSignIns":     ofAll(Backend.SignIns),
+	"endSignIns": given(func(b Backend, c context.Context, _ string, which *EndSignIns) (*EndedSignIns, error) {
+		return b.EndSignIns(c, which)
+	}),
+	"getLogLevel": ofAll(Backend.LogLevel),
 	"setLogLevel": given(func(b Backend, c context.Context, _ string, l *LogLevel) (*LogLevel, error) {
 		return b.SetLogLevel(c, l)
 	}),

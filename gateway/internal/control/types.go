@@ -162,6 +162,32 @@ type (
 	Calls = keep.Calls
 )
 
+// A SignIn is of a principal that has signed in to an upstream.
+type SignIn struct {
+	Principal string `json:"principal" doc:"any text"`
+	Upstream  string `json:"upstream"`
+}
+
+// SignIns are those that the caller may see.
+type SignIns struct {
+	SignIns []SignIn `json:"signIns" doc:"by principal and upstream"`
+	All     bool     `json:"all" doc:"whether these are the sign-ins of all principals"`
+	Damaged int      `json:"damaged,omitzero" doc:"records that cannot be read: their principals have to sign in again"`
+}
+
+// EndSignIns chooses sign-ins.
+type EndSignIns struct {
+	Principal string `json:"principal,omitempty" doc:"those of the principal of this name"`
+	Upstream  string `json:"upstream,omitempty" doc:"those to this upstream"`
+	All       bool   `json:"all,omitempty" doc:"all of them"`
+}
+
+// EndedSignIns are what has ended.
+type EndedSignIns struct {
+	Ended    []SignIn `json:"ended"`
+	Problems []string `json:"problems" doc:"which sign-ins have not ended, and why"`
+}
+
 // A LogLevel is from which level on lines are logged.
 type LogLevel struct {
 	Level      string            `json:"level,omitempty" enum:"debug,info,warn,error"`

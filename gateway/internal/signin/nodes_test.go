@@ -190,9 +190,10 @@ func TestNodesShareSignIns(t *testing.T) {
 // What is stored says nothing of who has signed in where, and opens with the key only.
 func TestSharedRecordsAreSealed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		const ann, bob = "ann-in-clear-text", "bob-in-clear-text"
 		nodes := newNodes(t)
-		signInAt(t, person("ann"), nodes[0], nodes[0], nodes[0])
-		link, err := nodes[0].ups["a"].Link(t.Context(), person("bob"), nil)
+		signInAt(t, person(ann), nodes[0], nodes[0], nodes[0])
+		link, err := nodes[0].ups["a"].Link(t.Context(), person(bob), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +201,7 @@ func TestSharedRecordsAreSealed(t *testing.T) {
 		for r := range nodes[0].shared.Adopt(t.Context()) {
 			records++
 			text := r.Owner + r.ID + string(r.Value)
-			for _, secret := range append(nodes[0].secrets, "ann", "bob", "a.example", link[strings.Index(link, "=")+1:]) {
+			for _, secret := range append(nodes[0].secrets, ann, bob, "a.example", link[strings.Index(link, "=")+1:]) {
 				if strings.Contains(text, secret) {
 					t.Errorf("%s %s has %s", r.Owner, r.ID, secret)
 				}
@@ -211,13 +212,13 @@ func TestSharedRecordsAreSealed(t *testing.T) {
 		}
 		other := nodes[1]
 		other.restart(t, newKey()) // it finds nothing, and destroys nothing
-		if other.ready("a", person("ann")) || other.browser("ann").open(link) != "" {
+		if other.ready("a", person(ann)) || other.browser(ann).open(link) != "" {
 			t.Error("a node with another key opens what is stored")
 		}
 		if _, damaged, err := other.store.List(); err != nil || damaged == 0 {
 			t.Errorf("%d, %v", damaged, err)
 		}
-		if !nodes[2].calls(t, person("ann")) {
+		if !nodes[2].calls(t, person(ann)) {
 			t.Error("the sign-in is lost")
 		}
 	})
