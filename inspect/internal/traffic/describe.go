@@ -123,7 +123,7 @@ func (s *Store) response(row *Row, in scope, m *jsonrpc.Message) {
 			delete(s.open, key)
 		}
 		if row.Ref == 0 {
-			row.Ref, row.Took = call.seq, row.Time-call.time
+			row.Ref, row.Took = call.seq, max(1, row.Time-call.time)
 		}
 		if p, i := s.at(row.Ref); p != nil {
 			row.Method, row.Name = p.rows[i].Method, p.rows[i].Name

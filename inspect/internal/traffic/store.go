@@ -44,7 +44,7 @@ type Row struct {
 	Failed bool
 	// Hop: it passed between a gateway and its server, for the call that is Parent.
 	Hop bool
-	// Took is how long the answer took, in microseconds. Only of responses.
+	// Took is how long the answer took, in microseconds, at least one. Only of responses.
 	Took int64
 }
 
