@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
@@ -162,20 +163,6 @@ func TestClusterSignIns(t *testing.T) {
 			t.Errorf("bob at node %d: %s", i, got)
 		}
 	}
-	all := func(nodes int) {
-		var wg sync.WaitGroup
-		for i := range nodes {
-			wg.Go(func() {
-				if got := calls(i, "ann"); got != "served ann" {
-					t.Errorf("node %d: %s", i, got)
-				}
-			})
-		}
-		wg.Wait()
-	}
-	for host.count(&host.renewed) < 5 && !t.Failed() {
-		all(3)
-	}
 	ops := func(i int, args ...string) string {
 		key := filepath.Join(t.TempDir(), "bob.key")
 		if err := os.WriteFile(key, []byte(keyOf("bob")), 0o600); err != nil {
@@ -194,7 +181,24 @@ func TestClusterSignIns(t *testing.T) {
 		until(t, "sign in", func() string { return signInLink.ReplaceAllString(calls(i, "ann"), "") })
 	}
 	host.signIn(t, n, signInLink.FindStringSubmatch(calls(0, "ann"))[1])
-	until(t, "served ann", func() string { return calls(2, "ann") })
+	for i := range n.all {
+		until(t, "served ann", func() string { return calls(i, "ann") })
+	}
+	all := func(nodes int) {
+		var wg sync.WaitGroup
+		for i := range nodes {
+			wg.Go(func() {
+				if got := calls(i, "ann"); got != "served ann" {
+					t.Errorf("node %d: %s", i, got)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	for host.count(&host.renewed) < 5 && !t.Failed() {
+		all(3)
+	}
+	host.quiet(t)
 	if err := n.all[2].cmd.Process.Kill(); err != nil { // between two renewals
 		t.Fatal(err)
 	}
@@ -217,6 +221,21 @@ func TestClusterSignIns(t *testing.T) {
 	if after := host.count(&host.renewed); after > before+1 || host.count(&host.reused) > 0 {
 		t.Errorf("%d refreshes without a quorum, %d tokens were used twice", after-before, host.count(&host.reused))
 	}
+}
+
+// quiet waits until no node has renewed a token for a second: what a sign-in has begun is over then.
+func (h *mailHost) quiet(t *testing.T) {
+	t.Helper()
+	last, at := -1, time.Now()
+	until(t, "quiet", func() string {
+		if n := h.count(&h.n); n != last {
+			last, at = n, time.Now()
+		}
+		if time.Since(at) < time.Second {
+			return "busy"
+		}
+		return "quiet"
+	})
 }
 
 func (h *mailHost) count(n *int) int {
