@@ -59,6 +59,7 @@ type outcome struct {
 	Schema []string `json:"schema,omitzero"`
 	From   uint64   `json:"from"`             // the frames of the call are among those from here
 	To     uint64   `json:"to"`               // up to here
+	After  uint64   `json:"after"`            // the events of the call are before this one
 	Judged bool     `json:"judged,omitzero"`  // there is an output schema
 	Failed bool     `json:"failed,omitzero"`  // the tool says that it failed
 	Stop   bool     `json:"stopped,omitzero"` // the page has given up
@@ -95,6 +96,7 @@ func (i *Inspector) call(ctx context.Context, p callParams) (*outcome, error) {
 	}
 	o.Micros = time.Since(began).Microseconds()
 	_, o.To = i.store.First()
+	o.After = i.events.after()
 	o.fill(raw, err)
 	o.Stop = ctx.Err() != nil
 	if err == nil || o.Error != nil {

@@ -81,6 +81,13 @@ func (e *events) add(kind string, conn int, call string, data any) {
 	}
 }
 
+// after is the number of the next event.
+func (e *events) after() uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return max(1, e.next)
+}
+
 // since returns the events from a number on, and a channel that is closed when there are more.
 func (e *events) since(from uint64) (list []event, next uint64, changed <-chan struct{}) {
 	e.mu.Lock()

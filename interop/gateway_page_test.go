@@ -123,6 +123,7 @@ func TestPlaygroundPage(t *testing.T) {
 	browser := findBrowser(t)
 	var got struct {
 		Ready, Gateway, Called, MCP bool
+		Values, Live, Stopped       bool // of streams
 
 		Wide       map[string]int
 		Axe        map[string][]string
@@ -132,7 +133,7 @@ func TestPlaygroundPage(t *testing.T) {
 	if err := json.Unmarshal(out, &got); err != nil {
 		t.Fatal(err)
 	}
-	if !got.Ready || got.Gateway || !got.Called || !got.MCP || len(got.Axe)+len(got.Complaints) > 0 {
+	if !got.Ready || got.Gateway || !got.Called || !got.MCP || !got.Values || !got.Live || !got.Stopped || len(got.Axe)+len(got.Complaints) > 0 {
 		t.Errorf("%+v", got)
 	}
 	for view, wide := range got.Wide {

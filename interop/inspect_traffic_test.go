@@ -30,7 +30,7 @@ func TestInspectTraffic(t *testing.T) {
 		Marks                                                                     int
 		Within, Cancelled, Filtered, Wrong, Bytes, Fits, Trace, Decided, Replayed bool
 		Dropped, Delayed, Changed, Beside, Again, Named, Many                     bool
-		Mock, Saved, Opened, Same, Hops, Queued                                   bool
+		Mock, Saved, Opened, Same, Hops, Queued, Conns, Barred                    bool
 
 		Wide       map[string]int
 		Axe        map[string][]string
@@ -56,7 +56,8 @@ func TestInspectTraffic(t *testing.T) {
 		"bytes have offsets": got.Bytes, "a call fits the schema": got.Fits, "a call names its trace": got.Trace, "it has what a guard decided": got.Decided, "a call is replayed": got.Replayed,
 		"a breakpoint drops": got.Dropped, "a breakpoint delays": got.Delayed, "a held frame is changed": got.Changed,
 		"a server is connected beside in another revision": got.Beside, "a call is replayed in it": got.Again,
-		"lines name their server": got.Named, "many calls are replayed": got.Many, "a mock answers": got.Mock,
+		"lines name their server": got.Named, "each connection has its bars": got.Conns, "a bar chooses its line": got.Barred,
+		"many calls are replayed": got.Many, "a mock answers": got.Mock,
 		"a capture is saved": got.Saved, "and opened": got.Opened, "and nothing has changed since": got.Same,
 		"both sides of a gateway are next to each other": got.Hops, "the time in its queue is hatched": got.Queued,
 	} {

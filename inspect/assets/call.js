@@ -7,7 +7,7 @@ import { page } from './apps.js';
 import { signature } from './schema.js';
 import { member, parse } from './json.js';
 import * as as from './copyas.js';
-import { emit, server, state } from './state.js';
+import { emit, server, state, taken } from './state.js';
 import { remember, recall } from './history.js';
 import { mayStart } from './tasks.js';
 import { called, stopped } from './traffic.js';
@@ -220,6 +220,7 @@ export async function perform(out, s, { kind, name, text, item }, signal) {
   try {
     const p = `{"conn":${s.id},"call":${JSON.stringify(call)},"kind":${JSON.stringify(kind)},"name":${JSON.stringify(name)}${text === undefined ? '' : `,"params":${text}`}}`;
     r = await state.link.call('call', p, { signal });
+    await taken(r.after); // the last values of a stream come another way than the answer
   } catch (err) {
     r = { fault: signal?.aborted ? 'Stopped.' : err.message, us: Math.round((performance.now() - began) * 1000), size: 0 };
   } finally {

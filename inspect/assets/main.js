@@ -50,18 +50,17 @@ state.link = new Link({
   },
 });
 
-let nextEvent = 1;
-
 async function poll(mine) {
   while (mine === epoch) {
     let r;
     try {
-      r = await state.link.call('poll', { frames: traffic.rows.next, events: nextEvent, filter: traffic.currentFilter() });
+      r = await state.link.call('poll', { frames: traffic.rows.next, events: state.nextEvent, filter: traffic.currentFilter() });
     } catch { return; }
     if (mine !== epoch) return;
-    if (r.next < traffic.rows.next || r.after < nextEvent) { location.reload(); return; } // another run of farcall
-    nextEvent = r.after;
+    if (r.next < traffic.rows.next || r.after < state.nextEvent) { location.reload(); return; } // another run of farcall
     for (const e of r.events ?? []) takeEvent(e, known);
+    state.nextEvent = r.after;
+    emit('events');
     traffic.take(r);
     await new Promise((done) => { setTimeout(done, r.rows?.t.length >= 2000 ? 4 : 16); });
   }

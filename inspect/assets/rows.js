@@ -7,6 +7,9 @@ const columns = {
   mark: Uint32Array, // of a call the newest report of progress, and of a report the one before it
 };
 
+export const Q = 113, N = 110, R = 114; // q, n, r
+export const UP = 62, DOWN = 60;
+
 export const failed = 1;
 export const chosen = 2;
 export const cancelled = 4;
@@ -52,6 +55,12 @@ export class Rows {
     return at;
   }
 
+  // bad reports whether a call has failed, or gets no answer.
+  bad(k) {
+    const a = this.kind[k] === R ? k : this.answer[k] ? this.at(this.answer[k]) : -1;
+    return Boolean(a >= 0 ? this.code[a] || this.flags[a] & failed : this.flags[k] & ended);
+  }
+
   // add takes rows as poll gives them; first is the number of the first of them.
   add(c, first) {
     if (first > this.next) { this.base = first; this.count = 0; } // some are lost
@@ -85,12 +94,12 @@ export class Rows {
       const k = this.count - n + i;
       const q = this.ref[k] ? this.at(this.ref[k]) : -1;
       if (q >= 0) { this.answer[q] = this.base + k; this.flags[q] |= this.flags[k] & chosen; }
-      if (this.flags[k] & hop && this.kind[k] === 113 && this.parent[k]) {
+      if (this.flags[k] & hop && this.kind[k] === Q && this.parent[k]) {
         const p = this.at(this.parent[k]);
         if (p >= 0 && !this.hopped[p]) this.hopped[p] = this.base + k;
       }
       const p = this.parent[k] ? this.at(this.parent[k]) : -1;
-      if (p < 0 || this.kind[k] !== 110 && this.kind[k] !== 33) continue;
+      if (p < 0 || this.kind[k] !== N && this.kind[k] !== 33) continue;
       const method = this.texts[this.method[k]];
       if (/progress/.test(method)) {
         this.mark[k] = this.mark[p];

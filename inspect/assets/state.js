@@ -7,12 +7,15 @@ export const on = (type, f) => {
   listeners.get(type).add(f);
 };
 
+export const off = (type, f) => listeners.get(type)?.delete(f);
+
 export const emit = (type, ...args) => { for (const f of listeners.get(type) ?? []) f(...args); };
 
 export const state = {
   link: null,
   servers: new Map(), // by id
   current: 0, // the id of the one that is shown
+  nextEvent: 1, // the number of the next event to take
   questions: new Map(), // by id
   may: [], // the actions that this page has a permission for
   calls: new Map(), // running calls of this page by name: { tool, progress(v), value(text), task(t) }
@@ -35,6 +38,20 @@ state.addTask = (conn, call, t) => {
   state.calls.get(call)?.task?.(t);
   emit('tasks', conn);
 };
+
+const eventWait = 2000; // milliseconds
+
+// taken waits until the events before one are taken, unless they are lost.
+export const taken = (n) => new Promise((done) => {
+  const look = () => {
+    if (state.nextEvent < n) return;
+    off('events', look);
+    done();
+  };
+  on('events', look);
+  setTimeout(() => { off('events', look); done(); }, eventWait);
+  look();
+});
 
 export const server = () => state.servers.get(state.current);
 

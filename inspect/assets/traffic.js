@@ -6,18 +6,17 @@ import { sideBySide } from './hop.js';
 import { pretty } from './json.js';
 import { panel } from './breaks.js';
 import { openCapture, saveCapture } from './files.js';
-import { Rows, cancelled, chosen, ended, failed, hop } from './rows.js';
+import { DOWN, N, Q, R, Rows, UP, cancelled, chosen, ended, failed, hop } from './rows.js';
+import { drawConnections } from './connections.js';
 import { mock } from './servers.js';
 import { verdict } from './verdict.js';
 import { VList } from './vlist.js';
 import { on, state } from './state.js';
 
-const Q = 113, N = 110, R = 114; // q, n, r
-const UP = 62, DOWN = 60;
-
 export const rows = new Rows();
 let mode = 'calls';
 let paused = false;
+let withConns = matchMedia('(min-width: 1001px)').matches;
 let filter = '';
 let only = 0; // the shown server, 0 for all
 let view = new Float64Array(4096); // the numbers of the rows that are shown
@@ -166,6 +165,22 @@ function before(first, end) {
     return one;
   });
   wide = Math.max(x, 1);
+  connections(first, end);
+}
+
+// connections draws the rows in view once more, by connection.
+function connections(first, end) {
+  const shown = [];
+  if (!withConns) { drawConnections(byID('conns'), rows, shown); return; }
+  for (let i = first; i < end; i++) {
+    const k = rows.at(view[i]);
+    if (k >= 0 && rows.link[k] && (rows.kind[k] !== R || !rows.ref[k])) shown.push(k);
+  }
+  drawConnections(byID('conns'), rows, shown, {
+    span: (k) => [place(rows.time[k]), place(rows.time[k] + took(k) / 1000)],
+    name: (k) => `${state.servers.size > 1 ? `${rows.conn[k]} · ` : ''}${rows.flags[k] & hop ? '⇒ ' : ''}connection ${rows.link[k]}`,
+    choose: (k) => jump(rows.base + k),
+  });
 }
 
 // place is where a time is on the axis, from 0 to 100.
@@ -237,9 +252,8 @@ function draw(el, index) {
   const kind = rows.kind[k];
   const a = rows.answer[k] ? rows.at(rows.answer[k]) : -1;
   const answer = kind === R ? k : a;
-  const bad = answer >= 0 ? rows.code[answer] || rows.flags[answer] & failed : rows.flags[k] & ended;
   const related = selected && (rows.parent[k] === selected || rows.ref[k] === selected || rows.ref[k] && rows.ref[k] === rows.ref[rows.at(selected)] || rows.answer[k] === selected);
-  el.className = `vrow trow k${kind}${bad ? ' bad' : ''}${rows.parent[k] && mode === 'calls' ? ' child' : ''}${related ? ' related' : ''}`;
+  el.className = `vrow trow k${kind}${rows.bad(k) ? ' bad' : ''}${rows.parent[k] && mode === 'calls' ? ' child' : ''}${related ? ' related' : ''}`;
   time.textContent = clock(rows.time[k]);
   const inner = rows.flags[k] & hop; // between a gateway and its server
   dir.textContent = rows.dir[k] === UP ? (inner ? '⇒' : '→') : rows.dir[k] === DOWN ? (inner ? '⇐' : '←') : '·';
@@ -277,9 +291,10 @@ export function openTraffic(into, seq) {
     const pause = h('button', { type: 'button', class: 'quiet', 'aria-pressed': String(paused), onclick: () => { paused = !paused; pause.setAttribute('aria-pressed', String(paused)); pause.textContent = paused ? 'Resume' : 'Pause'; if (!paused) extend(); } }, paused ? 'Resume' : 'Pause');
     fill(into,
       h('h1', { class: 'hidden' }, 'Traffic'),
-      h('div', { class: 'bar tbar' }, box, servers, segments('tmode', 'Lines', [['calls', 'Calls'], ['frames', 'Frames']], mode, (v) => { mode = v; rebuild(); }), h('label', { class: 'check' }, following, 'Follow'), pause, panel(() => filter, () => only), files(), help()),
+      h('div', { class: 'bar tbar' }, box, servers, segments('tmode', 'Lines', [['calls', 'Calls'], ['frames', 'Frames']], mode, (v) => { mode = v; rebuild(); }), h('label', { class: 'check' }, following, 'Follow'), h('label', { class: 'check', title: 'Show the connections of the lines in view' }, h('input', { type: 'checkbox', id: 'withconns', checked: withConns, onchange: (e) => { withConns = e.target.checked; list.refresh(); } }), 'Connections'), pause, panel(() => filter, () => only), files(), help()),
       h('p', { id: 'fproblem', class: 'problem', role: 'alert' }),
       h('div', { class: 'split' }, h('div', { class: 'tlist' },
+        h('div', { id: 'conns', class: 'conns', 'aria-hidden': 'true', hidden: true }), // its bars are lines of the list too
         h('div', { class: 'trow thead', 'aria-hidden': 'true' }, ['time', 'dir', 'what', 'status', 'took', 'size', 'fall'].map((c) => h('span', { class: c }, { time: 'Time', dir: '', what: 'Method', status: 'Status', took: 'Took', size: 'Size', fall: 'Waterfall' }[c]))), list.element),
       h('aside', { id: 'frame', class: 'tdetail', 'aria-label': 'Frame', hidden: !selected })),
       h('p', { id: 'tcount', class: 'muted count', role: 'status' }));

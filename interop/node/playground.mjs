@@ -17,6 +17,21 @@ await until(`document.querySelector('.panel h1')?.textContent === 'math/add'`);
 await evaluate(`(() => { document.querySelectorAll('.panel .form input').forEach((i, n) => { i.value = String(40 + n * 2); i.dispatchEvent(new Event('input', { bubbles: true })); }); document.querySelector('.panel form').requestSubmit(); })()`);
 seen.called = await until(`/82/.test(document.querySelector('.panel .outcome .card:not(.waiting)')?.textContent ?? '')`);
 await look('method');
+await evaluate(`location.hash = '#/methods/math%2Fadd_stream'`);
+await until(`document.querySelector('.panel h1')?.textContent === 'math/add_stream'`);
+await evaluate(`(() => {
+  document.querySelectorAll('.panel .form input').forEach((i, n) => { i.value = String(40 + n * 2); i.dispatchEvent(new Event('input', { bubbles: true })); });
+  document.querySelector('.panel form').requestSubmit();
+})()`);
+await until(`document.querySelector('.panel .outcome .card:not(.waiting)')`);
+seen.values = await until(`document.querySelectorAll('.outcome ol.values li').length === 83`); // 0 to 82
+await look('stream');
+await evaluate(`location.hash = '#/methods/grpc.health.v1.Health%2FWatch'`);
+await until(`document.querySelector('.panel h1')?.textContent === 'grpc.health.v1.Health/Watch'`);
+await evaluate(`document.querySelector('.panel form').requestSubmit()`);
+seen.live = await until(`/SERVING/.test(document.querySelector('.outcome ol.values li')?.textContent) && document.querySelector('.outcome .waiting')`);
+await evaluate(`document.querySelector('.panel form').requestSubmit()`);
+seen.stopped = await until(`/Stopped/.test(document.querySelector('.panel .outcome .card:not(.waiting)')?.textContent) && document.querySelectorAll('.outcome ol.values li').length === 1`);
 await evaluate(`(() => { const s = document.getElementById('servers'); s.value = [...s.options].find((one) => one.textContent === 'MCP').value; s.dispatchEvent(new Event('change')); })()`);
 await until(`[...document.querySelectorAll('.welcome button')].some((one) => one.textContent === 'Connect')`);
 await evaluate(`[...document.querySelectorAll('.welcome button')].find((one) => one.textContent === 'Connect').click()`);
