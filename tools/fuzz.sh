@@ -45,9 +45,9 @@ changed() {
 # compile BINARY DIRECTORY: builds a test that measures coverage for the fuzzer.
 compile() {
 	if [ -n "$since" ]; then
-		go test -vet=off -c -gcflags="$(go list "$2")=-d=libfuzzer" -o "$1" "$2"
+		go test -vet=off -c -ldflags="-s -w" -gcflags="$(go list "$2")=-d=libfuzzer" -o "$1" "$2"
 	else
-		go test -vet=off -c -fuzz Fuzz -o "$1" "$2"
+		go test -vet=off -c -ldflags="-s -w" -fuzz Fuzz -o "$1" "$2"
 	fi
 }
 export -f run
