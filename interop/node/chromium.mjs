@@ -9,6 +9,7 @@ export const launch = async (chromium, directory, called = () => {}, ...flags) =
     '--headless=new', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--no-proxy-server', '--no-first-run',
     '--disable-background-networking', '--remote-debugging-port=0', `--user-data-dir=${directory}`, ...flags, 'about:blank',
   ], { stdio: ['ignore', 'ignore', 'pipe'] });
+  process.on('exit', () => child.kill('SIGKILL')); // also after an error
   const address = await new Promise((found, failed) => {
     let text = '';
     child.stderr.on('data', (data) => {
