@@ -30,7 +30,7 @@ func TestInspectTraffic(t *testing.T) {
 		Marks                                                                     int
 		Within, Cancelled, Filtered, Wrong, Bytes, Fits, Trace, Decided, Replayed bool
 		Dropped, Delayed, Changed, Beside, Again, Named, Many                     bool
-		Mock, Saved, Opened, Same, Hops, Queued, Conns, Barred                    bool
+		Mock, Saved, Opened, Same, Hops, Queued, Conns, Barred, Stays             bool
 
 		Wide       map[string]int
 		Axe        map[string][]string
@@ -57,7 +57,8 @@ func TestInspectTraffic(t *testing.T) {
 		"a breakpoint drops": got.Dropped, "a breakpoint delays": got.Delayed, "a held frame is changed": got.Changed,
 		"a server is connected beside in another revision": got.Beside, "a call is replayed in it": got.Again,
 		"lines name their server": got.Named, "each connection has its bars": got.Conns, "a bar chooses its line": got.Barred,
-		"many calls are replayed": got.Many, "a mock answers": got.Mock,
+		"a chosen line stays chosen when a filter ends": got.Stays,
+		"many calls are replayed":                       got.Many, "a mock answers": got.Mock,
 		"a capture is saved": got.Saved, "and opened": got.Opened, "and nothing has changed since": got.Same,
 		"both sides of a gateway are next to each other": got.Hops, "the time in its queue is hatched": got.Queued,
 	} {

@@ -94,6 +94,10 @@ async function rebuild() {
   if (mine !== building) return;
   building = 0;
   update();
+  const line = lineOf(selected); // the lines have moved below it
+  const there = line < viewCount && view[line] === selected;
+  list?.mark(there ? line : -1);
+  if (there && !list.follow) list.reveal(line);
 }
 
 const setFilter = later(150, async (text) => {

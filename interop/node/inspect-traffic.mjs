@@ -118,10 +118,14 @@ await evaluate(`(() => { const s = document.querySelector('[aria-label="Server t
 await pick('Replay', '#frame');
 seen.again = await until(`[...document.querySelectorAll('#frame button')].some((b) => /^Replayed: [\\d.]+ /.test(b.textContent))`);
 seen.named = await until(`[...document.querySelectorAll('.tlist .of')].some((o) => o.textContent === '2')`);
-await filter('');
 seen.conns = await until(`(() => { const all = [...document.querySelectorAll('#conns .conn')]; return all.length >= 2 && all.every((l) => l.querySelector('.lbar')); })()`);
-await evaluate(`document.querySelector('#conns .conn:last-child .lbar').click()`);
-seen.barred = await until(`document.querySelector('.tlist [aria-selected=true] .of')?.textContent === '2'`);
+const marked = `document.querySelector('.tlist [aria-selected=true]:not([hidden])')`;
+const second = `[...document.querySelectorAll('#conns .conn')].find((c) => /^2 /.test(c.textContent))?.querySelector('.lbar')`;
+await until(second);
+await evaluate(`${second}.click()`);
+seen.barred = await until(`${marked}?.querySelector('.of').textContent === '2'`);
+await filter('');
+seen.stays = await until(`[...document.querySelectorAll('.tlist [role=option]:not([hidden])')].some((o) => !/order/.test(o.textContent)) && /order/.test(${marked}?.textContent) && ${marked}.querySelector('.of').textContent === '2'`);
 await look('servers');
 await filter('name:order kind:request');
 await until(`/^\\d+ lines? of/.test(document.getElementById('tcount').textContent) && !${line('initialize')}`);
