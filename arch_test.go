@@ -156,7 +156,7 @@ var archLadder = map[string]archRow{
 	"internal/stack":   {},
 	"internal/full":    {},
 	"internal/binary":  {},
-	"internal/race":    {},
+	"internal/race":    {ours: "internal/full"},
 	// Seven to dial; ListenAndServe, Server, NewServer, ServeOptions and ServeError to serve; and what
 	// a server asks of those that it does not import: Guard, Policy, MCP, Service and Accepted.
 	"rpc":                  {ours: "internal/backoff internal/onhttp . httprpc jsonrpc stream wsrpc internal/accept internal/budget internal/certificate internal/forwarded internal/http1 internal/origin internal/owner internal/port internal/target internal/watch observe/levels", names: 17},

@@ -74,13 +74,13 @@ func traced() map[string]func(ctx context.Context, v *matrixClient) {
 // Through a gateway, whatever a client does is one trace: each span of the gateway has the client's
 // above it, and each attempt at the server the one of the call that it is for.
 func TestTraces(t *testing.T) {
+	race.Skip(t, "TestTraceThroughGateway has the same transports")
 	t.Parallel()
 	chosen := covering(ends())
 	if full.Wanted() {
 		chosen = everyPair(ends())
 	}
 	var tried atomic.Int64
-	left := race.Fewer(4) // of four pairs, by turns
 	t.Run("servers", func(t *testing.T) {
 		for _, server := range ends() {
 			t.Run(server.rev.Name+" over "+server.transport, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestTraces(t *testing.T) {
 				h := newHouse(t, &gateway.Config{Upstreams: []*gateway.Upstream{s.upstream(t, server.rev, server.transport)}},
 					&gateway.Options{RPC: &farcall.Options{Observer: tracer.Observer()}})
 				for n, client := range ends() {
-					if !chosen[[2]end{client, server}] || n%4 >= left {
+					if !chosen[[2]end{client, server}] {
 						continue
 					}
 					v := &matrixClient{

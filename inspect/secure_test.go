@@ -13,6 +13,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/onhttp"
+	"github.com/farcall-dev/farcall/internal/race"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
 	"github.com/farcall-dev/farcall/wsrpc"
@@ -240,9 +241,10 @@ const initialized = `{"protocolVersion":"` + spec.Revision20251125 + `","capabil
 // 50,000 tools, one twice, are listed in parts.
 func TestManyTools(t *testing.T) {
 	t.Parallel()
+	many := race.Fewer(50_000)
 	var b strings.Builder
 	b.WriteString(`{"tools":[{"name":"t0","inputSchema":{}}`)
-	for n := range 50_000 {
+	for n := range many {
 		fmt.Fprintf(
 			&b,
 			`,{"name":"t%d","description":"\u202e\u001b[31m<img src=x onerror=alert(1)>",`+
@@ -274,14 +276,14 @@ func TestManyTools(t *testing.T) {
 		p.call("list", listParams{Conn: 1, Kind: kindTool, From: from}, &l)
 		from += len(l.Items)
 		got += len(l.Items)
-		if l.Total != 50_000 || !strings.Contains(l.Note, "more than once") {
+		if l.Total != many || !strings.Contains(l.Note, "more than once") {
 			t.Fatalf("%d tools, %q", l.Total, l.Note)
 		}
 		if len(l.Items) == 0 {
 			break
 		}
 	}
-	if got != 50_000 {
+	if got != many {
 		t.Errorf("%d tools are listed", got)
 	}
 }
@@ -290,7 +292,10 @@ func TestManyTools(t *testing.T) {
 // frame.
 func TestLargeText(t *testing.T) {
 	t.Parallel()
-	const size = 10 << 20
+	size := 10 << 20
+	if race.Enabled {
+		size = maxResult + 1<<20
+	}
 	large := strings.Repeat("\u202e<b>", size/6)
 	_, p, _ := inspector(
 		t,

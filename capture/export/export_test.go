@@ -13,6 +13,7 @@ import (
 
 	"github.com/farcall-dev/farcall/capture"
 	"github.com/farcall-dev/farcall/capture/export"
+	"github.com/farcall-dev/farcall/internal/race"
 )
 
 const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -286,6 +287,7 @@ func inUse() uint64 {
 
 // Memory depends on what is in flight: calls that are never answered have a bound, too.
 func TestMemory(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
+	race.Skip(t, "it measures memory")
 	text := strings.Repeat("x", 8000)
 	data := recorded(t, func(r *capture.Recorder) {
 		for i := range 6000 {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/internal/race"
 )
 
 const clusterSecret = "a secret of the tests, of more than 32 bytes"
@@ -80,6 +81,7 @@ func freeAddresses(t *testing.T, n int) (all []string) {
 // node listens.
 func startNodes(t *testing.T, config string) *nodes {
 	t.Helper()
+	race.Skip(t, "three processes run for it")
 	addresses := freeAddresses(t, 6)
 	addresses, webs := addresses[:3], addresses[3:]
 	key, err := program(t, "cluster", "key").Output()

@@ -247,11 +247,9 @@ func (l *faultLab) children() (pids []string) {
 // lost, and no process is left.
 func TestFaults(t *testing.T) {
 	t.Parallel()
+	race.Skip(t, "three processes run for it")
 	seeds, longest, sizes := 3, 3*time.Second, []int{3}
 	first, _ := strconv.ParseUint(os.Getenv(faultsFromVar), 10, 64)
-	if race.Enabled {
-		seeds = 1
-	}
 	if n, err := strconv.Atoi(os.Getenv(faultsVar)); err == nil {
 		seeds, longest, sizes = (n+1)/2, 26*time.Second, []int{3, 5}
 	}

@@ -30,7 +30,6 @@ import (
 	"github.com/coder/websocket"
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/farcall-dev/farcall/internal/full"
 	"github.com/farcall-dev/farcall/internal/race"
 )
 
@@ -45,15 +44,14 @@ func needsScripts(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("skipped: the scripts use sh")
 	}
-	if race.Enabled && !full.Wanted() {
-		t.Skip("the scripts run without the race detector, and with it by make race-full")
-	}
+	race.Skip(t, "a script runs the program many times")
 }
 
 // TestScripts runs the scripts in testdata: what a user could have typed,
 // against real servers and some that are wrong.
 func TestScripts(t *testing.T) {
 	needsScripts(t)
+	t.Parallel()
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/farcall-dev/farcall/internal/full"
 	"github.com/farcall-dev/farcall/internal/owner"
+	"github.com/farcall-dev/farcall/internal/race"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
@@ -37,7 +38,7 @@ func TestModel(t *testing.T) {
 		steps = modelFullSteps
 	}
 	for _, lifetime := range []string{"", lifetimeShared, lifetimePrincipal, lifetimeSession, lifetimeCall} {
-		for seed := range uint64(2) {
+		for seed := range uint64(race.Fewer(2)) {
 			t.Run(fmt.Sprintf("%s %d", lifetime, seed), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { runModel(t, lifetime, seed, steps) })
 			})
