@@ -11,7 +11,7 @@ import (
 )
 
 const pinnedNodesConfig = `
-lock: ${LOCK}
+lock: %s
 upstreams:
   child: {command: [%q, serve, --stdio, --log, "off"], env: {%s: "1"}}
 `
@@ -19,12 +19,12 @@ upstreams:
 // What an operator accepts at one node holds at all. Without a quorum it still does, and nothing is
 // accepted.
 func TestClusterPins(t *testing.T) {
+	t.Parallel()
 	lock := filepath.Join(t.TempDir(), "farcall.lock")
 	if err := os.WriteFile(lock, []byte(`{"_":"","version":2,"upstreams":{}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("LOCK", lock)
-	n := startNodes(t, fmt.Sprintf(pinnedNodesConfig, os.Args[0], execVar))
+	n := startNodes(t, fmt.Sprintf(pinnedNodesConfig, lock, os.Args[0], execVar))
 	admin := func(i int, args ...string) string {
 		args = append(append([]string{"admin"}, args[0], n.all[i].addrs[0]), args[1:]...)
 		out, _ := program(t, args...).CombinedOutput() // what is asked may be refused

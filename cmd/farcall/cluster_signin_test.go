@@ -132,6 +132,7 @@ var signInLink = regexp.MustCompile(`/signin\?link=(\w+)`)
 // operator of any node signs a principal out of all.
 // Without a quorum no token is renewed, and the pages answer 503.
 func TestClusterSignIns(t *testing.T) {
+	t.Parallel()
 	host := newMailHost(t)
 	hash := func(who string) string {
 		sum := sha256.Sum256([]byte(keyOf(who)))

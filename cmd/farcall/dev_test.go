@@ -12,6 +12,7 @@ import (
 // A client stays connected while the server is changed, broken and mended, and is not cut off.
 func TestDev(t *testing.T) {
 	needsScripts(t)
+	t.Parallel()
 	dir := t.TempDir()
 	save := func(name, text string) {
 		t.Helper()

@@ -13,6 +13,7 @@ func faultProxy(t *testing.T, args ...string) string {
 
 // Over each transport a client of ours gets an answer or an error in its time, whatever the fault.
 func TestFaultTransports(t *testing.T) {
+	t.Parallel()
 	server := serve(t, "--listen", "127.0.0.1:0", "--log", "off")
 	host := strings.TrimPrefix(server.addrs[0], "http://")
 	for _, scheme := range []string{"tcp", "http", "ws"} {

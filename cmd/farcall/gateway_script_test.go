@@ -27,6 +27,7 @@ import (
 //	dumps NAME             has it write its flight recorder by a signal
 func TestGatewayScripts(t *testing.T) {
 	needsScripts(t)
+	t.Parallel()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

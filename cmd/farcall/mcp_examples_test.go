@@ -13,6 +13,7 @@ var exampleWord = regexp.MustCompile(`'[^']*'|[^ ']+`)
 // TestMCPExamples runs the examples of the help that call the playground.
 func TestMCPExamples(t *testing.T) {
 	needsScripts(t)
+	t.Parallel()
 	host := strings.TrimPrefix(serve(t, "--listen", "127.0.0.1:0", "--log", "off").addrs[0], "http://")
 	dir := t.TempDir()
 	seen := 0

@@ -12,6 +12,7 @@ import (
 // TestMCPScripts runs the scripts of farcall mcp against servers of package mcp.
 func TestMCPScripts(t *testing.T) {
 	needsScripts(t)
+	t.Parallel()
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

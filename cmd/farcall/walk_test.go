@@ -17,6 +17,7 @@ import (
 // playground that runs: what they print is what the page says, where … stands for anything.
 func TestWalkThroughs(t *testing.T) {
 	needsScripts(t)
+	t.Parallel()
 	for _, name := range []string{"bash", "curl"} {
 		if _, err := exec.LookPath(name); err != nil {
 			t.Skip("there is no", name)
