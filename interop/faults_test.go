@@ -107,6 +107,7 @@ var faultServers = map[string]struct {
 // applies a fault to the first of two calls: the table of docs/bench.md. FARCALL_FAULTS=1 runs it.
 // What it requires in any case: our client never takes a wrong answer for the right one.
 func TestFaults(t *testing.T) {
+	t.Parallel()
 	faults := strings.Fields("delay late drop silence reorder duplicate duplicate-id wrong-id duplicate-member error huge garbage bad-utf8 split slow half close reset")
 	if os.Getenv("FARCALL_FAULTS") == "" {
 		faults = []string{"duplicate", "garbage", "close"}

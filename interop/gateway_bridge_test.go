@@ -87,6 +87,7 @@ func TestGatewayBridge(t *testing.T) {
 // Foreign clients use foreign servers through a bridge, over what the gateway of
 // many servers has not: HTTP+SSE, and standard input and output.
 func TestGatewayBridgeForeign(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"go-sdk", "mcp-go"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -133,6 +133,7 @@ func ended(t *testing.T, c <-chan error) error {
 // Nothing is left of a gateway: not when it is asked to end, or killed, while
 // calls are under way, nor when its client is gone.
 func TestGatewayNothingLeft(t *testing.T) {
+	t.Parallel()
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGKILL} {
 		t.Run(signal.String(), func(t *testing.T) {
 			t.Parallel()

@@ -31,7 +31,8 @@ func gopls(t *testing.T) string {
 	dir := t.TempDir()
 	install := exec.CommandContext(t.Context(), "go", "install", "golang.org/x/tools/gopls@"+goplsVersion)
 	install.Dir = dir
-	install.Env = append(os.Environ(), "GOBIN="+dir, "GOFLAGS=")
+	// As CI builds, so that much of it is built already.
+	install.Env = append(os.Environ(), "GOBIN="+dir, "GOFLAGS=-trimpath", "CGO_ENABLED=0")
 	if out, err := install.CombinedOutput(); err != nil {
 		missing(t, fmt.Sprintf("gopls cannot be installed: %v\n%s", err, out))
 	}
@@ -214,6 +215,7 @@ func (e *editor) cancels(t *testing.T, position object) {
 // A language server behind the gateway, for editors on every kind of connection:
 // each has its own process, which ends with the connection.
 func TestGatewayLanguageServer(t *testing.T) {
+	t.Parallel()
 	server := []string{"--profile", "raw", "--framing", "header", "--env", "GOPLSCACHE=" + t.TempDir(), "--", gopls(t), "serve"}
 	f := starts(t, append([]string{"bridge", "127.0.0.1:0"}, server...)...)
 	overTCP := func(t *testing.T) jsonrpc2.ObjectStream { return dialHeader(t, f.address) }

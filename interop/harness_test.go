@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -26,6 +27,7 @@ func TestMain(m *testing.M) {
 	if name := os.Getenv(childVariable); name != "" {
 		os.Exit(beChild(name))
 	}
+	_ = flag.Set("test.parallel", "4") // most tests wait for other processes; -parallel replaces it
 	os.Exit(run(m))
 }
 

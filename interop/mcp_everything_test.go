@@ -43,6 +43,7 @@ func everything(t *testing.T, way string) *place {
 }
 
 func TestMCPServerEverything(t *testing.T) {
+	t.Parallel()
 	for _, way := range []string{"stdio", "http", "sse"} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()

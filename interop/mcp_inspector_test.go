@@ -21,6 +21,7 @@ func inspect(t *testing.T, args ...string) ([]byte, error) {
 
 // The Inspector uses what "farcall serve" serves.
 func TestMCPInspector(t *testing.T) {
+	t.Parallel()
 	address := "http://" + serve(t)
 	http := func(era string) []string {
 		return []string{"--server-url", address + "/mcp", "--transport", "http", "--protocol-era", era}

@@ -108,6 +108,7 @@ func (p *proxy) Addr() net.Addr { return &net.TCPAddr{} }
 // TestNPXBehindProxy is the example of README.md where the network is behind a proxy with its own
 // CA: npx has neither the package nor another way to it.
 func TestNPXBehindProxy(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("npx"); err != nil {
 		missing(t, "there is no npx")
 	}

@@ -349,6 +349,7 @@ func login(t *testing.T, home string, args ...string) string {
 // indicators; tokens come to their end and are renewed, with a key (DPoP, with nonces) and without;
 // a gateway has its own credentials.
 func TestOIDCProvider(t *testing.T) {
+	t.Parallel()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 // TestRelease builds the release of this platform, and installs it as users do: from the archive,
 // and with npm.
 func TestRelease(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	tool, out := filepath.Join(dir, "release"), filepath.Join(dir, "out")
 	inDir(t, "../tools", "go", "build", "-o", tool, "./release")
