@@ -9,7 +9,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"runtime"
+	"runtime/pprof"
 	"strconv"
 	"strings"
 
@@ -19,10 +21,20 @@ import (
 	sourcegraph "github.com/sourcegraph/jsonrpc2"
 )
 
+// profileEnv names the directory for the profiles of child processes.
+const profileEnv = "FARCALL_BENCH_PROFILE"
+
 // serveChild is the child process. It prints its address, answers each line of
 // its input with its own number, and ends when its input does; or its input
 // and output are what it serves.
-func serveChild(kind string, in io.Reader, out io.Writer) error {
+func serveChild(kind string, in io.Reader, out io.Writer) (err error) {
+	if dir := os.Getenv(profileEnv); dir != "" {
+		stop, err := profile(dir, kind)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, stop()) }()
+	}
 	if name, ok := strings.CutPrefix(kind, "stdio "); ok {
 		return mcpStdio[name](context.Background())
 	}
@@ -43,6 +55,27 @@ func serveChild(kind string, in io.Reader, out io.Writer) error {
 		fmt.Fprintln(out, n)
 	}
 	return nil
+}
+
+// profile writes what this process computes until stop into a file that is named after its kind.
+func profile(dir, kind string) (stop func() error, err error) {
+	name := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '.' {
+			return r
+		}
+		return '-'
+	}, fmt.Sprintf("%.30s", kind))
+	f, err := os.Create(filepath.Join(dir, fmt.Sprintf("%s-%d.pprof", name, os.Getpid())))
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() error {
+		pprof.StopCPUProfile()
+		return f.Close()
+	}, nil
 }
 
 // figure is a number about this process.

@@ -2,7 +2,7 @@
 // floor that no implementation can go below, and against its own marks, all
 // interleaved in one run.
 //
-//	go run . [-quick] [-only REGEXP] [-report FILE]
+//	go run . [-quick] [-only REGEXP] [-report FILE] [-profile DIRECTORY]
 package main
 
 import (
@@ -22,7 +22,13 @@ func main() {
 	quick := flag.Bool("quick", false, "one short pass: does everything still run?")
 	only := flag.String("only", "", "measure only the groups that match this `regexp`")
 	report := flag.String("report", "", "also write a page about the run to this `file`")
+	profiles := flag.String("profile", "", "write a CPU profile of each server of this program into this `directory`")
 	flag.Parse()
+	if *profiles != "" {
+		if err := os.Setenv(profileEnv, *profiles); err != nil {
+			exit(err)
+		}
+	}
 	if *quick {
 		cfg = quickConfig()
 	}
