@@ -8,8 +8,8 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 # Tools are pinned in tools/go.mod. The first run builds them (about a minute), later runs come from Go's build cache.
 tool := go tool -modfile=tools/go.mod
 # Modules: this one, and those below that exist.
-modules := $(patsubst %/go.mod,%,$(wildcard go.mod bench/go.mod interop/go.mod))
-modules := $(patsubst go.mod,.,$(modules))
+below := $(patsubst %/go.mod,%,$(wildcard bench/go.mod interop/go.mod))
+modules := . $(below)
 FUZZTIME ?= 10s
 
 .PHONY: help
@@ -17,14 +17,14 @@ help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | while IFS=$$'\t' read -r t d; do printf '  make %-14s %s\n' "$$t" "$$d"; done
 
 .PHONY: check
-check: format vet fix lint prose site race vuln ## Everything a change must pass: format, vet, fix, lint, prose, site, race tests, vuln
+check: lint format vet fix prose site race vuln ## Everything a change must pass: format, vet, fix, lint, prose, site, race tests, vuln
 
 .PHONY: test
 test: ## Run the tests
 	go test ./...
 
 .PHONY: race
-race: ## Run the tests of packages that have something concurrent with the race detector
+race: ## Run the tests of packages that have something concurrent with the race detector (race-full: all)
 	@# By default each process, the children of tests too, sleeps for a second before it exits.
 	@# make vet has vetted the tests.
 	CGO_ENABLED=1 GORACE="atexit_sleep_ms=50" go test -vet=off -race $$(tools/concurrent.sh)
@@ -35,28 +35,31 @@ race-full: ## Run all tests with the race detector; make race leaves out package
 
 .PHONY: full
 full: ## Run whole the tests of which make test runs a part: all revisions and transports, largest sizes, hostile programs
-	FARCALL_FULL=1 go test . ./cmd/farcall ./gateway ./internal/sandbox ./observe/metrics ./gateway/internal/upstream \
+	FARCALL_FULL=1 go test . ./cmd/farcall ./gateway ./internal/cluster ./internal/sandbox ./observe/metrics ./gateway/internal/upstream \
 		-run 'TestModel$$|TestSlowConsumer|TestNewScripts|TestMatrix|TestTraces|TestRootsOfChildren|TestLifetimes|TestManyClients|TestProcess|TestHostile' -count=1
+
+.PHONY: nightly
+nightly: full race-full fuzz ## Run what CI has no time for: all combinations, all with the race detector, each fuzz target
 
 .PHONY: matrix
 matrix: ## Try clients of each revision and transport with servers of each, through a gateway, and each feature
 	FARCALL_FULL=1 go test ./gateway -run 'TestMatrix$$' -count=1 -v
 
 .PHONY: format
-format: ## Show what is not formatted (make fmt formats)
-	$(tool) golangci-lint fmt --diff
+format: ## Show what is not formatted beside the main module, which make lint looks at (make fmt formats all)
+	$(tool) golangci-lint fmt --diff $(below) tools
 
 .PHONY: fmt
 fmt: ## Format all files
 	$(tool) golangci-lint fmt
 
 .PHONY: vet
-vet: ## Run go vet on every module
-	@for m in $(modules); do echo "go -C $$m vet ./..."; go -C $$m vet ./...; done
+vet: ## Run go vet on the modules below; on the main module make lint does so
+	@for m in $(below); do echo "go -C $$m vet ./..."; go -C $$m vet ./...; done
 
 .PHONY: fix
-fix: ## Show what go fix would modernise
-	@for m in $(modules); do echo "go -C $$m fix -diff ./..."; go -C $$m fix -diff ./...; done
+fix: ## Show what go fix would modernise in the modules below; make lint does so for the main module
+	@for m in $(below); do echo "go -C $$m fix -diff ./..."; go -C $$m fix -diff ./...; done
 
 .PHONY: lint
 lint: ## Run the linters of .golangci.yml

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs each fuzz target of the main module for a while: tools/fuzz.sh [TIME], 10s when not given. As many run at once
 # as there are processors, each with one worker. tools/fuzz.sh SECONDS REVISION runs those of packages that have changed
-# since that revision, SECONDS for all of them together; without that revision (in a shallow clone), all. There the
-# coverage of the package itself guides: all that it imports would be compiled first, for longer than SECONDS.
+# since that revision, SECONDS for all of them together; without that revision (in a shallow clone), all. No coverage
+# guides there: what measures it would be compiled first, for ten times as long as SECONDS.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 time=${1:-10s}
@@ -42,13 +42,11 @@ changed() {
 	[ -z "$since" ] || ! git rev-parse -q --verify "$since^{commit}" >/dev/null ||
 		! git diff --quiet "$since" -- "$1"/*.go "$1/testdata"
 }
-# compile BINARY DIRECTORY: builds a test that measures coverage for the fuzzer.
+# compile BINARY DIRECTORY: builds a test, which measures coverage for the fuzzer but with a revision.
 compile() {
-	if [ -n "$since" ]; then
-		go test -vet=off -c -ldflags="-s -w" -gcflags="$(go list "$2")=-d=libfuzzer" -o "$1" "$2"
-	else
-		go test -vet=off -c -ldflags="-s -w" -fuzz Fuzz -o "$1" "$2"
-	fi
+	local guided=(-fuzz Fuzz)
+	[ -z "$since" ] || guided=()
+	go test -vet=off -c -ldflags="-s -w" "${guided[@]}" -o "$1" "$2"
 }
 export -f run
 export time work root
