@@ -154,8 +154,10 @@ func (e *amendment) byHand() error {
 
 // insert finds the place of the entry.
 func (e *amendment) insert(old []byte, was map[string]any) ([]byte, error) {
-	file, err := parser.ParseBytes(old, parser.ParseComments)
-	if err != nil || len(file.Docs) > 1 {
+	// The parser counts a CR as the end of a line, and behind a comment CR LF as two.
+	plain := bytes.ReplaceAll(old, []byte("\r\n"), []byte("\n"))
+	file, err := parser.ParseBytes(plain, parser.ParseComments)
+	if err != nil || len(file.Docs) > 1 || bytes.ContainsRune(plain, '\r') {
 		return nil, e.byHand()
 	}
 	var top ast.Node

@@ -30,7 +30,11 @@ func TestAmend(t *testing.T) {
 		"flow":        {"guard:\n  keys: [{id: a, hash: x}] # one\n", "guard:\n  keys: [{id: a, hash: x}, ENTRY] # one\n"},
 		"empty flow":  {"guard:\n  keys: []\n", "guard:\n  keys: [ENTRY]\n"},
 		"ends of DOS": {"guard:\r\n  keys:\r\n    - {id: a, hash: x}\r\n", "guard:\r\n  keys:\r\n    - {id: a, hash: x}\r\n    - ENTRY\r\n"},
-		"anchors":     {"x-a: &a {anonymous: true}\nguard:\n  <<: *a\n  keys:\n    - {id: a}\n", "x-a: &a {anonymous: true}\nguard:\n  <<: *a\n  keys:\n    - {id: a}\n    - ENTRY\n"},
+		"comments of DOS": {
+			"# mine\r\nguard:\r\n  # who\r\n  keys:\r\n    # first\r\n    - {id: a}\r\n",
+			"# mine\r\nguard:\r\n  # who\r\n  keys:\r\n    # first\r\n    - {id: a}\r\n    - ENTRY\r\n",
+		},
+		"anchors": {"x-a: &a {anonymous: true}\nguard:\n  <<: *a\n  keys:\n    - {id: a}\n", "x-a: &a {anonymous: true}\nguard:\n  <<: *a\n  keys:\n    - {id: a}\n    - ENTRY\n"},
 	} {
 		got, err := amend([]byte(test[0]), "keys", someEntry)
 		if want := strings.ReplaceAll(test[1], "ENTRY", someEntry); err != nil || string(got) != want {
@@ -48,6 +52,7 @@ func TestAmendRefuses(t *testing.T) {
 		"{guard: {}}\n":                                               "by hand",
 		"guard: &g\n  keys: &k\n    - {id: a}\nx: *k\n":               "by hand",
 		"a: 1\n---\nb: 2\n":                                           "by hand",
+		"a: 1\rguard:\r  keys: []\r":                                  "by hand",
 		"guard: [\n":                                                  "correct it first",
 		"- a\n":                                                       "correct it first",
 	} {
@@ -96,7 +101,7 @@ func TestAmendGuard(t *testing.T) {
 }
 
 func FuzzAmend(f *testing.F) {
-	for _, text := range []string{"", "guard:\n  keys:\n    - {id: a}\n  x: 1\n", "guard:\n  keys: [{id: a}]\n", "# c\nguard:\n", "a: |\n  guard:\n    keys:\n"} {
+	for _, text := range []string{"", "guard:\n  keys:\n    - {id: a}\n  x: 1\n", "guard:\n  keys: [{id: a}]\n", "# c\nguard:\n", "a: |\n  guard:\n    keys:\n", " \rguard:", "a: 1\rguard:\r  keys: []\r\n", "#\r\nguard:"} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, old []byte) {

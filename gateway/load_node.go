@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"errors"
@@ -97,6 +98,8 @@ func readYAML(data []byte) (n *node, err error) {
 			n, err = nil, &syntaxError{message: "this cannot be read as YAML"}
 		}
 	}()
+	// A line may end with CR LF (YAML 1.2.2, section 5.4). Behind a comment the parser counts that as two.
+	data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
 	file, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		// Its Error would quote the file, and so what is secret in it.

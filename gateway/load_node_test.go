@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -28,5 +29,24 @@ func TestConfigDigest(t *testing.T) {
 		if is := digest(text) == digest(all); is != same {
 			t.Errorf("the same: %v, want %v:\n%s", is, same, text)
 		}
+	}
+}
+
+// A line that ends with CR LF is one line, behind a comment too.
+func TestLinesOfDOS(t *testing.T) {
+	text := "# one\n# two\nlisten: [127.0.0.1:0]\nupstreams:\n  # three\n  a: {command: [x], nosuch: 1}\ntext: |\n  x\n  y\n"
+	lines, err := readYAML([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ofDOS, err := readYAML([]byte(strings.ReplaceAll(text, "\n", "\r\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if key := ofDOS.get("upstreams").get("a").get("nosuch"); key.at.line != 6 {
+		t.Errorf("the key is at %v", key.at)
+	}
+	if !reflect.DeepEqual(lines, ofDOS) {
+		t.Errorf("%+v, without CR %+v", ofDOS, lines)
 	}
 }
