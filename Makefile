@@ -17,7 +17,7 @@ help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | while IFS=$$'\t' read -r t d; do printf '  make %-14s %s\n' "$$t" "$$d"; done
 
 .PHONY: check
-check: lint format vet fix prose site race vuln ## Everything a change must pass: format, vet, fix, lint, prose, site, race tests, vuln
+check: lint format prose site race vuln ## Everything a change must pass: lint with vet and fix, format, prose, site, race tests, vuln
 
 .PHONY: test
 test: ## Run the tests
@@ -39,7 +39,7 @@ full: ## Run whole the tests of which make test runs a part: all revisions and t
 		-run 'TestModel$$|TestSlowConsumer|TestNewScripts|TestMatrix|TestTraces|TestRootsOfChildren|TestLifetimes|TestManyClients|TestProcess|TestHostile' -count=1
 
 .PHONY: nightly
-nightly: full race-full fuzz ## Run what CI has no time for: all combinations, all with the race detector, each fuzz target
+nightly: vet fix full race-full fuzz ## Run what CI has no time for: bench and interop vetted, all combinations, all with the race detector, each fuzz target
 
 .PHONY: matrix
 matrix: ## Try clients of each revision and transport with servers of each, through a gateway, and each feature
@@ -91,8 +91,9 @@ fuzz: ## Run each fuzz target for FUZZTIME (10s)
 	tools/fuzz.sh $(FUZZTIME)
 
 .PHONY: fuzz-http
-fuzz-http: ## Compare the fast reader of HTTP with net/http for FUZZEXECS inputs (1,000,000,000), and answers for a hundredth of them
-	go test ./internal/http1 -run '^$$' -fuzz '^FuzzHead$$' -fuzztime $(or $(FUZZEXECS),1000000000)x
+fuzz-http: ## Compare the fast reader of HTTP with net/http for FUZZEXECS heads (1,000,000,000); guided by coverage, and answers, for a hundredth of them
+	FARCALL_HEADS=$(or $(FUZZEXECS),1000000000) go test ./internal/http1 -run '^TestHeads$$' -timeout 0 -count 1 -v
+	go test ./internal/http1 -run '^$$' -fuzz '^FuzzHead$$' -fuzztime $$(($(or $(FUZZEXECS),1000000000) / 100))x
 	go test ./internal/http1 -run '^$$' -fuzz '^FuzzExchange$$' -fuzztime $$(($(or $(FUZZEXECS),1000000000) / 100))x
 
 .PHONY: references
