@@ -145,7 +145,7 @@ func (c *conn) serve() (rest []byte, over bool) {
 func (c *conn) readHead() verdict {
 	c.head.reset()
 	for {
-		if p := c.in[c.r:c.w]; len(p) > 0 && !c.blank(p) {
+		if p := c.in[c.r:c.w]; len(p) > 0 && !c.tooFew(p) {
 			v := c.head.parse(p)
 			if v == ours && !c.registered(c.head.target.of(p)) {
 				v = foreign
@@ -170,18 +170,16 @@ func (c *conn) readHead() verdict {
 // part of one and waits for an answer.
 func (c *conn) cut() verdict {
 	p := c.in[c.r:c.w]
-	// Behind a request, net/http does not look at less than four bytes.
-	if !c.eof || len(p) == 0 || c.served && len(p) < 4 || !c.move(busy) {
+	if !c.eof || len(p) == 0 || c.tooFew(p) || !c.move(busy) {
 		return more
 	}
 	return foreign
 }
 
-// blank reports whether there are only line ends so far, which some clients send
-// after a body. net/http drops them among the first four bytes, and so does handOver.
-func (c *conn) blank(p []byte) bool {
-	return c.served && len(p) < 4 && lineEnds(p) == len(p)
-}
+// tooFew reports whether there is less than net/http looks at behind a request: of four
+// bytes it drops the line ends, which some clients send after a body, and so does
+// handOver. Fewer, before the client ends, get no answer.
+func (c *conn) tooFew(p []byte) bool { return c.served && len(p) < 4 }
 
 func lineEnds(p []byte) (n int) {
 	for n < len(p) && n < 4 && (p[n] == '\r' || p[n] == '\n') {

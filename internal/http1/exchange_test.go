@@ -381,6 +381,7 @@ func TestAnswers(t *testing.T) {
 			"\r\n" + one, one + "\r\n" + one, one + "\r\n\r\n" + one, one + "\r\n\r\n\r\n" + one,
 			one + "\r\n\r\n\n" + get, one + "\r\n", one + "\r\n\r\n",
 			one[:len(one)-2], one + one[:20], one + one[:26], large[:2000],
+			one + "o", one + "GET", one + "\r\nG", one + "GETx", one + "\x00",
 		}
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(p *pair) {
@@ -436,6 +437,7 @@ func FuzzExchange(f *testing.F) {
 			f.Add([]byte(post(cl5)+"hello"+v.text), []byte{30, 0, 60})
 		}
 	}
+	f.Add([]byte(post("Content-Length: 4\r\n")+"hello"), []byte{})
 	for name := range behaviours {
 		one := post(cl5, "X-Do: "+name+"\r\n") + "hello"
 		f.Add([]byte(one+one), []byte{30, 0, 60})
