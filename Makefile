@@ -26,7 +26,7 @@ test: ## Run the tests
 .PHONY: race
 race: ## Run the tests of packages that have something concurrent with the race detector (race-full: all)
 	@# By default each process, the children of tests too, sleeps for a second before it exits.
-	@# make vet has vetted the tests.
+	@# make lint vets the tests.
 	CGO_ENABLED=1 GORACE="atexit_sleep_ms=50" go test -vet=off -race $$(tools/concurrent.sh)
 
 .PHONY: race-full

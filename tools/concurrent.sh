@@ -2,7 +2,7 @@
 # Prints the packages of the main module that make race tests: those that have something concurrent, which is
 # goroutines, locks, sockets, processes or parallel tests in a file of theirs. In the others, which only compute, the race
 # detector finds nothing. Left out are the examples, since what runs concurrently there is in the packages that they show,
-# and the packages that need the NATS engine or the client of Valkey: to compile these takes longer than all the tests.
+# and the packages that need the NATS engine or the client of Valkey: large modules, compiled for these alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 concurrent='^\s*go (func\b|[A-Za-z_.]+\()|\.Go\(|"(sync|sync/atomic|net|net/http|os/exec|testing/synctest)"'

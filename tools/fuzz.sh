@@ -2,7 +2,7 @@
 # Runs each fuzz target of the main module for a while: tools/fuzz.sh [TIME], 10s when not given. As many run at once
 # as there are processors, each with one worker. tools/fuzz.sh SECONDS REVISION runs those of packages that have changed
 # since that revision, SECONDS for all of them together; without that revision (in a shallow clone), all. No coverage
-# guides there: what measures it would be compiled first, for ten times as long as SECONDS.
+# guides there: what measures it would be compiled first, for much longer than SECONDS.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 time=${1:-10s}
@@ -42,7 +42,7 @@ changed() {
 	[ -z "$since" ] || ! git rev-parse -q --verify "$since^{commit}" >/dev/null ||
 		! git diff --quiet "$since" -- "$1"/*.go "$1/testdata"
 }
-# compile BINARY DIRECTORY: builds a test, which measures coverage for the fuzzer but with a revision.
+# compile BINARY DIRECTORY: builds a test. Without a revision it measures coverage for the fuzzer.
 compile() {
 	local guided=(-fuzz Fuzz)
 	[ -z "$since" ] || guided=()
