@@ -60,11 +60,14 @@ func serveChild(kind string, in io.Reader, out io.Writer) (err error) {
 // profile writes what this process computes until stop into a file that is named after its kind.
 func profile(dir, kind string) (stop func() error, err error) {
 	name := strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '.' {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' {
 			return r
 		}
 		return '-'
 	}, fmt.Sprintf("%.30s", kind))
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, err
+	}
 	f, err := os.Create(filepath.Join(dir, fmt.Sprintf("%s-%d.pprof", name, os.Getpid())))
 	if err != nil {
 		return nil, err
