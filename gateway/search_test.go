@@ -144,6 +144,7 @@ func storeOf(name string, tools map[string]string) *mcp.Server {
 // TestSearchHides: whatever a caller asks for, an answer is the same byte for byte as where the
 // tools that the guard hides do not exist, and call_tool decides as a direct call does.
 func TestSearchHides(t *testing.T) {
+	race.Skip(t, "the other searches have the same ways")
 	t.Parallel()
 	words := strings.Fields("create delete list read update issue comment branch file folder user team invoice payment report search merge close open send")
 	word := func(r *rand.Rand) string { return words[r.IntN(len(words))] }

@@ -16,6 +16,7 @@ import (
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/httprpc"
 	"github.com/farcall-dev/farcall/internal/http1/http1test"
+	"github.com/farcall-dev/farcall/internal/race"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -126,7 +127,7 @@ func TestContentEncoding(t *testing.T) {
 	on := serve(t, httprpc.NewHandler(farcall.HandlerFunc(echoing), &httprpc.Options{Gzip: true, MaxMessage: limit}))
 	off := serve(t, httprpc.NewHandler(farcall.HandlerFunc(echoing), nil))
 	call := `{"jsonrpc":"2.0","method":"echo","params":["x"],"id":1}`
-	bomb := gzipped(`{"jsonrpc":"2.0","method":"echo","params":["` + strings.Repeat("x", 100<<20) + `"],"id":1}`)
+	bomb := gzipped(`{"jsonrpc":"2.0","method":"echo","params":["` + strings.Repeat("x", race.Fewer(100<<20)) + `"],"id":1}`)
 	nothing := gzipped("")
 	for name, test := range map[string]struct {
 		url, body, encoding string
@@ -179,6 +180,7 @@ func TestAcceptEncoding(t *testing.T) {
 // Answers that a client did not ask for so, or that are larger than they look, fail with what is
 // wrong.
 func TestHostileEncodingsOfAnswers(t *testing.T) {
+	race.Skip(t, "what reads answers is in every other test")
 	bomb := gzipped(`{"jsonrpc":"2.0","id":1,"result":"` + strings.Repeat("x", 100<<20) + `"}`)
 	for name, test := range map[string]struct {
 		encoding, body, want string

@@ -16,6 +16,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/owner"
+	"github.com/farcall-dev/farcall/internal/race"
 	"github.com/farcall-dev/farcall/mcp/spec"
 	"github.com/farcall-dev/farcall/store"
 )
@@ -181,7 +182,11 @@ func TestTasksSurviveKill(t *testing.T) {
 	dir := t.TempDir()
 	var mu sync.Mutex
 	var all []*seenTask
-	for round := range 21 {
+	rounds := 20
+	if race.Enabled {
+		rounds /= 2
+	}
+	for round := range rounds + 1 {
 		p := startTaskProcess(t, dir)
 		p.call("", "server/discover", "{}") // it serves
 		ended := 0
@@ -197,10 +202,10 @@ func TestTasksSurviveKill(t *testing.T) {
 				}
 			}
 		}
-		if round == 20 || t.Failed() {
+		if round == rounds || t.Failed() {
 			p.kill()
 			t.Logf("%d tasks of %d processes, %d completed", len(all), round, ended)
-			if len(all) < 20 || ended == 0 {
+			if len(all) < rounds || ended == 0 {
 				t.Errorf("%d tasks, %d completed: too few to show something", len(all), ended)
 			}
 			return

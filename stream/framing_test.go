@@ -13,6 +13,7 @@ import (
 	"testing/iotest"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/race"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -43,6 +44,7 @@ func readAll(t farcall.Transport) (got []string, end error) {
 func longHeader(n int) string { return strings.Repeat("X: y\r\n", n) }
 
 func TestRead(t *testing.T) {
+	race.Skip(t, "nothing is concurrent")
 	const large, broken = "<-32012 Request too large>", "<-32700 Parse error>"
 	frame := func(s string) string { return fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(s), s) }
 	tests := []struct {

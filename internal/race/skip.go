@@ -6,8 +6,9 @@ import (
 	"github.com/farcall-dev/farcall/internal/full"
 )
 
-// Skip skips a test where the race detector is on and finds nothing that it does not find in other
-// tests: one that measures, or that runs the program many times. make race-full runs it.
+// Skip skips a test where the race detector is on and finds nothing that it does not find in
+// other tests: one that measures, runs the program many times, or does one thing after the other
+// for long. make race-full runs it.
 func Skip(tb testing.TB, why string) {
 	tb.Helper()
 	if Enabled && !full.Wanted() {

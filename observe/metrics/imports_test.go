@@ -6,11 +6,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/farcall-dev/farcall/internal/race"
 )
 
 // Who imports farcall, or builds a server or a client with it, links neither Prometheus nor
 // OpenTelemetry.
 func TestImports(t *testing.T) {
+	race.Skip(t, "it looks at files")
 	t.Parallel()
 	const module = "github.com/farcall-dev/farcall"
 	heavy := func(path string) bool {

@@ -14,11 +14,13 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway/internal/faulty"
+	"github.com/farcall-dev/farcall/internal/race"
 )
 
 // TestNoOrphans starts real processes and ends what they hang on in every way.
 // Its log is meant to be read.
 func TestNoOrphans(t *testing.T) {
+	race.Skip(t, "the other tests of children start and end them too")
 	for _, mode := range []string{"ok", "hang-close", "ignore-sigterm", "deaf", "fork", "fork-away", "fork-daemon"} {
 		t.Run("the client closes/child "+mode, func(t *testing.T) { closesChild(t, mode, farcall.Transport.Close) })
 	}
