@@ -16,7 +16,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/farcall-dev/farcall/internal/late"
 	"github.com/farcall-dev/farcall/internal/race"
 )
 
@@ -170,13 +169,12 @@ func TestClientLeaves(t *testing.T) {
 	})
 }
 
-// A call of some milliseconds has no read beside it that notices a client that leaves: under load,
-// all calls of a server take as long.
+// A call of less than a millisecond has no read beside it that notices a client that leaves.
 func TestWatchBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c *client
 		c = connect(t, func(http.ResponseWriter, *http.Request) {
-			<-time.After(late.After - 1)
+			<-time.After(watchAfter - 1)
 			for _, want := range []bool{false, true} {
 				c.s.mu.Lock()
 				for one := range c.s.conns {
@@ -187,7 +185,7 @@ func TestWatchBegins(t *testing.T) {
 					one.watch.mu.Unlock()
 				}
 				c.s.mu.Unlock()
-				<-time.After(2 * late.After)
+				<-time.After(2 * watchAfter)
 			}
 		})
 		c.send("POST /rpc HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
@@ -201,7 +199,7 @@ func TestWatchKeepsBytes(t *testing.T) {
 		var calls atomic.Int32
 		c := connect(t, func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
-			<-time.After(time.Duration(calls.Add(1)) * 3 * late.After)
+			<-time.After(time.Duration(calls.Add(1)) * 3 * watchAfter)
 			if r.Context().Err() != nil {
 				t.Error("the context has ended")
 			}
@@ -215,7 +213,7 @@ func TestWatchKeepsBytes(t *testing.T) {
 			go func() {
 				defer close(sent)
 				for part := range strings.SplitSeq(next[:cut]+"|"+next[cut:], "|") {
-					<-time.After(2 * late.After)
+					<-time.After(2 * watchAfter)
 					c.send(part)
 				}
 			}()

@@ -24,8 +24,8 @@
 // A request of a kept connection takes one read and one write, and no goroutine,
 // timer, or deadline of the connection. One timer for the whole server bounds idle
 // connections and heads; a deadline that a handler sets is applied when something
-// has to wait; and a read that notices a client that leaves begins after ten
-// milliseconds, since under load all calls take longer than one. The request, its
-// context and what it consists of are one allocation, never reused: handlers may
-// keep them. An idle connection holds no buffer after some seconds.
+// has to wait; and a read that notices a client that leaves begins after a
+// millisecond. The request, its context and what it consists of are one
+// allocation, never reused: handlers may keep them. An idle connection holds no
+// buffer after some seconds.
 package http1

@@ -20,6 +20,7 @@ const (
 	everyTurn  = time.Second            // between two looks at the connections
 	leanAfter  = 2                      // turns, until an idle connection gives back its buffers
 	lingerTime = 500 * time.Millisecond // as in net/http
+	watchAfter = time.Millisecond       // what a request takes before its client is watched
 )
 
 // A Server serves what is ours of the connections of an http.Server.
@@ -66,6 +67,9 @@ func New(hs *http.Server, fast func(path string) bool) *Server {
 	s := &Server{
 		hs: hs, fast: fast, handler: hs.Handler, idleTime: hs.IdleTimeout, headTime: hs.ReadHeaderTimeout,
 		done: make(chan struct{}), conns: map[*conn]struct{}{},
+	}
+	for i := range s.late {
+		s.late[i].After = watchAfter
 	}
 	before := hs.ConnContext
 	hs.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
