@@ -44,6 +44,8 @@ func (s *Server) Sessions() iter.Seq[*Session] {
 			all = append(all, &x.public)
 		}
 		s.listeners.mu.Unlock()
+		// One that has ended may still be in the table.
+		all = slices.DeleteFunc(all, func(s *Session) bool { return s.x.hasEnded() })
 		slices.Values(all)(yield)
 	}
 }

@@ -84,3 +84,22 @@ func connectFor(t *testing.T, s *Server, over string) *Client {
 	})
 	return c
 }
+
+// A session that has ended is not listed, though what remains of its end may take longer.
+func TestSessionEndedIsNotListed(t *testing.T) {
+	s := NewServer("x", "1", nil)
+	connectFor(t, s, "pipe")
+	for one := range s.Sessions() {
+		one.x.mu.Lock()
+		one.x.closed = true // as Close begins
+		one.x.mu.Unlock()
+		for left := range s.Sessions() {
+			t.Errorf("the session %s is left", left.ID())
+		}
+		one.x.mu.Lock()
+		one.x.closed = false
+		one.x.mu.Unlock()
+		return
+	}
+	t.Error("there is no session")
+}
