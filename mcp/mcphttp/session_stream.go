@@ -499,7 +499,9 @@ func parseEventID(id string) (stream, n uint64, call jsonrpc.ID, ok bool) {
 	ok = err1 == nil && err2 == nil && stream > 0 && id == eventID(stream, n)
 	if with {
 		raw, err := base64.RawURLEncoding.Strict().DecodeString(named)
-		if call, err1 = jsonrpc.ParseID(raw); err != nil || err1 != nil || len(raw) > maxNamed {
+		call, err1 = jsonrpc.ParseID(raw)
+		// base64 ignores line ends, and one id has one text.
+		if err != nil || err1 != nil || len(raw) > maxNamed || strings.ContainsAny(named, "\r\n") {
 			return 0, 0, call, false
 		}
 	}

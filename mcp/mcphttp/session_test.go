@@ -277,6 +277,7 @@ func FuzzEventID(f *testing.F) {
 	f.Add("18446744073709551615-1")
 	f.Add("1-2.NA")
 	f.Add("1-2.")
+	f.Add("1-0.N\rA")
 	f.Fuzz(func(t *testing.T, id string) {
 		of, n, call, ok := parseEventID(id)
 		if st := (&stream{id: of, call: call}); ok && (st.eventID(n) != id || of == 0) {
