@@ -24,6 +24,7 @@ func TestTraceTree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	receiver.Stderr = os.Stderr
 	if err := receiver.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +36,7 @@ func TestTraceTree(t *testing.T) {
 	}
 	env := map[string]string{
 		"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:" + lines.Text(), "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json",
-		"OTEL_BSP_SCHEDULE_DELAY": "50", "OTEL_SERVICE_NAME": "child",
+		"OTEL_BSP_SCHEDULE_DELAY": "50", "OTEL_BLRP_SCHEDULE_DELAY": "50", "OTEL_SERVICE_NAME": "child",
 	}
 	file := filepath.Join(t.TempDir(), "farcall.yaml")
 	var config strings.Builder
@@ -57,9 +58,17 @@ func TestTraceTree(t *testing.T) {
 	want := "SERVER tools/call tools__math_add (gateway)\n  CLIENT tools/call (gateway)\n    SERVER tools/call math_add (child)\n"
 	mustFarcall(t, "mcp", "call", "http://"+f.address+"/mcp", "tools__math_add", "a=2", "b=3", "--header", "traceparent: 00-"+trace+"-"+caller+"-01")
 	for deadline := time.Now().Add(waitLimit); ; {
-		fmt.Fprintln(ask, trace, caller)
+		if _, err := fmt.Fprintln(ask, trace, caller); err != nil {
+			t.Fatalf("the receiver has ended: %v", err)
+		}
 		var got strings.Builder
-		for lines.Scan() && lines.Text() != "" {
+		for {
+			if !lines.Scan() {
+				t.Fatalf("the receiver has ended: %v", lines.Err())
+			}
+			if lines.Text() == "" {
+				break
+			}
 			got.WriteString(lines.Text() + "\n")
 		}
 		if strings.Contains(got.String(), want) {

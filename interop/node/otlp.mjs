@@ -1,5 +1,5 @@
-// Receives traces by OTLP over HTTP, as JSON. Each line of its input is the id of a trace, which it answers with the tree
-// of its spans, as lines that end with an empty one.
+// Receives traces by OTLP over HTTP, as JSON. Each line of its input is the id of a trace and that of
+// a span, which it answers with the tree of the spans below, as lines that end with an empty one.
 import http from "node:http";
 import readline from "node:readline";
 
@@ -10,15 +10,16 @@ const server = http.createServer((request, response) => {
   const parts = [];
   request.on("data", (part) => parts.push(part));
   request.on("end", () => {
-    const body = JSON.parse(Buffer.concat(parts).toString());
+    // Lines of the log and metrics come here as well, and those are not JSON.
+    const body = request.url === "/v1/traces" ? JSON.parse(Buffer.concat(parts).toString()) : {};
     for (const resource of body.resourceSpans ?? []) {
       const service = resource.resource.attributes.find((a) => a.key === "service.name").value.stringValue;
       for (const scope of resource.scopeSpans) {
         for (const span of scope.spans) spans.push({ ...span, service });
       }
     }
-    response.setHeader("Content-Type", "application/json");
-    response.end("{}");
+    response.setHeader("Content-Type", request.headers["content-type"]);
+    response.end(request.url === "/v1/traces" ? "{}" : "");
   });
 });
 
