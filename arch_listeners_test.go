@@ -3,6 +3,7 @@ package farcall_test
 import (
 	"fmt"
 	"go/ast"
+	"go/token"
 	"regexp"
 	"slices"
 	"strconv"
@@ -172,16 +173,11 @@ func archFlag(n ast.Node) (name, value string) {
 	}
 	var texts []string
 	for _, arg := range call.Args {
-		ast.Inspect(arg, func(n ast.Node) bool {
-			if lit, ok := n.(*ast.BasicLit); ok {
-				text, err := strconv.Unquote(lit.Value)
-				if err != nil { // a number
-					text = lit.Value
-				}
-				texts = append(texts, text)
-			}
-			return true
-		})
+		literals := archLiterals(arg)
+		if sum, ok := arg.(*ast.BinaryExpr); ok && sum.Op == token.ADD {
+			literals = []string{strings.Join(literals, "")}
+		}
+		texts = append(texts, literals...)
 	}
 	if len(texts) < 2 {
 		return "", ""
@@ -197,4 +193,19 @@ func archFlag(n ast.Node) (name, value string) {
 		value = "none"
 	}
 	return "--" + texts[0], value
+}
+
+// archLiterals returns the texts of the literals in an expression.
+func archLiterals(x ast.Expr) (texts []string) {
+	ast.Inspect(x, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.BasicLit); ok {
+			text, err := strconv.Unquote(lit.Value)
+			if err != nil { // a number
+				text = lit.Value
+			}
+			texts = append(texts, text)
+		}
+		return true
+	})
+	return texts
 }
