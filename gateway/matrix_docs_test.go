@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/farcall-dev/farcall/mcp/era"
 )
@@ -54,16 +55,22 @@ func (m *matrix) page() []byte {
 	fmt.Fprintf(&b, `
 ## The matrix
 
-What a client gets of a server of another revision through a gateway. `+"`make full`"+` tries all of it, with
-real sockets and real processes: clients of %d revisions over each of their transports at servers of %d revisions over each of
-theirs, %d pairs, and %d features with each pair: %d cells. `+"`go test ./gateway`"+` tries %d of the pairs, in which each end is a
-client and a server, each revision meets each revision, and each transport each transport. What happens depends on the two revisions alone, and
-is the same over all transports. HTTP is the transport with one address, which farcall speaks in the first revision, too.
+What a client gets of a server of another revision through a gateway. `+
+		"`make full`"+` tries all of it,
+with real sockets and real processes: clients of %d revisions over each of their transports at
+servers of %d revisions over each of theirs, %d pairs, and %d features with each pair: %d cells.
+`+"`go test ./gateway`"+` tries %d of the pairs, in which each end is a client and a server, each revision
+meets each revision, and each transport each transport. What happens depends on the two revisions
+alone, and is the same over all transports. HTTP is the transport with one address, which farcall
+speaks in the first revision, too.
 
-A field has a mark for each revision of the server, in the order %s.
-✓: it works. A number: it cannot be as it is elsewhere, and the note says what happens instead; that was tried, too.
+A field has a mark for each revision of the server, in the order
+%s.
+✓: it works. A number: it cannot be as it is elsewhere, and the note says what happens instead; that
+was tried, too.
 
-`, len(names), len(names), len(everyPair(ends())), len(m.features), len(everyPair(ends()))*len(m.features), len(covering(ends())), strings.Join(names, ", "))
+`, len(names), len(names), len(everyPair(ends())), len(m.features),
+		len(everyPair(ends()))*len(m.features), len(covering(ends())), strings.Join(names, ", "))
 	b.WriteString("| with a client of |")
 	for _, name := range names {
 		fmt.Fprintf(&b, " %s |", name)
@@ -83,12 +90,36 @@ A field has a mark for each revision of the server, in the order %s.
 	}
 	b.WriteString("\nNotes:\n\n")
 	for i, n := range notes {
-		fmt.Fprintf(&b, "%d. %s\n", i+1, n.text)
+		b.WriteString(item(fmt.Sprintf("%d. ", i+1), n.text))
 	}
-	b.WriteString("\nHow many cells there are for each pair of transports; HTTP+SSE is that of one revision.\n\n")
+	b.WriteString(
+		"\nHow many cells there are for each pair of transports; HTTP+SSE is that of one revision.\n\n")
 	m.transports(&b)
 	b.WriteByte('\n')
 	return b.Bytes()
+}
+
+// item is an item of a list, in lines of 100 columns.
+func item(mark, text string) string {
+	var b strings.Builder
+	b.WriteString(mark)
+	column := len(mark)
+	for i, word := range strings.Fields(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case column+1+n > 100:
+			b.WriteString("\n" + strings.Repeat(" ", len(mark)))
+			column = len(mark)
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += n
+	}
+	b.WriteByte('\n')
+	return b.String()
 }
 
 // markOf numbers a note when it is met for the first time.
@@ -110,7 +141,8 @@ func (m *matrix) transports(b *bytes.Buffer) {
 		count[[2]string{pair[0].transport, pair[1].transport}] += len(m.features)
 	}
 	all := []string{overStdio, overHTTP, overSSE, overWS, overTCP, overUnix}
-	b.WriteString("| client over | server over " + strings.Join(all, " | ") + " |\n|---|" + strings.Repeat("---|", len(all)) + "\n")
+	b.WriteString("| client over | server over " + strings.Join(all, " | ") + " |\n|---|" +
+		strings.Repeat("---|", len(all)) + "\n")
 	for _, client := range all {
 		fmt.Fprintf(b, "| %s |", client)
 		for _, server := range all {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
@@ -55,31 +56,42 @@ func matrix(page []byte) []byte {
 
 const preface = `# The revisions of MCP
 
-What differs between them, as ` + "`mcp/era`" + ` has it: one table of facts, and translators between neighbours, which are
-composed for all other pairs. No other code names a revision. ` + "`go test ./mcp/era -update`" + ` writes this page from the table.
+What differs between them, as ` + "`mcp/era`" + ` has it: one table of facts, and translators between
+neighbours, which are composed for all other pairs. No other code names a revision.
+` + "`go test ./mcp/era -update`" + ` writes this page from the table.
 
-farcall works with messages in the form of the newest revision. They are translated where they come in and go out.
+farcall works with messages in the form of the newest revision. They are translated where they come
+in and go out.
 
-- All that a translation does not change keeps its bytes, and a message without anything to change is not copied.
-- Custom methods and members that no revision defines pass untouched. Of a custom method only what the protocol itself put
-  there is taken out: its ` + "`resultType`" + ` and the protocol's own keys of ` + "`_meta`" + `.
+- All that a translation does not change keeps its bytes, and a message without anything to change
+  is not copied.
+- Custom methods and members that no revision defines pass untouched. Of a custom method only what
+  the protocol itself put there is taken out: its ` + "`resultType`" + ` and the protocol's own keys of
+  ` + "`_meta`" + `.
 - A message that the other revision cannot have at all is refused with an error that names it.
-- Going up, members that the newer revision no longer knows are kept: it ignores them, and on the way back nothing is lost.
-  Requests that only the older revision has pass untouched: to answer them is up to the session. The ` + "`_meta`" + ` of a modern
-  request is not added: only the sender knows its capabilities.
+- Going up, members that the newer revision no longer knows are kept: it ignores them, and on the
+  way back nothing is lost. Requests that only the older revision has pass untouched: to answer them
+  is up to the session. The ` + "`_meta`" + ` of a modern request is not added: only the sender knows its
+  capabilities.
 `
 
 const codes = `
 ### Error codes, between a revision with a handshake and one without
 
-- -32002 (resource not found) becomes -32602 going up. Going down, -32602 with the member uri in its data becomes -32002.
-- -32602 with the member supported in its data becomes -32022 (unsupported protocol version) going up, and -32022 becomes -32602 going down.
+- -32002 (resource not found) becomes -32602 going up. Going down, -32602 with the member uri in its
+  data becomes -32002.
+- -32602 with the member supported in its data becomes -32022 (unsupported protocol version) going
+  up, and -32022 becomes -32602 going down.
 - -32020 (header mismatch) and -32021 (missing client capability) become -32600 going down.
-- Other codes from -32099 to -32020, which the newest revision has for itself, are a thousand higher there: -32042 is -31042.
+- Other codes from -32099 to -32020, which the newest revision has for itself, are a thousand higher
+  there: -32042 is -31042.
 `
 
 // groups are the headings of the facts, which stand in groups in the struct.
-var groups = []string{"Handshake", "Transport", "Methods and capabilities", "Tools, resources, prompts and content", "Asking the client; tasks", "Error codes"}
+var groups = []string{
+	"Handshake", "Transport", "Methods and capabilities",
+	"Tools, resources, prompts and content", "Asking the client; tasks", "Error codes",
+}
 
 func page(t *testing.T) []byte {
 	var b bytes.Buffer
@@ -119,14 +131,37 @@ func page(t *testing.T) []byte {
 func list(b *bytes.Buffer, from, to *Revision, d *direction) {
 	fmt.Fprintf(b, "\n### %s to %s\n\n", from.Name, to.Name)
 	if len(d.gone) > 0 {
-		fmt.Fprintf(b, "- Refused: `%s`.\n", strings.Join(d.gone, "`, `"))
+		b.WriteString(item("- ", "Refused: `"+strings.Join(d.gone, "`, `")+"`."))
 	}
 	for _, r := range d.rules {
-		fmt.Fprintf(b, "- %s\n", r.what)
+		b.WriteString(item("- ", r.what))
 	}
 	if len(d.gone)+len(d.rules) == 0 {
 		b.WriteString("Nothing changes: all of it is valid as it is.\n")
 	}
+}
+
+// item is an item of a list, in lines of 100 columns.
+func item(mark, text string) string {
+	var b strings.Builder
+	b.WriteString(mark)
+	column := len(mark)
+	for i, word := range strings.Fields(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case column+1+n > 100:
+			b.WriteString("\n" + strings.Repeat(" ", len(mark)))
+			column = len(mark)
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += n
+	}
+	b.WriteByte('\n')
+	return b.String()
 }
 
 func cell(v any) string {
@@ -168,7 +203,11 @@ func facts(t *testing.T) (all []fact) {
 						t.Errorf("the comment of %s does not begin with its name", name)
 					}
 				}
-				all = append(all, fact{name, strings.ReplaceAll(short, "_meta", "`_meta`"), fset.Position(f.Doc.Pos()).Line, fset.Position(f.End()).Line})
+				all = append(all,
+					fact{
+						name, strings.ReplaceAll(short, "_meta", "`_meta`"), fset.Position(f.Doc.Pos()).Line,
+						fset.Position(f.End()).Line,
+					})
 			}
 		}
 		return false
