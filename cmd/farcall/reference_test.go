@@ -23,7 +23,10 @@ var updateReference = flag.Bool("update", false, "write docs/reference")
 // TestReference compares the pages of docs/reference with the commands and error codes of the
 // program.
 func TestReference(t *testing.T) {
-	for name, page := range map[string]string{"commands.md": commandsPage(), "errors.md": errorsPage()} {
+	for name, page := range map[string]string{
+		"commands.md": commandsPage(),
+		"errors.md":   errorsPage(),
+	} {
 		path := filepath.Join("..", "..", "docs", "reference", name)
 		if *updateReference {
 			if err := os.WriteFile(path, []byte(page), 0o600); err != nil {
@@ -36,7 +39,8 @@ func TestReference(t *testing.T) {
 			t.Fatal(err)
 		}
 		if string(got) != page {
-			t.Errorf("docs/reference/%s is out of date: run go test ./cmd/farcall -run TestReference -update", name)
+			t.Errorf(
+				"docs/reference/%s is out of date: run go test ./cmd/farcall -run TestReference -update", name)
 		}
 	}
 }
@@ -99,10 +103,14 @@ func flagRows(c *cobra.Command) (rows []string) {
 func errorsPage() string {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# Error codes\n%s\n", generated)
-	b.WriteString("The codes that farcall sends, and those of its peers that `farcall errors` explains. An empty cell: the condition has no\n" +
-		"code there.\n\n| name | JSON-RPC | MCP up to 2025-11-25 | MCP 2026-07-28 | HTTP | category | what to do |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString(
+		"The codes that farcall sends, and those of its peers that `farcall errors` explains. An empty " +
+			"cell:\nthe condition has no code there.\n\n" +
+			"| name | JSON-RPC | MCP up to 2025-11-25 | MCP 2026-07-28 | HTTP | category | what to do |\n" +
+			"|---|---|---|---|---|---|---|\n")
 	for _, c := range jsonrpc.Conditions() {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", cell(c.Name), code(c.Plain), code(c.Legacy), code(c.Modern),
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", cell(c.Name), code(c.Plain),
+			code(c.Legacy), code(c.Modern),
 			number(c.HTTPStatus), cell(c.Category), cell(advice(c)))
 	}
 	return b.String()
@@ -120,8 +128,8 @@ func cell(s string) string {
 	return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;").Replace(s)
 }
 
-// TestHelpFiles checks that each file of the help belongs to a command, and that each name in braces
-// is replaced.
+// TestHelpFiles checks that each file of the help belongs to a command, and that each name in
+// braces is replaced.
 func TestHelpFiles(t *testing.T) {
 	used := map[string]bool{}
 	name := regexp.MustCompile(`\{[a-zA-Z]+\}`)
