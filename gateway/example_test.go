@@ -17,15 +17,16 @@ import (
 func Example_inProcess() {
 	ctx := context.Background()
 	billing := mcp.NewServer("billing", "1.0.0", nil)
-	billing.AddTool(mcp.Tool{Name: "balance"}, func(context.Context, jsonrpc.Raw) (*mcp.ToolResult, error) {
-		return &mcp.ToolResult{Content: []mcp.Content{mcp.Text("42")}}, nil
-	})
+	billing.AddTool(mcp.Tool{Name: "balance"},
+		func(context.Context, jsonrpc.Raw) (*mcp.ToolResult, error) {
+			return &mcp.ToolResult{Content: []mcp.Content{mcp.Text("42")}}, nil
+		})
 
 	g, err := gateway.New(&gateway.Config{
 		Namespace: "always",
 		Upstreams: []*gateway.Upstream{
 			{Name: "billing", Server: billing},
-			// {Name: "files", Command: []string{"npx", "-y", "@modelcontextprotocol/server-filesystem", "."}},
+			// {Name: "files", URL: "https://files.example.com/mcp"},
 		},
 	}, nil)
 	if err != nil {
@@ -60,7 +61,8 @@ func ExampleConfig_Servers() {
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "mcp.json")
-	if err := os.WriteFile(file, []byte(`{"mcpServers": {"files": {"command": "no-such-program"}}}`), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(`{"mcpServers": {"files": {"command": "no-such-program"}}}`),
+		0o600); err != nil {
 		fmt.Println(err)
 		return
 	}

@@ -36,7 +36,9 @@ func examine(w http.ResponseWriter, r *http.Request) {
 	}
 	answer := map[string]string{"decision": "allow"}
 	if bytes.Contains(call.Arguments, []byte("confidential")) {
-		answer = map[string]string{"decision": "deny", "reason": "confidential texts do not go to " + call.Upstream}
+		answer = map[string]string{
+			"decision": "deny", "reason": "confidential texts do not go to " + call.Upstream,
+		}
 	}
 	if err := json.NewEncoder(w).Encode(answer); err != nil {
 		log.Print(err)
@@ -57,7 +59,8 @@ func TestHooksDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	var scanning []gateway.Hook
-	for _, b := range regexp.MustCompile("(?s)```(\\w+)\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
+	for _, b := range regexp.MustCompile("(?s)```(\\w+)\n(.*?)```").FindAllStringSubmatch(string(page),
+		-1) {
 		switch text := b[2]; b[1] {
 		case "yaml":
 			c, err := gateway.Parse(filepath.Join(dir, "farcall.yaml"), []byte(text))
@@ -83,14 +86,24 @@ func TestHooksDocs(t *testing.T) {
 	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
 	scanning[0].URL = web.URL
 	s := mcp.NewServer("files", "1", nil)
-	mcp.AddTool(s, mcp.Tool{Name: "echo"}, func(_ context.Context, in textIn) (string, error) { return in.Text, nil })
+	mcp.AddTool(s, mcp.Tool{Name: "echo"}, func(_ context.Context, in textIn) (string, error) {
+		return in.Text, nil
+	})
 	redact := gateway.Hook{On: "after", Command: []string{script}, Timeout: 20 * time.Second}
-	c := newLabOf(t, nil, &gateway.Config{Hooks: scanning, Upstreams: []*gateway.Upstream{{Name: "files", Server: s, Hooks: []gateway.Hook{redact}}}}).client(t, mcp.ClientOptions{})
-	if r, err := c.CallTool(t.Context(), "echo", map[string]string{"text": "the key AKIAIOSFODNN7EXAMPLE"}); err != nil || saysOf(r) != "the key [key]" {
+	c := newLabOf(t, nil,
+		&gateway.Config{
+			Hooks:     scanning,
+			Upstreams: []*gateway.Upstream{{Name: "files", Server: s, Hooks: []gateway.Hook{redact}}},
+		}).
+		client(t, mcp.ClientOptions{})
+	if r, err := c.CallTool(t.Context(), "echo",
+		map[string]string{"text": "the key AKIAIOSFODNN7EXAMPLE"}); err != nil ||
+		saysOf(r) != "the key [key]" {
 		t.Errorf("%+v %v", r, err)
 	}
 	r, err := c.CallTool(t.Context(), "echo", map[string]string{"text": "confidential"})
-	if wire, _ := errors.AsType[*jsonrpc.Error](err); wire == nil || !strings.Contains(string(wire.Data), "do not go to files") {
+	if wire, _ := errors.AsType[*jsonrpc.Error](err); wire == nil ||
+		!strings.Contains(string(wire.Data), "do not go to files") {
 		t.Errorf("%+v %v", r, err)
 	}
 }

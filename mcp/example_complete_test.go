@@ -14,20 +14,23 @@ import (
 func ExampleServer_CompletePrompt() {
 	branches := map[string][]string{"api": {"main", "metrics"}, "web": {"main", "menu", "next"}}
 	s := mcp.NewServer("reviews", "1.0.0", nil)
-	s.AddPrompt(mcp.Prompt{Name: "review", Arguments: []spec.PromptArgument{{Name: "repository"}, {Name: "branch"}}},
+	s.AddPrompt(mcp.Prompt{
+		Name: "review", Arguments: []spec.PromptArgument{{Name: "repository"}, {Name: "branch"}},
+	},
 		func(_ context.Context, args map[string]string) (*mcp.PromptResult, error) {
 			text := mcp.Text("Review " + args["branch"] + " of " + args["repository"])
 			return &mcp.PromptResult{Messages: []mcp.PromptMessage{{Role: "user", Content: text}}}, nil
 		})
-	s.CompletePrompt("review", "branch", func(_ context.Context, value string, others map[string]string) ([]string, error) {
-		var matching []string
-		for _, branch := range branches[others["repository"]] {
-			if strings.HasPrefix(branch, value) {
-				matching = append(matching, branch)
+	s.CompletePrompt("review", "branch",
+		func(_ context.Context, value string, others map[string]string) ([]string, error) {
+			var matching []string
+			for _, branch := range branches[others["repository"]] {
+				if strings.HasPrefix(branch, value) {
+					matching = append(matching, branch)
+				}
 			}
-		}
-		return matching, nil
-	})
+			return matching, nil
+		})
 
 	client, hangUp := connect(s, nil)
 	defer hangUp()

@@ -12,9 +12,10 @@ import (
 func ExampleServer_Mount() {
 	ctx := context.Background()
 	weather := mcp.NewServer("weather", "1.0.0", nil)
-	weather.AddTool(mcp.Tool{Name: "today"}, func(context.Context, jsonrpc.Raw) (*mcp.ToolResult, error) {
-		return &mcp.ToolResult{Content: []mcp.Content{mcp.Text("sunny")}}, nil
-	})
+	weather.AddTool(mcp.Tool{Name: "today"},
+		func(context.Context, jsonrpc.Raw) (*mcp.ToolResult, error) {
+			return &mcp.ToolResult{Content: []mcp.Content{mcp.Text("sunny")}}, nil
+		})
 
 	all := mcp.NewServer("all", "1.0.0", nil)
 	all.Mount("weather", weather)

@@ -44,15 +44,17 @@ func addTools(s *mcp.Server) {
 	})
 
 	s.AddTool(mcp.Tool{
-		Name:        "raw",
-		InputSchema: jsonrpc.Raw(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`),
+		Name: "raw",
+		InputSchema: jsonrpc.Raw(
+			`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`),
 	}, func(_ context.Context, arguments jsonrpc.Raw) (*mcp.ToolResult, error) {
 		return &mcp.ToolResult{Content: []mcp.Content{mcp.Text(string(arguments))}}, nil
 	})
 
-	mcp.AddTool(s, mcp.Tool{Name: "draw", Description: "Draw something"}, func(context.Context, struct{}) ([]mcp.Content, error) {
-		return []mcp.Content{mcp.Text("a dot"), mcp.Image([]byte("…"), "image/png")}, nil
-	})
+	mcp.AddTool(s, mcp.Tool{Name: "draw", Description: "Draw something"},
+		func(context.Context, struct{}) ([]mcp.Content, error) {
+			return []mcp.Content{mcp.Text("a dot"), mcp.Image([]byte("…"), "image/png")}, nil
+		})
 }
 
 func addResources(s *mcp.Server) {
@@ -61,17 +63,23 @@ func addResources(s *mcp.Server) {
 			text, err := os.ReadFile("README.md") // an fs.ErrNotExist: there is no such resource
 			return []mcp.ResourceContents{{Text: string(text)}}, err
 		})
-	s.AddTemplate(mcp.ResourceTemplate{URITemplate: "users:///{id}", Name: "user", MIMEType: "application/json"},
+	s.AddTemplate(mcp.ResourceTemplate{
+		URITemplate: "users:///{id}", Name: "user",
+		MIMEType: "application/json",
+	},
 		func(_ context.Context, _ string, vars mcp.Vars) ([]mcp.ResourceContents, error) {
 			if vars.Get("id") != "7" {
 				return nil, mcp.ErrNotFound
 			}
 			return []mcp.ResourceContents{{Text: `{"id":7}`}}, nil
 		})
-	s.AddPrompt(mcp.Prompt{Name: "review", Arguments: []spec.PromptArgument{{Name: "language", Required: true}}},
+	s.AddPrompt(mcp.Prompt{
+		Name: "review", Arguments: []spec.PromptArgument{{Name: "language", Required: true}},
+	},
 		func(_ context.Context, args map[string]string) (*mcp.PromptResult, error) {
 			ask := "Review this " + args["language"] + " code"
-			return &mcp.PromptResult{Messages: []mcp.PromptMessage{{Role: "user", Content: mcp.Text(ask)}}}, nil
+			return &mcp.PromptResult{Messages: []mcp.PromptMessage{{Role: "user", Content: mcp.Text(ask)}}},
+				nil
 		})
 }
 
@@ -81,16 +89,19 @@ type grading struct {
 }
 
 func addGrading(s *mcp.Server) {
-	mcp.AddPrompt(s, mcp.Prompt{Name: "grade"}, func(_ context.Context, in grading) (*mcp.PromptResult, error) {
-		ask := fmt.Sprintf("Grade this %s code; with its style: %t", in.Language, in.Style)
-		return &mcp.PromptResult{Messages: []mcp.PromptMessage{{Role: "user", Content: mcp.Text(ask)}}}, nil
-	})
+	mcp.AddPrompt(s, mcp.Prompt{Name: "grade"},
+		func(_ context.Context, in grading) (*mcp.PromptResult, error) {
+			ask := fmt.Sprintf("Grade this %s code; with its style: %t", in.Language, in.Style)
+			return &mcp.PromptResult{Messages: []mcp.PromptMessage{{Role: "user", Content: mcp.Text(ask)}}},
+				nil
+		})
 }
 
 func serveOwn(s *mcp.Server, mux *http.ServeMux) *mcphttp.Handler {
 	h := mcphttp.NewHandler(s, &mcphttp.Options{
 		Origins: []string{"https://app.example.com"},
-		Owner:   func(r *http.Request) string { return r.Header.Get("X-User") }, // set by what stands in front
+		// set by what stands in front
+		Owner: func(r *http.Request) string { return r.Header.Get("X-User") },
 	})
 	mux.Handle("/mcp", h)
 	mux.HandleFunc("/sse", h.ServeSSE)           // clients of 2024-11-05
@@ -103,27 +114,30 @@ type Who struct {
 }
 
 func addAsking(s *mcp.Server) {
-	mcp.AddTool(s, mcp.Tool{Name: "summarize", Description: "Summarize the files of the user"}, func(ctx context.Context, _ struct{}) (string, error) {
-		// Both are asked in one round; then the errors are looked at.
-		who, err1 := mcp.Elicit[Who](ctx, "Who wants to know?")
-		roots, err2 := mcp.Roots(ctx)
-		if err := errors.Join(err1, err2); err != nil {
-			return "", err
-		}
-		// This runs once, although the handler runs again after the next question.
-		ticket, err := mcp.Once(ctx, "ticket", func() (string, error) { return openTicket(who.Name) })
-		if err != nil {
-			return "", err
-		}
-		said, err := mcp.Sample(ctx, &spec.CreateMessageRequestParams{
-			Messages:  []spec.SamplingMessage{{Role: "user", Content: []mcp.Content{mcp.Text("Summarize " + roots[0].URI)}}},
-			MaxTokens: 100,
+	mcp.AddTool(s, mcp.Tool{Name: "summarize", Description: "Summarize the files of the user"},
+		func(ctx context.Context, _ struct{}) (string, error) {
+			// Both are asked in one round; then the errors are looked at.
+			who, err1 := mcp.Elicit[Who](ctx, "Who wants to know?")
+			roots, err2 := mcp.Roots(ctx)
+			if err := errors.Join(err1, err2); err != nil {
+				return "", err
+			}
+			// This runs once, although the handler runs again after the next question.
+			ticket, err := mcp.Once(ctx, "ticket", func() (string, error) { return openTicket(who.Name) })
+			if err != nil {
+				return "", err
+			}
+			said, err := mcp.Sample(ctx, &spec.CreateMessageRequestParams{
+				Messages: []spec.SamplingMessage{
+					{Role: "user", Content: []mcp.Content{mcp.Text("Summarize " + roots[0].URI)}},
+				},
+				MaxTokens: 100,
+			})
+			if err != nil {
+				return "", err
+			}
+			return ticket + ": " + said.Content[0].Text, nil
 		})
-		if err != nil {
-			return "", err
-		}
-		return ticket + ": " + said.Content[0].Text, nil
-	})
 }
 
 func openTicket(name string) (string, error) {
@@ -155,7 +169,9 @@ func newClient(ctx context.Context) (*mcp.Client, error) {
 			fmt.Println(p.Message)
 			return &spec.ElicitResult{Action: "accept", Content: []byte(`{"name":"Ada"}`)}, nil
 		},
-		Roots:         func(context.Context) ([]mcp.Root, error) { return []mcp.Root{{URI: "file:///home/ada"}}, nil },
+		Roots: func(context.Context) ([]mcp.Root, error) {
+			return []mcp.Root{{URI: "file:///home/ada"}}, nil
+		},
 		OnListChanged: func(kind string) { fmt.Println(kind, "have changed") },
 	}
 	child, err := stream.Command(exec.CommandContext(ctx, "./server"), stream.NDJSON, nil)
@@ -182,7 +198,9 @@ func useClient(ctx context.Context, client *mcp.Client) error {
 	}
 	fmt.Println(found.Titles)
 
-	ctx = mcp.OnProgress(ctx, func(p spec.ProgressNotificationParams) { fmt.Println(p.Progress, p.Message) })
+	ctx = mcp.OnProgress(ctx, func(p spec.ProgressNotificationParams) {
+		fmt.Println(p.Progress, p.Message)
+	})
 	result, err := client.CallTool(ctx, "index", nil)
 	if err != nil {
 		return err
@@ -238,7 +256,9 @@ func (tokens) Authorize(_ context.Context, r *http.Request) error {
 	return nil
 }
 
-func (tokens) Challenge(context.Context, *http.Response) (retry bool, err error) { return false, nil }
+func (tokens) Challenge(context.Context, *http.Response) (retry bool, err error) {
+	return false, nil
+}
 
 func dialWithToken(ctx context.Context, url string) (*mcp.Client, error) {
 	return mcp.Dial(ctx, url, &mcp.ClientOptions{HTTP: &mcphttp.DialOptions{Authorize: tokens{}}})
@@ -296,9 +316,16 @@ func ExampleOnce() {
 			fmt.Println(p.Message)
 			return &spec.ElicitResult{Action: "accept", Content: []byte(`{"name":"Ada"}`)}, nil
 		},
-		Roots: func(context.Context) ([]mcp.Root, error) { return []mcp.Root{{URI: "file:///home/ada"}}, nil },
-		Sample: func(context.Context, *spec.CreateMessageRequestParams) (*spec.CreateMessageResult, error) {
-			return &spec.CreateMessageResult{Role: "assistant", Content: []mcp.Content{mcp.Text("many letters")}, Model: "m"}, nil
+		Roots: func(context.Context) ([]mcp.Root, error) {
+			return []mcp.Root{{URI: "file:///home/ada"}}, nil
+		},
+		Sample: func(
+			context.Context, *spec.CreateMessageRequestParams,
+		) (*spec.CreateMessageResult, error) {
+			return &spec.CreateMessageResult{
+				Role:    "assistant",
+				Content: []mcp.Content{mcp.Text("many letters")}, Model: "m",
+			}, nil
 		},
 	})
 	defer hangUp()

@@ -55,7 +55,8 @@ func ExampleServer_Use() {
 		return a
 	}}
 	s := mcp.NewServer("calc", "1.0.0", nil)
-	mcp.AddTool(s, mcp.Tool{Name: "add", Description: "Add two numbers"}, func(_ context.Context, in Add) (int, error) { return in.A + in.B, nil })
+	mcp.AddTool(s, mcp.Tool{Name: "add", Description: "Add two numbers"},
+		func(_ context.Context, in Add) (int, error) { return in.A + in.B, nil })
 	s.Use(logRequests(slog.New(slog.NewTextHandler(os.Stdout, &plain))), limitCalls(2))
 
 	client, hangUp := connect(s, &mcp.ClientOptions{Name: "reader", Era: "legacy"})

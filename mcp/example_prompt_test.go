@@ -24,7 +24,8 @@ func ExampleAddPrompt() {
 			if in.Last != nil {
 				text += fmt.Sprintf(", those of the last %.0f hours", in.Last.Hours())
 			}
-			return &mcp.PromptResult{Messages: []mcp.PromptMessage{{Role: "user", Content: mcp.Text(text)}}}, nil
+			return &mcp.PromptResult{Messages: []mcp.PromptMessage{{Role: "user", Content: mcp.Text(text)}}},
+				nil
 		})
 
 	client, hangUp := connect(s, nil)

@@ -8,8 +8,10 @@ import (
 // newReplica returns one of several servers that share keys.
 func newReplica(newest, previous []byte) *mcp.Server {
 	s := mcp.NewServer("calc", "1.0.0", &mcp.ServerOptions{
-		Keys: [][]byte{newest, previous},                          // 32 random bytes each, the same on each replica
-		HTTP: &mcphttp.Options{Advertise: "http://10.0.0.3:7331"}, // where the other replicas reach this one
+		// 32 random bytes each, the same on each replica
+		Keys: [][]byte{newest, previous},
+		// where the other replicas reach this one
+		HTTP: &mcphttp.Options{Advertise: "http://10.0.0.3:7331"},
 	})
 	return s
 }

@@ -15,13 +15,14 @@ import (
 // A client goes on with the session of another one, which may have been in another process.
 func ExampleClient_Session() {
 	s := mcp.NewServer("counter", "1.0.0", nil)
-	mcp.AddTool(s, mcp.Tool{Name: "count", Description: "Count the calls of the session"}, func(ctx context.Context, _ struct{}) (int, error) {
-		session, n := mcp.RequestFrom(ctx).Session(), 0
-		if _, err := session.Value("calls", &n); err != nil {
-			return 0, err
-		}
-		return n + 1, session.SetValue("calls", n+1)
-	})
+	mcp.AddTool(s, mcp.Tool{Name: "count", Description: "Count the calls of the session"},
+		func(ctx context.Context, _ struct{}) (int, error) {
+			session, n := mcp.RequestFrom(ctx).Session(), 0
+			if _, err := session.Value("calls", &n); err != nil {
+				return 0, err
+			}
+			return n + 1, session.SetValue("calls", n+1)
+		})
 	web := httptest.NewServer(mcphttp.NewHandler(s, nil))
 	defer web.Close()
 	dir, err := os.MkdirTemp("", "")

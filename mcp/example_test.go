@@ -21,9 +21,8 @@ type Add struct {
 
 func serveTools(ctx context.Context, addr string) error {
 	s := mcp.NewServer("calc", "1.0.0", nil)
-	mcp.AddTool(s, mcp.Tool{Name: "add", Description: "Add two numbers"}, func(_ context.Context, in Add) (int, error) {
-		return in.A + in.B, nil
-	})
+	mcp.AddTool(s, mcp.Tool{Name: "add", Description: "Add two numbers"},
+		func(_ context.Context, in Add) (int, error) { return in.A + in.B, nil })
 	return s.ListenAndServe(ctx, addr)
 }
 
@@ -61,13 +60,14 @@ type Table struct {
 }
 
 func addBooking(s *mcp.Server) {
-	mcp.AddTool(s, mcp.Tool{Name: "book", Description: "Book a table"}, func(ctx context.Context, _ struct{}) (string, error) {
-		table, err := mcp.Elicit[Table](ctx, "Which table?")
-		if err != nil {
-			return "", err // mcp.ErrDeclined, for example
-		}
-		return fmt.Sprintf("a table for %d, %s", table.Seats, table.Where), nil
-	})
+	mcp.AddTool(s, mcp.Tool{Name: "book", Description: "Book a table"},
+		func(ctx context.Context, _ struct{}) (string, error) {
+			table, err := mcp.Elicit[Table](ctx, "Which table?")
+			if err != nil {
+				return "", err // mcp.ErrDeclined, for example
+			}
+			return fmt.Sprintf("a table for %d, %s", table.Seats, table.Where), nil
+		})
 }
 
 // The same handler asks clients of every revision that has elicitation.

@@ -22,13 +22,14 @@ func ExampleSession_SetValue() {
 			Keys:     [][]byte{bytes.Repeat([]byte("k"), 32)}, // 32 random bytes
 			Sessions: values,
 		})
-		mcp.AddTool(s, mcp.Tool{Name: "count", Description: "Count the calls of the session"}, func(ctx context.Context, _ struct{}) (int, error) {
-			session, n := mcp.RequestFrom(ctx).Session(), 0
-			if _, err := session.Value("calls", &n); err != nil {
-				return 0, err
-			}
-			return n + 1, session.SetValue("calls", n+1)
-		})
+		mcp.AddTool(s, mcp.Tool{Name: "count", Description: "Count the calls of the session"},
+			func(ctx context.Context, _ struct{}) (int, error) {
+				session, n := mcp.RequestFrom(ctx).Session(), 0
+				if _, err := session.Value("calls", &n); err != nil {
+					return 0, err
+				}
+				return n + 1, session.SetValue("calls", n+1)
+			})
 		replicas = append(replicas, mcphttp.NewHandler(s, nil))
 	}
 	calls := 0

@@ -17,9 +17,10 @@ type Pair struct {
 
 func newServer() *mcp.Server {
 	s := mcp.NewServer("calc", "1.0.0", nil)
-	mcp.AddTool(s, mcp.Tool{Name: "add", Description: "Add two numbers"}, func(_ context.Context, in Pair) (int, error) {
-		return in.A + in.B, nil
-	})
+	mcp.AddTool(s, mcp.Tool{Name: "add", Description: "Add two numbers"},
+		func(_ context.Context, in Pair) (int, error) {
+			return in.A + in.B, nil
+		})
 	return s
 }
 
@@ -55,7 +56,8 @@ func TestAsk(t *testing.T) {
 	user := mcptest.NewUser(t, mcptest.Accepts(map[string]any{"topic": "tea"}))
 	model := mcptest.NewModel(t, mcptest.Says("Tea is a drink."))
 	c := mcptest.Client(t, asker(), &mcp.ClientOptions{Elicit: user.Elicit, Sample: model.Sample})
-	if got, err := mcp.CallTool[string](t.Context(), c, "ask", nil); got != "Tea is a drink." || err != nil {
+	if got, err := mcp.CallTool[string](t.Context(), c, "ask", nil); got != "Tea is a drink." ||
+		err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}
 }

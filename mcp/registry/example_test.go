@@ -20,7 +20,9 @@ func Example() {
 	f.Repository = "https://github.com/user/weather"
 	f.Packages = []registry.Package{{
 		Type: "oci", Identifier: "ghcr.io/user/weather:1.0.0",
-		Env: []registry.Input{{Name: "WEATHER_KEY", Description: "the key of the service", Required: true, Secret: true}},
+		Env: []registry.Input{
+			{Name: "WEATHER_KEY", Description: "the key of the service", Required: true, Secret: true},
+		},
 	}}
 	f.Remotes = []registry.Transport{{URL: "https://weather.example.com/mcp"}}
 	text, err := f.JSON()
