@@ -14,11 +14,14 @@ import (
 // A typed call costs its params and its boxed result, and no more.
 func TestTypedAllocs(t *testing.T) {
 	m := farcall.NewMux()
-	farcall.Handle(m, "add", func(_ context.Context, p addends) (float64, error) { return p.A + p.B, nil })
-	m.Handle("untyped", farcall.HandlerFunc(func(_ context.Context, req *farcall.Request) (any, error) {
-		var p addends
-		return nil, req.Bind(&p)
-	}))
+	farcall.Handle(m, "add", func(_ context.Context, p addends) (float64, error) {
+		return p.A + p.B, nil
+	})
+	m.Handle("untyped",
+		farcall.HandlerFunc(func(_ context.Context, req *farcall.Request) (any, error) {
+			var p addends
+			return nil, req.Bind(&p)
+		}))
 	for _, test := range []struct {
 		method, params string
 		most           float64
@@ -71,7 +74,8 @@ func TestObserverAllocs(t *testing.T) {
 	for i, o := range []*observe.Observer{nil, idle} {
 		r := farcall.NewResponder(mux, &farcall.Options{Observer: o})
 		out := make([]byte, 0, 1024)
-		p := farcall.NewClient(canned(`{"jsonrpc":"2.0","result":1,"id":1}`), nil, &farcall.Options{Observer: o})
+		p := farcall.NewClient(canned(`{"jsonrpc":"2.0","result":1,"id":1}`), nil,
+			&farcall.Options{Observer: o})
 		for name, f := range map[string]func(){
 			"serve": func() { r.Respond(t.Context(), out, frame, nil) },
 			"call":  func() { farcall.SetLastID(p, 0); _ = p.Call(t.Context(), "ok", nil, nil) },

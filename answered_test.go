@@ -17,7 +17,8 @@ func TestOnAnswer(t *testing.T) {
 		code   jsonrpc.Code
 	}
 	for method, want := range map[string]end{
-		"value": {`{"a":1}`, 0}, "null": {"null", 0}, "error": {"", -32000}, "panic": {"", jsonrpc.InternalError},
+		"value": {`{"a":1}`, 0}, "null": {"null", 0}, "error": {"", -32000},
+		"panic":  {"", jsonrpc.InternalError},
 		"goexit": {"", jsonrpc.InternalError}, "channel": {"", jsonrpc.InternalError},
 	} {
 		t.Run(method, func(t *testing.T) {

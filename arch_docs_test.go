@@ -29,11 +29,13 @@ func TestArchitectureDocs(t *testing.T) {
 	switch {
 	case got == want:
 	case *updateDocs:
-		if err := os.WriteFile("ARCHITECTURE.md", []byte(strings.Replace(string(raw), head+got, head+want, 1)), 0o600); err != nil {
+		if err := os.WriteFile("ARCHITECTURE.md",
+			[]byte(strings.Replace(string(raw), head+got, head+want, 1)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	default:
-		t.Error("the table of ARCHITECTURE.md is not that of archLadder: run 'go test . -run TestArchitectureDocs -update'")
+		t.Error("the table of ARCHITECTURE.md is not that of archLadder: run 'go test . -run " +
+			"TestArchitectureDocs -update'")
 	}
 }
 
@@ -69,7 +71,8 @@ func ladderTable() string {
 		for m := range strings.FieldsSeq(row.outside) {
 			outside = append(outside, "`"+strings.TrimPrefix(m, "github.com/")+"`")
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, groups(strings.Fields(row.ours)), cmp.Or(strings.Join(outside, ", "), "–"), names)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, groups(strings.Fields(row.ours)),
+			cmp.Or(strings.Join(outside, ", "), "–"), names)
 	}
 	return strings.ReplaceAll(b.String(), "|  |", "| |")
 }

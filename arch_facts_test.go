@@ -33,7 +33,8 @@ func findFacts(tree *archTree) (found []string) {
 			if s, ok := n.(*ast.SelectorExpr); ok && archFacts[s.Sel.Name] > 0 {
 				uses[s.Sel.Name]++
 				if uses[s.Sel.Name] > archFacts[s.Sel.Name] {
-					found = append(found, tree.at(s.Pos(), "use %d of the fact %s, %d allowed: is it another question?",
+					found = append(found, tree.at(s.Pos(),
+						"use %d of the fact %s, %d allowed: is it another question?",
 						uses[s.Sel.Name], s.Sel.Name, archFacts[s.Sel.Name]))
 				}
 			}

@@ -53,7 +53,8 @@ func (row archRow) refuses(pkg, imp string) string {
 		if !slices.ContainsFunc(strings.Fields(row.outside), under) {
 			return pkg + " must not import " + imp
 		}
-	case row.pure && imp != "net/netip" && slices.ContainsFunc(archImpure, under): // netip has addresses only, no I/O
+	case row.pure && imp != "net/netip" && slices.ContainsFunc(archImpure, under):
+		// netip has addresses only, no I/O
 		return pkg + " does no I/O: it must not import " + imp
 	}
 	return ""
@@ -146,7 +147,8 @@ func findSizes(tree *archTree) (found []string) {
 			continue
 		}
 		if f.lines > archFileLines {
-			found = append(found, tree.at(f.ast.Package, "file has %d lines, %d allowed", f.lines, archFileLines))
+			found = append(found,
+				tree.at(f.ast.Package, "file has %d lines, %d allowed", f.lines, archFileLines))
 		}
 		if f.test || f.pkg == "internal/scan" { // a scanner's switch is long and flat
 			continue
@@ -158,7 +160,8 @@ func findSizes(tree *archTree) (found []string) {
 			}
 			lines := tree.fset.Position(fn.Body.Rbrace).Line - tree.fset.Position(fn.Body.Lbrace).Line - 1
 			if lines > archFuncLines {
-				found = append(found, tree.at(fn.Pos(), "function %s has %d lines, %d allowed", fn.Name, lines, archFuncLines))
+				found = append(found,
+					tree.at(fn.Pos(), "function %s has %d lines, %d allowed", fn.Name, lines, archFuncLines))
 			}
 		}
 	}
@@ -180,7 +183,8 @@ func findPackageComments(tree *archTree) (found []string) {
 			start = "Command " + path.Base(f.pkg) + " "
 		}
 		if !strings.HasPrefix(f.ast.Doc.Text(), start) {
-			found = append(found, tree.at(f.ast.Doc.Pos(), "the package comment does not start with %q", start))
+			found = append(found,
+				tree.at(f.ast.Doc.Pos(), "the package comment does not start with %q", start))
 		}
 	}
 	for _, pkg := range sortedKeys(comments) {
@@ -203,8 +207,8 @@ func findInit(tree *archTree) (found []string) {
 	return found
 }
 
-// archContexts are the context types outside package callctx, with what a callctx.Context would cost
-// in each.
+// archContexts are the context types outside package callctx, with what a callctx.Context would
+// cost in each.
 var archContexts = map[string]string{
 	"farcall.serving": "32 bytes a call: the next size class",
 	"mcp.call":        "32 bytes a call: the next size class",
@@ -264,7 +268,8 @@ func findSleeps(tree *archTree) (found []string) {
 		ast.Inspect(f.ast, func(n ast.Node) bool {
 			if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "Sleep" {
 				if x, ok := sel.X.(*ast.Ident); ok && x.Name == clock {
-					found = append(found, tree.at(sel.Pos(), "test sleeps: use testing/synctest or wait for what it waits for"))
+					found = append(found,
+						tree.at(sel.Pos(), "test sleeps: use testing/synctest or wait for what it waits for"))
 				}
 			}
 			return true
@@ -291,7 +296,8 @@ func findRevisions(tree *archTree) (found []string) {
 				value = n.Name
 			}
 			if archRevision.MatchString(value) {
-				found = append(found, tree.at(n.Pos(), "protocol revision %s is named outside mcp/era and mcp/spec", value))
+				found = append(found,
+					tree.at(n.Pos(), "protocol revision %s is named outside mcp/era and mcp/spec", value))
 			}
 			return true
 		})
@@ -339,7 +345,8 @@ func findState(tree *archTree) (found []string) {
 				for _, name := range v.Names {
 					vars[f.pkg+" "+name.Name] = true
 					if isState(v.Type) {
-						found = append(found, tree.at(name.Pos(), "package-level variable %s is state: put it into a struct", name.Name))
+						found = append(found,
+							tree.at(name.Pos(), "package-level variable %s is state: put it into a struct", name.Name))
 					}
 				}
 			}
@@ -350,8 +357,10 @@ func findState(tree *archTree) (found []string) {
 			continue
 		}
 		for _, id := range changed(f.ast) {
-			if id.Name != "_" && vars[f.pkg+" "+id.Name] && (id.Obj == nil || id.Obj == f.ast.Scope.Lookup(id.Name)) {
-				found = append(found, tree.at(id.Pos(), "package-level variable %s is changed: put it into a struct", id.Name))
+			if id.Name != "_" && vars[f.pkg+" "+id.Name] &&
+				(id.Obj == nil || id.Obj == f.ast.Scope.Lookup(id.Name)) {
+				found = append(found,
+					tree.at(id.Pos(), "package-level variable %s is changed: put it into a struct", id.Name))
 			}
 		}
 	}

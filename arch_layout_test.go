@@ -41,11 +41,13 @@ func findLayout(tree *archTree) (found []string) {
 			}
 		}
 		if len(touched) > e.most {
-			found = append(found, e.change+" touches "+strconv.Itoa(len(touched))+" files, "+strconv.Itoa(e.most)+
+			found = append(found, e.change+" touches "+strconv.Itoa(len(touched))+" files, "+
+				strconv.Itoa(e.most)+
 				" allowed: "+strings.Join(touched, " "))
 		}
 		if !home && len(touched) == 0 {
-			found = append(found, e.change+": nothing has the name "+e.name+"; name the one that was made last")
+			found = append(found,
+				e.change+": nothing has the name "+e.name+"; name the one that was made last")
 		}
 	}
 	return found
@@ -53,7 +55,9 @@ func findLayout(tree *archTree) (found []string) {
 
 // names reports whether a file has an identifier, or imports a package.
 func (f *archFile) names(name string) bool {
-	if slices.ContainsFunc(f.ast.Imports, func(s *ast.ImportSpec) bool { return s.Path.Value == strconv.Quote(name) }) {
+	if slices.ContainsFunc(f.ast.Imports, func(s *ast.ImportSpec) bool {
+		return s.Path.Value == strconv.Quote(name)
+	}) {
 		return true
 	}
 	has := false

@@ -45,7 +45,8 @@ func findTables(tree *archTree) []string {
 		}
 	}
 	return archRows(tree, "Tables", needs, there,
-		"holds something for each caller: it needs a row in docs/invariants.md, with the test that tries two owners")
+		"holds something for each caller: it needs a row in docs/invariants.md, with the test that "+
+			"tries two owners")
 }
 
 // An archNamed is something of the source that needs a row.

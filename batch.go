@@ -356,7 +356,10 @@ func (p *Peer) receiveBatch(l *leader, frame []byte) {
 	l.batch = jsonrpc.Batch{}
 	l2 := *l
 	l2.fresh = true // the parts of this frame are ours now
-	w := &batchWork{calls: make([]*serving, len(messages)), answers: make([][]byte, len(messages)), workers: p.opts.MaxInFlight, spawn: p.start}
+	w := &batchWork{
+		calls: make([]*serving, len(messages)), answers: make([][]byte, len(messages)),
+		workers: p.opts.MaxInFlight, spawn: p.start,
+	}
 	requests := 0
 	for i := range messages {
 		switch m := &messages[i]; m.Kind {
@@ -457,7 +460,9 @@ func (p *Peer) serveBatch(w *batchWork, size int) {
 }
 
 // respondBatch handles a batch for a Responder, which waits for it.
-func (r *Responder) respondBatch(ctx context.Context, messages []jsonrpc.Message, push *pusher) []byte {
+func (r *Responder) respondBatch(
+	ctx context.Context, messages []jsonrpc.Message, push *pusher,
+) []byte {
 	var wg sync.WaitGroup
 	w := &batchWork{
 		calls: make([]*serving, len(messages)), answers: make([][]byte, len(messages)),

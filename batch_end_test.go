@@ -34,7 +34,8 @@ func TestBatchAtEndOfInput(t *testing.T) {
 		wg.Go(func() {
 			for range 5000 {
 				a, b := farcall.Pipe()
-				p := farcall.NewPeer(&endingInput{a, []byte(`[{"jsonrpc":"2.0","id":1,"method":"ok"}]`)}, mux, nil)
+				p := farcall.NewPeer(&endingInput{a, []byte(`[{"jsonrpc":"2.0","id":1,"method":"ok"}]`)},
+					mux, nil)
 				answer, err := b.Read()
 				if err != nil {
 					t.Errorf("%s, %v", answer, err)

@@ -28,17 +28,46 @@ func echoCall(params, id string) string {
 var batchTests = []struct{ name, request, want string }{
 	{"one", `[` + echoCall("[1]", "1") + `]`, `[` + result("[1]", "1") + `]`},
 	{
-		"mixed, in order", ` [` + echoCall("[1]", "3") + `,{"jsonrpc":"2.0","method":"echo"},{"jsonrpc":"2.0","method":"nope","id":2},7,{"jsonrpc":"2.0","method":"fail","id":null},{"jsonrpc":"2.0","method":"echo","params":1,"id":"p"},` + echoCall("{}", "1") + `] `,
-		`[` + result("[1]", "3") + `,` + refusal(-32601, "Method not found", "2") + `,` + invalidRequest("null") + `,` + refusal(-32603, "Internal error", "null") + `,` + invalidRequest(`"p"`) + `,` + result("{}", "1") + `]`,
+		"mixed, in order",
+		` [` + echoCall("[1]", "3") +
+			`,{"jsonrpc":"2.0","method":"echo"},{"jsonrpc":"2.0","method":"nope","id":2},7,` +
+			`{"jsonrpc":"2.0","method":"fail","id":null},{"jsonrpc":"2.0","method":"echo",` +
+			`"params":1,"id":"p"},` + echoCall("{}", "1") + `] `,
+		`[` + result("[1]", "3") + `,` + refusal(-32601, "Method not found", "2") + `,` +
+			invalidRequest("null") + `,` + refusal(-32603, "Internal error", "null") + `,` +
+			invalidRequest(`"p"`) + `,` + result("{}", "1") + `]`,
 	},
-	{"nested arrays", `[[],[1],[` + echoCall("[1]", "1") + `]]`, `[` + invalidRequest("null") + `,` + invalidRequest("null") + `,` + invalidRequest("null") + `]`},
-	{"nested array beside a call", `[[1],` + echoCall("[1]", "1") + `]`, `[` + invalidRequest("null") + `,` + result("[1]", "1") + `]`},
-	{"the same id twice", `[` + echoCall("[1]", "1") + `,` + echoCall("[2]", "1") + `]`, `[` + result("[1]", "1") + `,` + invalidRequest("1") + `]`},
-	{"ids that only look the same", `[` + echoCall("[1]", "1") + `,` + echoCall("[2]", "1.0") + `,` + echoCall("[3]", `"1"`) + `]`, `[` + result("[1]", "1") + `,` + result("[2]", "1.0") + `,` + result("[3]", `"1"`) + `]`},
-	{"the id null twice", `[` + echoCall("[1]", "null") + `,` + echoCall("[2]", "null") + `]`, `[` + result("[1]", "null") + `,` + result("[2]", "null") + `]`},
-	{"notifications only", `[{"jsonrpc":"2.0","method":"echo"},{"jsonrpc":"2.0","method":"nope"},{"jsonrpc":"2.0","method":"fail"}]`, ``},
+	{
+		"nested arrays", `[[],[1],[` + echoCall("[1]", "1") + `]]`,
+		`[` + invalidRequest("null") + `,` + invalidRequest("null") + `,` + invalidRequest("null") + `]`,
+	},
+	{
+		"nested array beside a call", `[[1],` + echoCall("[1]", "1") + `]`,
+		`[` + invalidRequest("null") + `,` + result("[1]", "1") + `]`,
+	},
+	{
+		"the same id twice", `[` + echoCall("[1]", "1") + `,` + echoCall("[2]", "1") + `]`,
+		`[` + result("[1]", "1") + `,` + invalidRequest("1") + `]`,
+	},
+	{
+		"ids that only look the same",
+		`[` + echoCall("[1]", "1") + `,` + echoCall("[2]", "1.0") + `,` + echoCall("[3]", `"1"`) + `]`,
+		`[` + result("[1]", "1") + `,` + result("[2]", "1.0") + `,` + result("[3]", `"1"`) + `]`,
+	},
+	{
+		"the id null twice", `[` + echoCall("[1]", "null") + `,` + echoCall("[2]", "null") + `]`,
+		`[` + result("[1]", "null") + `,` + result("[2]", "null") + `]`,
+	},
+	{
+		"notifications only",
+		`[{"jsonrpc":"2.0","method":"echo"},{"jsonrpc":"2.0","method":"nope"},{"jsonrpc":"2.0",` +
+			`"method":"fail"}]`, ``,
+	},
 	{"answers only", `[{"jsonrpc":"2.0","result":1,"id":1},{"jsonrpc":"2.0","error":{},"id":1}]`, ``},
-	{"an answer beside a call", `[{"jsonrpc":"2.0","result":1,"id":1},` + echoCall("[2]", "1") + `]`, `[` + result("[2]", "1") + `]`},
+	{
+		"an answer beside a call", `[{"jsonrpc":"2.0","result":1,"id":1},` + echoCall("[2]", "1") + `]`,
+		`[` + result("[2]", "1") + `]`,
+	},
 	{"broken", `[` + echoCall("[1]", "1") + `,{]`, notJSON},
 	{"trailing comma", `[` + echoCall("[1]", "1") + `,]`, notJSON},
 }
@@ -59,7 +88,8 @@ func TestBatchOnTheWire(t *testing.T) {
 	t.Run("responder", func(t *testing.T) {
 		r := farcall.NewResponder(wireHandler(), nil)
 		for _, test := range batchTests {
-			if got := withoutReasons(string(r.Respond(t.Context(), nil, []byte(test.request), nil))); got != test.want {
+			if got := withoutReasons(string(r.Respond(t.Context(), nil, []byte(test.request), nil))); got !=
+				test.want {
 				t.Errorf("%s: %s\n got %s\nwant %s", test.name, test.request, got, test.want)
 			}
 		}
@@ -92,11 +122,13 @@ func TestBatchOf10000(t *testing.T) {
 		for at < min(len(got), len(want)) && got[at] == want[at] {
 			at++
 		}
-		t.Errorf("responder: %d bytes, want %d; they differ at %d: %.300s", len(got), len(want), at, got[max(0, at-100):])
+		t.Errorf("responder: %d bytes, want %d; they differ at %d: %.300s", len(got), len(want), at,
+			got[max(0, at-100):])
 	}
 	request, _ = batchOf(10_001)
 	w.write(request)
-	want = `{"jsonrpc":"2.0","error":{"code":-32012,"message":"Batch too large","data":{"maxSize":10000,"unit":"elements"}},"id":null}`
+	want = `{"jsonrpc":"2.0","error":{"code":-32012,"message":"Batch too large",` +
+		`"data":{"maxSize":10000,"unit":"elements"}},"id":null}`
 	w.expect(want)
 	w.ping()
 	if got := string(r.Respond(t.Context(), nil, []byte(request), nil)); got != want {
@@ -110,7 +142,10 @@ func TestBatchOverTheLimit(t *testing.T) {
 	o := &farcall.Options{MaxBatch: 3}
 	a, b := tcpPair(t, stream.NDJSON)
 	pa, _ := connect(t, a, b, nil, wireHandler(), nil, o)
-	for name, p := range map[string]*farcall.Peer{"peer": pa, "http": httpClient(t, wireHandler(), o)} {
+	for name, p := range map[string]*farcall.Peer{
+		"peer": pa,
+		"http": httpClient(t, wireHandler(), o),
+	} {
 		for n := 2; n < 6; n++ {
 			calls := make([]*farcall.BatchCall, n)
 			for i := range calls {
@@ -159,7 +194,8 @@ func TestBatchIsConcurrent(t *testing.T) {
 		}
 		return req.Params, ctx.Err()
 	})
-	request := `[` + echoCall("[9]", "1") + `,` + echoCall("[1]", "2") + `,` + echoCall("[5]", "3") + `]`
+	request := `[` + echoCall("[9]", "1") + `,` + echoCall("[1]", "2") + `,` +
+		echoCall("[5]", "3") + `]`
 	want := `[` + result("[9]", "1") + `,` + result("[1]", "2") + `,` + result("[5]", "3") + `]`
 	t.Run("peer", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -208,7 +244,10 @@ func TestDuplicateIDInFlight(t *testing.T) {
 		got = append(got, w.read())
 	}
 	slices.Sort(got)
-	if want := []string{result(`"held"`, `"a"`), result(`"held"`, `1e400`), result(`"held"`, `7`)}; !slices.Equal(got, want) {
+	if want := []string{
+		result(`"held"`, `"a"`), result(`"held"`, `1e400`),
+		result(`"held"`, `7`),
+	}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	w.write(echoCall("[1]", "7")) // free again
@@ -230,7 +269,8 @@ func TestBatchIsCollatedByID(t *testing.T) {
 		ID     jsonrpc.Raw
 		Params []int
 	}
-	if err := json.Unmarshal([]byte(w.read()), &sent); err != nil || len(sent) != 11 || sent[0].ID != nil {
+	if err := json.Unmarshal([]byte(w.read()), &sent); err != nil || len(sent) != 11 ||
+		sent[0].ID != nil {
 		t.Fatalf("sent %v, %v", sent, err)
 	}
 	var answers []string
@@ -239,7 +279,8 @@ func TestBatchIsCollatedByID(t *testing.T) {
 	}
 	slices.Reverse(answers)
 	answers[1] = refusal(-32601, "Method not found", string(sent[9].ID))
-	w.write(answers[0], `[`+strings.Join(answers[1:6], ",")+`]`, `[`+strings.Join(answers[6:], ",")+`]`)
+	w.write(answers[0], `[`+strings.Join(answers[1:6], ",")+`]`,
+		`[`+strings.Join(answers[6:], ",")+`]`)
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +299,9 @@ func TestBatchCalls(t *testing.T) {
 	var noted atomic.Int64
 	h := handle(map[string]farcall.HandlerFunc{
 		"echo": echo,
-		"fail": func(context.Context, *farcall.Request) (any, error) { return nil, jsonrpc.Errorf(7, "no") },
+		"fail": func(context.Context, *farcall.Request) (any, error) {
+			return nil, jsonrpc.Errorf(7, "no")
+		},
 		"note": func(context.Context, *farcall.Request) (any, error) { noted.Add(1); return nil, nil },
 	})
 	run := func(t *testing.T, p *farcall.Peer) {
@@ -300,7 +343,8 @@ func TestBatchCalls(t *testing.T) {
 		if err := p.Batch(t.Context(), &farcall.BatchCall{Method: "echo", Params: 1}); err == nil {
 			t.Error("scalar params were sent")
 		}
-		if err := p.Batch(t.Context(), &farcall.BatchCall{Method: "note", Notify: true}, &farcall.BatchCall{Method: "note", Notify: true}); err != nil {
+		if err := p.Batch(t.Context(), &farcall.BatchCall{Method: "note", Notify: true},
+			&farcall.BatchCall{Method: "note", Notify: true}); err != nil {
 			t.Errorf("notifications only: %v", err)
 		}
 		if err := p.Call(t.Context(), "echo", nil, nil); err != nil { // behind the notifications

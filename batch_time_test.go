@@ -44,11 +44,13 @@ func TestBatchIsAsFastAsItsElements(t *testing.T) {
 						break
 					}
 					_ = peer.Call(t.Context(), "sleep", []int{0}, nil)
-					r.Respond(t.Context(), nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"sleep","params":[0]}`), nil)
+					r.Respond(t.Context(), nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"sleep","params":[0]}`),
+						nil)
 				}
 				var calls []*farcall.BatchCall
 				for range tt.elements {
-					calls = append(calls, &farcall.BatchCall{Method: "sleep", Params: []time.Duration{200 * time.Millisecond}})
+					calls = append(calls,
+						&farcall.BatchCall{Method: "sleep", Params: []time.Duration{200 * time.Millisecond}})
 				}
 				began := time.Now()
 				if err := peer.Batch(t.Context(), calls...); err != nil {
@@ -83,7 +85,10 @@ func TestBatchesShareResponder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mux := farcall.NewMux()
 		stop := make(chan struct{})
-		farcall.Handle(mux, "wait", func(context.Context, struct{}) (bool, error) { <-stop; return true, nil })
+		farcall.Handle(mux, "wait", func(context.Context, struct{}) (bool, error) {
+			<-stop
+			return true, nil
+		})
 		r := farcall.NewResponder(mux, &farcall.Options{MaxInFlight: 32})
 		frame := pileOf(100, "wait", "")
 		answers := make(chan []byte, 4)
@@ -114,7 +119,8 @@ func TestBatchesShareResponder(t *testing.T) {
 func pileOf(n int, method, param string) []byte {
 	var all []string
 	for i := range n {
-		all = append(all, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":[%s]}`, i, method, param))
+		all = append(all,
+			fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":[%s]}`, i, method, param))
 	}
 	return []byte("[" + strings.Join(all, ",") + "]")
 }

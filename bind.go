@@ -196,7 +196,9 @@ func (p *param) absent(v reflect.Value) *jsonrpc.Error {
 }
 
 // keep adds a member that the struct does not know to the map, which is made by the first one.
-func (p *param) keep(v, kept reflect.Value, name string, raw []byte) (reflect.Value, *jsonrpc.Error) {
+func (p *param) keep(
+	v, kept reflect.Value, name string, raw []byte,
+) (reflect.Value, *jsonrpc.Error) {
 	if !kept.IsValid() {
 		kept = reflect.MakeMap(p.Type)
 		p.field(v).Set(kept)
