@@ -18,7 +18,8 @@ import (
 const largeParams = 300 << 10
 
 func large(method, id string) string {
-	text := `{"jsonrpc":"2.0","method":"` + method + `","params":["` + strings.Repeat("x", largeParams) + `"]`
+	text := `{"jsonrpc":"2.0","method":"` + method + `","params":["` +
+		strings.Repeat("x", largeParams) + `"]`
 	if id != "" {
 		text += `,"id":` + id
 	}
@@ -26,17 +27,22 @@ func large(method, id string) string {
 }
 
 // budgetPeers are a peer that serves over bytes, and one that calls it.
-func budgetPeers(t *testing.T, b *farcall.Budget, h farcall.Handler) (server, client *farcall.Peer) {
+func budgetPeers(
+	t *testing.T, b *farcall.Budget, h farcall.Handler,
+) (server, client *farcall.Peer) {
 	t.Helper()
 	x, y := net.Pipe()
-	server = farcall.NewPeer(stream.New(x, stream.NDJSON, &stream.Options{Budget: b}), h, &farcall.Options{Budget: b})
+	server = farcall.NewPeer(stream.New(x, stream.NDJSON, &stream.Options{Budget: b}), h,
+		&farcall.Options{Budget: b})
 	client = farcall.NewPeer(stream.New(y, stream.NDJSON, nil), nil, nil)
 	return server, client
 }
 
 // Whatever becomes of a large message, its bytes are given back.
 func TestPeerGivesTheBudgetBack(t *testing.T) {
-	handlers := map[string]func(ctx context.Context, started chan<- int64, b *farcall.Budget) (any, error){
+	handlers := map[string]func(
+		ctx context.Context, started chan<- int64, b *farcall.Budget,
+	) (any, error){
 		"returns": func(_ context.Context, started chan<- int64, b *farcall.Budget) (any, error) {
 			n, _ := b.Used()
 			started <- n
@@ -47,7 +53,9 @@ func TestPeerGivesTheBudgetBack(t *testing.T) {
 			started <- n
 			panic("test")
 		},
-		"ends its goroutine": func(_ context.Context, started chan<- int64, b *farcall.Budget) (any, error) {
+		"ends its goroutine": func(
+			_ context.Context, started chan<- int64, b *farcall.Budget,
+		) (any, error) {
 			n, _ := b.Used()
 			started <- n
 			runtime.Goexit()
@@ -73,9 +81,13 @@ func TestPeerGivesTheBudgetBack(t *testing.T) {
 					b := farcall.NewBudget(64<<20, 0)
 					started := make(chan int64, 10)
 					mux := farcall.NewMux()
-					mux.Handle("m", farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) { return handler(ctx, started, b) }))
+					mux.Handle("m",
+						farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
+							return handler(ctx, started, b)
+						}))
 					x, y := net.Pipe()
-					server := farcall.NewPeer(stream.New(x, stream.NDJSON, &stream.Options{Budget: b}), mux, &farcall.Options{Budget: b})
+					server := farcall.NewPeer(stream.New(x, stream.NDJSON, &stream.Options{Budget: b}), mux,
+						&farcall.Options{Budget: b})
 					go func() {
 						buf := make([]byte, 64<<10)
 						for {
@@ -84,7 +96,8 @@ func TestPeerGivesTheBudgetBack(t *testing.T) {
 							}
 						}
 					}()
-					if _, err := fmt.Fprintf(y, "%s\n%s\n", frame, `{"jsonrpc":"2.0","method":"none","id":3}`); err != nil {
+					if _, err := fmt.Fprintf(y, "%s\n%s\n", frame,
+						`{"jsonrpc":"2.0","method":"none","id":3}`); err != nil {
 						t.Fatal(err)
 					}
 					if n := <-started; n < largeParams {
@@ -111,7 +124,10 @@ func TestPeersShareTheBudget(t *testing.T) {
 		b := farcall.NewBudget(2<<20, 0)
 		h := newHold()
 		server, client := budgetPeers(t, b, h)
-		other, ada := budgetPeers(t, b, farcall.HandlerFunc(func(_ context.Context, r *farcall.Request) (any, error) { return len(r.Params), nil }))
+		other, ada := budgetPeers(t, b,
+			farcall.HandlerFunc(func(_ context.Context, r *farcall.Request) (any, error) {
+				return len(r.Params), nil
+			}))
 		ctx, cancel := context.WithCancel(t.Context())
 		outcomes := make(chan error, 20)
 		text := strings.Repeat("x", largeParams)
@@ -154,12 +170,15 @@ func TestUnreadAnswersDraw(t *testing.T) {
 		b := farcall.NewBudget(total, 0)
 		text := strings.Repeat("x", answer)
 		mux := farcall.NewMux()
-		mux.Handle("big", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return text, nil }))
+		mux.Handle("big", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
+			return text, nil
+		}))
 		var peers []*farcall.Peer
 		var ends []net.Conn
 		for range conns {
 			x, y := net.Pipe()
-			peers = append(peers, farcall.NewPeer(stream.New(x, stream.NDJSON, nil), mux, &farcall.Options{Budget: b}))
+			peers = append(peers,
+				farcall.NewPeer(stream.New(x, stream.NDJSON, nil), mux, &farcall.Options{Budget: b}))
 			ends = append(ends, y)
 			for i := range calls {
 				if _, err := fmt.Fprintf(y, `{"jsonrpc":"2.0","id":%d,"method":"big"}`+"\n", i); err != nil {
@@ -176,7 +195,8 @@ func TestUnreadAnswersDraw(t *testing.T) {
 		used, _ := b.Used()
 		// Beyond the budget each connection has the answer that has overdrawn it, or its first.
 		if most := total + conns*(answer+1<<20); unsent > most || overloaded == 0 {
-			t.Errorf("%d MB are unread, at most %d are allowed; %d calls were refused", unsent>>20, most>>20, overloaded)
+			t.Errorf("%d MB are unread, at most %d are allowed; %d calls were refused", unsent>>20, most>>20,
+				overloaded)
 		}
 		if used < int64(unsent)-conns<<20 {
 			t.Errorf("%d MB are unread, and %d of the budget are held", unsent>>20, used>>20)

@@ -376,7 +376,9 @@ func (p *Peer) notify(ctx context.Context, method string, params any) error {
 	return nil
 }
 
-func (p *Peer) sendNote(ctx context.Context, seen *observation, method string, params any) (err error) {
+func (p *Peer) sendNote(
+	ctx context.Context, seen *observation, method string, params any,
+) (err error) {
 	buf := getBuffer()
 	if *buf, err = p.appendRequest(ctx, *buf, jsonrpc.ID{}, method, params, asking{}); err != nil {
 		putBuffer(buf)
@@ -392,7 +394,9 @@ func (p *Peer) sendNote(ctx context.Context, seen *observation, method string, p
 }
 
 // appendRequest appends a request or notification.
-func (p *Peer) appendRequest(ctx context.Context, dst []byte, id jsonrpc.ID, method string, params any, ask asking) ([]byte, error) {
+func (p *Peer) appendRequest(
+	ctx context.Context, dst []byte, id jsonrpc.ID, method string, params any, ask asking,
+) ([]byte, error) {
 	if method == "" {
 		return dst, errors.New("the method has no name")
 	}
@@ -551,7 +555,8 @@ func (p *Peer) deliver(l *leader, m *jsonrpc.Message) {
 		p.observeBad(m.Raw, problem)
 	}
 	if len(calls) == 0 && p.opts.Logger != nil {
-		p.opts.Logger.DebugContext(p.ctx, "dropped an answer that matches no call", "id", m.ID.String(), "problem", problem)
+		p.opts.Logger.DebugContext(p.ctx, "dropped an answer that matches no call", "id", m.ID.String(),
+			"problem", problem)
 	}
 }
 

@@ -49,7 +49,9 @@ type credit struct {
 // draw takes what a value costs, and waits while there is no credit: until the context or the call
 // ends. blocked is called before it waits. tell is whether the caller has yet to see that this end
 // counts.
-func (c *credit) draw(ctx context.Context, call *serving, cost int, blocked func()) (tell bool, err error) {
+func (c *credit) draw(
+	ctx context.Context, call *serving, cost int, blocked func(),
+) (tell bool, err error) {
 	for {
 		more := c.take(int64(cost))
 		if more == nil {

@@ -34,7 +34,9 @@ func pipePeers(t *testing.T, p *producer, calling, serving *farcall.Options) *fa
 }
 
 // blobsOf pulls the values of a stream one by one.
-func blobsOf(t *testing.T, c farcall.Caller, n, size int) (next func() (jsonrpc.Raw, error, bool), stop func()) {
+func blobsOf(
+	t *testing.T, c farcall.Caller, n, size int,
+) (next func() (jsonrpc.Raw, error, bool), stop func()) {
 	t.Helper()
 	return iter.Pull2(farcall.Stream[jsonrpc.Raw](t.Context(), c, "blobs", blobs{N: n, Size: size}))
 }
@@ -75,14 +77,16 @@ func TestProducerIsHeldBack(t *testing.T) {
 func mcpLike() *farcall.Options {
 	return &farcall.Options{Dialect: farcall.Dialect{
 		CancelMethod: "notifications/cancelled", CancelID: "requestId",
-		ProgressMethod: "notifications/progress", ProgressToken: "progressToken", ProgressValue: "value", Meta: "_meta",
+		ProgressMethod: "notifications/progress", ProgressToken: "progressToken", ProgressValue: "value",
+		Meta: "_meta",
 	}}
 }
 
 // A value that is larger than the window passes.
 func TestValuesLargerThanTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		got, err := collect(farcall.Stream[string](t.Context(), pipePeers(t, newProducer(), nil, nil), "blobs", blobs{N: 5, Size: 3 * window}))
+		got, err := collect(farcall.Stream[string](t.Context(), pipePeers(t, newProducer(), nil, nil),
+			"blobs", blobs{N: 5, Size: 3 * window}))
 		if err != nil || len(got) != 5 {
 			t.Errorf("got %d values, %v", len(got), err)
 		}
@@ -92,7 +96,10 @@ func TestValuesLargerThanTheWindow(t *testing.T) {
 // A stream that is not taken delays no other call, in either direction; where the producer does not
 // count, a call makes this end read on.
 func TestStreamThatIsNotTakenDelaysNoCall(t *testing.T) {
-	for name, o := range map[string]*farcall.Options{"credit": nil, "without": {Dialect: withoutCredit()}} {
+	for name, o := range map[string]*farcall.Options{
+		"credit":  nil,
+		"without": {Dialect: withoutCredit()},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newProducer()
@@ -105,7 +112,8 @@ func TestStreamThatIsNotTakenDelaysNoCall(t *testing.T) {
 				for range 3 {
 					synctest.Wait()
 					start := time.Now()
-					if err := c.Call(t.Context(), "ping", nil, nil); err != nil || time.Since(start) > 10*time.Millisecond {
+					if err := c.Call(t.Context(), "ping", nil, nil); err != nil ||
+						time.Since(start) > 10*time.Millisecond {
 						t.Errorf("%v after %v", err, time.Since(start))
 					}
 				}
@@ -140,7 +148,10 @@ func TestTwoStreamsTakenInTurns(t *testing.T) {
 // A producer that waits for credit ends with its call: when the caller cancels, its time is over,
 // it breaks off, the connection ends, or the call of the handler has a deadline.
 func TestBlockedProducerEnds(t *testing.T) {
-	for name, o := range map[string]*farcall.Options{"credit": nil, "without": {Dialect: withoutCredit()}} {
+	for name, o := range map[string]*farcall.Options{
+		"credit":  nil,
+		"without": {Dialect: withoutCredit()},
+	} {
 		for how, end := range map[string]func(c *farcall.Peer, cancel, stop func()){
 			"cancel":    func(_ *farcall.Peer, cancel, _ func()) { cancel() },
 			"deadline":  func(*farcall.Peer, func(), func()) { <-time.After(2 * time.Minute) },
@@ -152,19 +163,20 @@ func TestBlockedProducerEnds(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					ended := make(chan error, 1)
 					m := farcall.NewMux()
-					m.Handle("pour", farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
-						if how == "its limit" {
-							var done context.CancelFunc
-							ctx, done = context.WithTimeout(ctx, 30*time.Second)
-							defer done()
-						}
-						for {
-							if err := farcall.Progress(ctx, strings.Repeat("x", kilo)); err != nil {
-								ended <- err
-								return nil, err
+					m.Handle("pour",
+						farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
+							if how == "its limit" {
+								var done context.CancelFunc
+								ctx, done = context.WithTimeout(ctx, 30*time.Second)
+								defer done()
 							}
-						}
-					}))
+							for {
+								if err := farcall.Progress(ctx, strings.Repeat("x", kilo)); err != nil {
+									ended <- err
+									return nil, err
+								}
+							}
+						}))
 					a, b := farcall.Pipe()
 					c, _ := connect(t, a, b, nil, m, nil, o)
 					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -179,7 +191,8 @@ func TestBlockedProducerEnds(t *testing.T) {
 					synctest.Wait()
 					select {
 					case err := <-ended:
-						if want := how == "its limit"; errors.Is(err, context.DeadlineExceeded) != want && name == "credit" {
+						if want := how == "its limit"; errors.Is(err, context.DeadlineExceeded) != want &&
+							name == "credit" {
 							t.Errorf("it ended with %v", err)
 						}
 					default:
@@ -195,7 +208,8 @@ func TestBlockedProducerEnds(t *testing.T) {
 func TestCreditAfterTheEndOfInput(t *testing.T) {
 	m, _ := streamMux()
 	w := newWire(t, stream.NDJSON, m, nil)
-	w.write(`{"jsonrpc":"2.0","method":"count","params":{"to":100},"id":1,"progressToken":1,"progressCredit":1}`)
+	w.write(`{"jsonrpc":"2.0","method":"count","params":{"to":100},"id":1,"progressToken":1,` +
+		`"progressCredit":1}`)
 	w.expect(progressOf(1, true, "0"))
 	if err := w.c.CloseWrite(); err != nil {
 		t.Fatal(err)
@@ -234,7 +248,8 @@ func TestStreamThatIsCalledAgain(t *testing.T) {
 				return next.ServeRPC(ctx, req)
 			})
 		}
-		c := pipePeers(t, newProducer(), &farcall.Options{CallInterceptors: []farcall.Interceptor{again}}, nil)
+		c := pipePeers(t, newProducer(), &farcall.Options{CallInterceptors: []farcall.Interceptor{again}},
+			nil)
 		got, err := collect(farcall.Stream[string](t.Context(), c, "blobs", blobs{N: 5000, Size: kilo}))
 		if err != nil || len(got) != 10_000 {
 			t.Errorf("got %d values, %v", len(got), err)
@@ -248,7 +263,8 @@ func progressOf(id int, credit bool, value string) string {
 	if credit {
 		member = `"credit":true,`
 	}
-	return fmt.Sprintf(`{"jsonrpc":"2.0","method":"$/progress","params":{"token":%d,%s"value":%s}}`, id, member, value)
+	return fmt.Sprintf(`{"jsonrpc":"2.0","method":"$/progress","params":{"token":%d,%s"value":%s}}`,
+		id, member, value)
 }
 
 // What the consumer says: nothing of credit before the producer has said that it counts, and then a
@@ -270,7 +286,8 @@ func TestConsumerOnTheWire(t *testing.T) {
 		for i := range 3 {
 			w.write(progressOf(1, counts, value))
 			if counts {
-				w.expect(fmt.Sprintf(`{"jsonrpc":"2.0","method":"$/credit","params":{"id":1,"limit":%d}}`, window+(i+1)*window/2))
+				w.expect(fmt.Sprintf(`{"jsonrpc":"2.0","method":"$/credit","params":{"id":1,"limit":%d}}`,
+					window+(i+1)*window/2))
 			}
 		}
 		w.write(result("null", "1"))
@@ -357,7 +374,8 @@ func creditWire(t *testing.T) *wire {
 func TestHostileGrants(t *testing.T) {
 	for params, goesOn := range grants {
 		w := creditWire(t)
-		w.write(`{"jsonrpc":"2.0","method":"$/credit","params":`+params+`}`, `{"jsonrpc":"2.0","method":"ping","id":2}`)
+		w.write(`{"jsonrpc":"2.0","method":"$/credit","params":`+params+`}`,
+			`{"jsonrpc":"2.0","method":"ping","id":2}`)
 		want := []string{result("0", "2")}
 		if goesOn {
 			want = append(want, progressOf(1, false, "1"))
@@ -388,9 +406,14 @@ func TestGrantOfAnotherConnection(t *testing.T) {
 // A credit that is not valid is none: the stream goes out as to a caller that announces nothing.
 func TestHostileAnnouncements(t *testing.T) {
 	m, _ := streamMux()
-	for _, announced := range []string{"0", "-1", "1e3", "null", `"1"`, "{}", "9007199254740993", "9223372036854775808"} {
+	for _, announced := range []string{
+		"0", "-1", "1e3", "null", `"1"`, "{}", "9007199254740993",
+		"9223372036854775808",
+	} {
 		w := newWire(t, stream.NDJSON, m, nil)
-		w.write(`{"jsonrpc":"2.0","method":"count","params":{"to":3},"id":1,"progressToken":1,"progressCredit":` + announced + `}`)
+		w.write(
+			`{"jsonrpc":"2.0","method":"count","params":{"to":3},"id":1,"progressToken":1,` +
+				`"progressCredit":` + announced + `}`)
 		for i := range 3 {
 			w.expect(progressOf(1, false, fmt.Sprint(i)))
 		}
@@ -402,7 +425,8 @@ func TestHostileAnnouncements(t *testing.T) {
 func TestManyGrants(t *testing.T) {
 	w := creditWire(t)
 	for i := range 10_000 {
-		w.write(fmt.Sprintf(`{"jsonrpc":"2.0","method":"$/credit","params":{"id":%d,"limit":%d}}`, i+2, i+1))
+		w.write(fmt.Sprintf(`{"jsonrpc":"2.0","method":"$/credit","params":{"id":%d,"limit":%d}}`,
+			i+2, i+1))
 	}
 	w.write(`{"jsonrpc":"2.0","method":"ping","id":2}`)
 	w.expect(result("0", "2"))
@@ -420,7 +444,8 @@ func TestManySlowStreams(t *testing.T) {
 	for range 50 {
 		wg.Go(func() {
 			n := 0
-			for _, err := range farcall.Stream[jsonrpc.Raw](t.Context(), c, "blobs", blobs{N: values, Size: 64 * kilo}) {
+			for _, err := range farcall.Stream[jsonrpc.Raw](t.Context(), c, "blobs",
+				blobs{N: values, Size: 64 * kilo}) {
 				if err != nil {
 					t.Error(err)
 				}

@@ -81,7 +81,9 @@ func (d *Dialect) appendCancel(dst []byte, v jsonrpc.Version, id jsonrpc.ID, rea
 }
 
 // appendProgress appends a report. counts tells the caller that this end keeps to its credit.
-func (d *Dialect) appendProgress(dst []byte, v jsonrpc.Version, token, value jsonrpc.Raw, counts bool) []byte {
+func (d *Dialect) appendProgress(
+	dst []byte, v jsonrpc.Version, token, value jsonrpc.Raw, counts bool,
+) []byte {
 	params := append(jsonrpc.AppendString([]byte{'{'}, d.ProgressToken), ':')
 	params = append(params, token...)
 	if counts {

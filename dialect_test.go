@@ -22,20 +22,22 @@ func metaDialect() *farcall.Options {
 func TestOnProgress(t *testing.T) {
 	t.Parallel()
 	mux := farcall.NewMux()
-	mux.Handle("count", farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
-		for i := range 20 {
-			if err := farcall.Progress(ctx, map[string]int{"progress": i}); err != nil {
-				return nil, err
+	mux.Handle("count",
+		farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
+			for i := range 20 {
+				if err := farcall.Progress(ctx, map[string]int{"progress": i}); err != nil {
+					return nil, err
+				}
 			}
-		}
-		return "done", nil
-	}))
+			return "done", nil
+		}))
 	each(t, func(t *testing.T, a, b farcall.Transport) {
 		t.Helper()
 		caller, _ := connect(t, a, b, nil, mux, metaDialect(), metaDialect())
 		got := 0
 		ctx := farcall.OnProgress(t.Context(), func(value jsonrpc.Raw) {
-			if want := jsonrpc.Raw(`{"progressToken":1,"progress":`); string(value[:len(want)]) != string(want) {
+			if want := jsonrpc.Raw(`{"progressToken":1,"progress":`); string(value[:len(want)]) !=
+				string(want) {
 				t.Errorf("progress %s, want the prefix %s", value, want)
 			}
 			got++
@@ -50,12 +52,37 @@ func TestOnProgress(t *testing.T) {
 func TestMetaOfParams(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, params, want string }{
-		{"none", ``, `{"_meta":{"progressToken":1,"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}`},
-		{"empty", ` { } `, `{"_meta":{"progressToken":1,"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}`},
-		{"others", `{"a":[1.0, {"_meta":2}]}`, `{"_meta":{"progressToken":1,"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},"a":[1.0, {"_meta":2}]}`},
-		{"merged", `{"a":1,"_meta":{"x\n":1e400,"progressToken":"mine"}}`, `{"_meta":{"progressToken":1,"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","x\n":1e400},"a":1}`},
-		{"empty meta", `{"_meta":{}}`, `{"_meta":{"progressToken":1,"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}`},
-		{"meta no object", `{"_meta":7}`, `{"_meta":{"progressToken":1,"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}`},
+		{
+			"none", ``,
+			`{"_meta":{"progressToken":1,` +
+				`"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}`,
+		},
+		{
+			"empty", ` { } `,
+			`{"_meta":{"progressToken":1,` +
+				`"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}`,
+		},
+		{
+			"others", `{"a":[1.0, {"_meta":2}]}`,
+			`{"_meta":{"progressToken":1,` +
+				`"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},"a":[1.0, ` +
+				`{"_meta":2}]}`,
+		},
+		{
+			"merged", `{"a":1,"_meta":{"x\n":1e400,"progressToken":"mine"}}`,
+			`{"_meta":{"progressToken":1,` +
+				`"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","x\n":1e400},"a":1}`,
+		},
+		{
+			"empty meta", `{"_meta":{}}`,
+			`{"_meta":{"progressToken":1,` +
+				`"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}`,
+		},
+		{
+			"meta no object", `{"_meta":7}`,
+			`{"_meta":{"progressToken":1,` +
+				`"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}`,
+		},
 		{"by position", `[1,2]`, `[1,2]`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -67,7 +94,10 @@ func TestMetaOfParams(t *testing.T) {
 				return nil, nil
 			})
 			caller, _ := connect(t, a, b, nil, h, metaDialect(), metaDialect())
-			ctx := farcall.OnProgress(farcall.WithTrace(t.Context(), farcall.Trace{Parent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}), func(jsonrpc.Raw) {})
+			ctx := farcall.OnProgress(
+				farcall.WithTrace(t.Context(),
+					farcall.Trace{Parent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}),
+				func(jsonrpc.Raw) {})
 			var params any
 			if tc.params != "" {
 				params = jsonrpc.Raw(tc.params)
@@ -119,7 +149,9 @@ func TestCancelSilent(t *testing.T) {
 
 func TestInBatch(t *testing.T) {
 	t.Parallel()
-	h := farcall.HandlerFunc(func(_ context.Context, req *farcall.Request) (any, error) { return req.InBatch(), nil })
+	h := farcall.HandlerFunc(func(_ context.Context, req *farcall.Request) (any, error) {
+		return req.InBatch(), nil
+	})
 	r := farcall.NewResponder(h, nil)
 	for frame, want := range map[string]string{
 		`{"jsonrpc":"2.0","id":1,"method":"m"}`:   `{"jsonrpc":"2.0","result":false,"id":1}`,
@@ -153,7 +185,8 @@ func TestProgressAfterReturn(t *testing.T) {
 	defer a.Close()
 	peer := farcall.NewPeer(b, h, metaDialect())
 	defer peer.Close()
-	if err := a.Write([]byte(`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"progressToken":"mine"}}}`)); err != nil {
+	if err := a.Write(
+		[]byte(`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"progressToken":"mine"}}}`)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := a.Read(); err != nil {
