@@ -29,7 +29,9 @@ func describedMux() *farcall.Mux {
 	m := farcall.NewMux()
 	m.Info.Title, m.Info.Version = "Files", "1.2.3"
 	m.Handle("raw", farcall.HandlerFunc(nothing), "Takes anything.")
-	farcall.Handle(m, "add", func(_ context.Context, p addends) (float64, error) { return p.A + p.B, nil }, "Adds.", "Two numbers.")
+	farcall.Handle(m, "add", func(_ context.Context, p addends) (float64, error) {
+		return p.A + p.B, nil
+	}, "Adds.", "Two numbers.")
 	farcall.Handle(m, "put", func(context.Context, struct {
 		In    folder `json:"in" doc:"where to"`
 		Data  []byte `json:"data,omitempty"`
@@ -39,11 +41,17 @@ func describedMux() *farcall.Mux {
 		return struct{}{}, nil
 	})
 	farcall.Handle(m, "move", func(context.Context, middle) (folder, error) { return folder{}, nil })
-	farcall.HandleStream(m, "walk", func(context.Context, folder) iter.Seq2[*folder, error] { return nil })
+	farcall.HandleStream(m, "walk", func(context.Context, folder) iter.Seq2[*folder, error] {
+		return nil
+	})
 	farcall.Handle(m, "sum", func(context.Context, []float64) (float64, error) { return 0, nil })
 	farcall.Handle(m, "one", func(context.Context, string) (any, error) { return nil, nil })
-	farcall.Handle(m, "map", func(context.Context, map[string]folder) (map[string]int, error) { return nil, nil })
-	farcall.Handle(m, "everything", func(context.Context, everything) (everything, error) { return everything{}, nil })
+	farcall.Handle(m, "map", func(context.Context, map[string]folder) (map[string]int, error) {
+		return nil, nil
+	})
+	farcall.Handle(m, "everything", func(context.Context, everything) (everything, error) {
+		return everything{}, nil
+	})
 	farcall.Handle(m, "none", func(context.Context, struct{}) (jsonrpc.Raw, error) { return nil, nil })
 	return m
 }
@@ -82,7 +90,10 @@ func TestDiscoverIsValidOpenRPC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, m := range map[string]*farcall.Mux{"empty": farcall.NewMux(), "described": describedMux()} {
+	for name, m := range map[string]*farcall.Mux{
+		"empty":     farcall.NewMux(),
+		"described": describedMux(),
+	} {
 		if err := rules.Validate(resource(t, discover(t, m))); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -90,8 +101,10 @@ func TestDiscoverIsValidOpenRPC(t *testing.T) {
 	for _, broken := range []string{
 		`{"openrpc":"1.3.0","info":{"title":"x","version":"1"},"methods":[]}`,
 		`{"openrpc":"1.4.0","info":{"title":"x"},"methods":[]}`,
-		`{"openrpc":"1.4.0","info":{"title":"x","version":"1"},"methods":[{"name":"a","params":[{"name":"p"}],"result":{"name":"r","schema":{}}}]}`,
-		`{"openrpc":"1.4.0","info":{"title":"x","version":"1"},"methods":[{"name":"a","params":[],"result":{"name":"r","schema":{"type":"strin"}}}]}`,
+		`{"openrpc":"1.4.0","info":{"title":"x","version":"1"},"methods":[{"name":"a",` +
+			`"params":[{"name":"p"}],"result":{"name":"r","schema":{}}}]}`,
+		`{"openrpc":"1.4.0","info":{"title":"x","version":"1"},"methods":[{"name":"a","params":[],` +
+			`"result":{"name":"r","schema":{"type":"strin"}}}]}`,
 	} {
 		if rules.Validate(resource(t, []byte(broken))) == nil {
 			t.Errorf("%s passes: the rules are too weak", broken)
@@ -149,18 +162,39 @@ func TestDiscoverDescribes(t *testing.T) {
 	raw := string(discover(t, describedMux()))
 	for _, want := range []string{
 		`{"openrpc":"1.4.0","info":{"title":"Files","version":"1.2.3"},"methods":[`,
-		`{"name":"add","summary":"Adds.","description":"Two numbers.","paramStructure":"either","params":[{"name":"a","required":true,"schema":{"type":"number"}},{"name":"b","required":true,"schema":{"type":"number"}}],"result":{"name":"result","schema":{"type":"number"}}}`,
-		`{"name":"map","paramStructure":"by-name","params":[],"result":{"name":"result","schema":{"type":"object","additionalProperties":{"type":"integer"}}},"x-farcall-params":{"type":"object","additionalProperties":{"$ref":"#/components/schemas/folder"}}}`,
+		`{"name":"add","summary":"Adds.","description":"Two numbers.","paramStructure":"either",` +
+			`"params":[{"name":"a","required":true,"schema":{"type":"number"}},{"name":"b",` +
+			`"required":true,"schema":{"type":"number"}}],"result":{"name":"result",` +
+			`"schema":{"type":"number"}}}`,
+		`{"name":"map","paramStructure":"by-name","params":[],"result":{"name":"result",` +
+			`"schema":{"type":"object","additionalProperties":{"type":"integer"}}},` +
+			`"x-farcall-params":{"type":"object",` +
+			`"additionalProperties":{"$ref":"#/components/schemas/folder"}}}`,
 		// An optional parameter before a required one: by name only, as OpenRPC wants the required ones
 		// first.
-		`{"name":"move","paramStructure":"by-name","params":[{"name":"b","required":true,"schema":{"type":"integer"}},{"name":"a","schema":{"type":["integer","null"]}}],"result":{"name":"result","schema":{"$ref":"#/components/schemas/folder"}}}`,
+		`{"name":"move","paramStructure":"by-name","params":[{"name":"b","required":true,` +
+			`"schema":{"type":"integer"}},{"name":"a","schema":{"type":["integer","null"]}}],` +
+			`"result":{"name":"result","schema":{"$ref":"#/components/schemas/folder"}}}`,
 		`{"name":"none","paramStructure":"either","params":[],"result":{"name":"result","schema":{}}}`,
-		`{"name":"one","paramStructure":"by-position","params":[{"name":"value","required":true,"schema":{"type":"string"}}],"result":{"name":"result","schema":{}}}`,
-		`{"name":"put","paramStructure":"either","params":[{"name":"in","description":"where to","required":true,"schema":{"$ref":"#/components/schemas/folder"}},{"name":"data","schema":{"type":"string","contentEncoding":"base64"}},{"name":"force","schema":{"type":["boolean","null"]}}],"result":{"name":"result","schema":{"type":"null"}},"x-farcall-notification":true}`,
-		`{"name":"raw","summary":"Takes anything.","paramStructure":"either","params":[],"result":{"name":"result","schema":{}},"x-farcall-params":{}}`,
-		`{"name":"sum","paramStructure":"by-position","params":[],"result":{"name":"result","schema":{"type":"number"}},"x-farcall-params":{"type":"array","items":{"type":"number"}}}`,
-		`"result":{"name":"result","schema":{"type":"array","items":{"anyOf":[{"$ref":"#/components/schemas/folder"},{"type":"null"}]}}},"x-farcall-streaming":true}`,
-		`"folder":{"type":"object","properties":{"name":{"description":"as it is shown","type":"string","minLength":1},"parent":{"anyOf":[{"$ref":"#/components/schemas/folder"},{"type":"null"}]},"within":{"type":"array","items":{"$ref":"#/components/schemas/folder"}},"changed":{"type":"string","format":"date-time"},"colour":{"type":"string","enum":["red","green"],"default":"red"}},"required":["name"]}`,
+		`{"name":"one","paramStructure":"by-position","params":[{"name":"value","required":true,` +
+			`"schema":{"type":"string"}}],"result":{"name":"result","schema":{}}}`,
+		`{"name":"put","paramStructure":"either","params":[{"name":"in","description":"where to",` +
+			`"required":true,"schema":{"$ref":"#/components/schemas/folder"}},{"name":"data",` +
+			`"schema":{"type":"string","contentEncoding":"base64"}},{"name":"force",` +
+			`"schema":{"type":["boolean","null"]}}],"result":{"name":"result","schema":{"type":"null"}},` +
+			`"x-farcall-notification":true}`,
+		`{"name":"raw","summary":"Takes anything.","paramStructure":"either","params":[],` +
+			`"result":{"name":"result","schema":{}},"x-farcall-params":{}}`,
+		`{"name":"sum","paramStructure":"by-position","params":[],"result":{"name":"result",` +
+			`"schema":{"type":"number"}},"x-farcall-params":{"type":"array","items":{"type":"number"}}}`,
+		`"result":{"name":"result","schema":{"type":"array",` +
+			`"items":{"anyOf":[{"$ref":"#/components/schemas/folder"},{"type":"null"}]}}},` +
+			`"x-farcall-streaming":true}`,
+		`"folder":{"type":"object","properties":{"name":{"description":"as it is shown",` +
+			`"type":"string","minLength":1},"parent":{"anyOf":[{"$ref":"#/components/schemas/folder"},` +
+			`{"type":"null"}]},"within":{"type":"array","items":{"$ref":"#/components/schemas/folder"}},` +
+			`"changed":{"type":"string","format":"date-time"},"colour":{"type":"string","enum":["red",` +
+			`"green"],"default":"red"}},"required":["name"]}`,
 	} {
 		if !strings.Contains(raw, want) {
 			t.Errorf("there is no %s in\n%s", want, raw)
@@ -185,7 +219,8 @@ func TestDiscoverIsCached(t *testing.T) {
 	}
 	m.Handle("zzz", farcall.HandlerFunc(nothing))
 	m.Info.Title = "Folders"
-	if changed := string(discover(t, m)); !strings.Contains(changed, `"zzz"`) || !strings.Contains(changed, "Folders") {
+	if changed := string(discover(t, m)); !strings.Contains(changed, `"zzz"`) ||
+		!strings.Contains(changed, "Folders") {
 		t.Errorf("got %s", changed)
 	}
 }
@@ -202,7 +237,10 @@ func TestSchemasAgreeWithBinding(t *testing.T) {
 		{"add", `{"a":null,"b":2}`},
 		{"put", `{"in":{"name":"x"}}`},
 		{"put", `{"in":{"name":"x"},"force":null,"data":"aGk="}`},
-		{"put", `{"in":{"name":"x","parent":{"name":"y","parent":null},"changed":"2026-01-02T03:04:05Z"}}`},
+		{
+			"put",
+			`{"in":{"name":"x","parent":{"name":"y","parent":null},"changed":"2026-01-02T03:04:05Z"}}`,
+		},
 		{"put", `{"in":{"name":"x","nme":"y"}}`},
 		{"put", `{"in":{"name":5}}`},
 		{"put", `{"force":true}`},
@@ -220,7 +258,9 @@ func TestSchemasAgreeWithBinding(t *testing.T) {
 		{"everything", `{"name":"x","big":"5"}`},
 		{"everything", `{"name":"x","big":5}`},
 	} {
-		i := slices.IndexFunc(methods.Methods(), func(m farcall.Method) bool { return m.Name == test.method })
+		i := slices.IndexFunc(methods.Methods(), func(m farcall.Method) bool {
+			return m.Name == test.method
+		})
 		c := jsonschema.NewCompiler()
 		c.AssertFormat()
 		if err := c.AddResource("file:///m.json", resource(t, methods.Methods()[i].Params)); err != nil {
@@ -231,7 +271,8 @@ func TestSchemasAgreeWithBinding(t *testing.T) {
 			t.Fatal(err)
 		}
 		valid := s.Validate(resource(t, []byte(test.params)))
-		_, bound := methods.ServeRPC(t.Context(), &farcall.Request{Method: test.method, Params: jsonrpc.Raw(test.params)})
+		_, bound := methods.ServeRPC(t.Context(),
+			&farcall.Request{Method: test.method, Params: jsonrpc.Raw(test.params)})
 		if (valid == nil) != (bound == nil) {
 			t.Errorf("%s %s: the schema says %v, binding %v", test.method, test.params, valid, bound)
 		}

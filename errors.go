@@ -47,7 +47,8 @@ func MapError[E error](m *Errors, code jsonrpc.Code) {
 	case slices.ContainsFunc(m.types, func(o errorType) bool { return o.code == code }):
 		misuse("the code %d is mapped already", int(code))
 	case isOpaque(t):
-		misuse("%s has fields, but none is exported and it has no MarshalJSON: the other end would see an empty %s", t, t)
+		misuse("%s has fields, but none is exported and it has no MarshalJSON: the other end would see "+
+			"an empty %s", t, t)
 	}
 	m.types = append(m.types, errorType{
 		code: code,
@@ -217,9 +218,11 @@ func PassOn(err error) error { return remote.Pass(err) }
 
 // ErrNoCallback is the failure of calls to a caller that cannot be called. It has its own code on
 // the wire, -32043, when a handler returns it.
-var ErrNoCallback = errors.New("farcall: this transport cannot call the caller back; use WebSocket, TCP, a unix socket or stdio")
+var ErrNoCallback = errors.New(
+	"farcall: this transport cannot call the caller back; use WebSocket, TCP, a unix socket or stdio")
 
-const noCallbackText = "This transport cannot call the caller back; use WebSocket, TCP, a unix socket or stdio"
+const noCallbackText = "This transport cannot call the caller back; use WebSocket, TCP, a unix " +
+	"socket or stdio"
 
 // detailsOf tells what an error keeps to itself. For trusted callers only.
 func detailsOf(e *jsonrpc.Error) jsonrpc.Raw {
@@ -228,7 +231,8 @@ func detailsOf(e *jsonrpc.Error) jsonrpc.Raw {
 	}
 	text := e.Cause.Error()
 	switch e.Code {
-	case jsonrpc.ParseError, jsonrpc.InvalidRequest, jsonrpc.MethodNotFound, jsonrpc.InvalidParams, jsonrpc.Overloaded:
+	case jsonrpc.ParseError, jsonrpc.InvalidRequest, jsonrpc.MethodNotFound, jsonrpc.InvalidParams,
+		jsonrpc.Overloaded:
 		return append(jsonrpc.AppendString([]byte(`{"reason":`), text), '}')
 	}
 	out := jsonrpc.AppendString([]byte(`{"exception":`), exception(e.Cause))
@@ -259,7 +263,9 @@ type CancelError struct {
 }
 
 // Error returns a text with the reason in quotes.
-func (e *CancelError) Error() string { return fmt.Sprintf("cancelled by the other end: %q", e.Reason) }
+func (e *CancelError) Error() string {
+	return fmt.Sprintf("cancelled by the other end: %q", e.Reason)
+}
 
 // Unwrap returns context.Canceled.
 func (e *CancelError) Unwrap() error { return context.Canceled }

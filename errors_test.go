@@ -51,25 +51,60 @@ func TestWireError(t *testing.T) {
 	quota := &quotaError{Limit: 5}
 	var noWire *jsonrpc.Error
 	var noQuota *quotaError
-	parse := &jsonrpc.Error{Code: jsonrpc.ParseError, Message: "Parse error", Cause: errors.New("bad number at offset 7")}
+	parse := &jsonrpc.Error{
+		Code: jsonrpc.ParseError, Message: "Parse error",
+		Cause: errors.New("bad number at offset 7"),
+	}
 	for name, test := range map[string]struct {
 		err            error
 		want, detailed string
 	}{
-		"unknown":        {errors.New("a secret"), `-32603 Internal error`, `-32603 Internal error {"exception":"*errors.errorString","text":"a secret"}`},
-		"wrapped":        {fmt.Errorf("more: %w", plainError2{}), `-32603 Internal error`, `-32603 Internal error {"exception":"farcall.plainError2","text":"more: plain"}`},
-		"own":            {wire, `1 own`, `1 own {"exception":"*errors.errorString","text":"EOF"}`},
-		"own, wrapped":   {fmt.Errorf("hidden: %w", wire), `1 own`, `1 own {"exception":"*errors.errorString","text":"EOF"}`},
-		"own with data":  {&jsonrpc.Error{Code: 1, Message: "m", Data: jsonrpc.Raw("7"), Cause: io.EOF}, `1 m 7`, `1 m 7`},
-		"without cause":  {&jsonrpc.Error{Code: 1, Message: "m"}, `1 m`, `1 m`},
-		"refusal":        {parse, `-32700 Parse error`, `-32700 Parse error {"reason":"bad number at offset 7"}`},
-		"deadline":       {fmt.Errorf("x: %w", context.DeadlineExceeded), `-32009 Request timed out`, `-32009 Request timed out {"exception":"context.deadlineExceededError","text":"x: context deadline exceeded"}`},
-		"cancelled":      {context.Canceled, `-32800 Request cancelled`, `-32800 Request cancelled {"exception":"*errors.errorString","text":"context canceled"}`},
-		"panic":          {&jsonrpc.Error{Code: jsonrpc.InternalError, Message: "Internal error", Cause: panicError{"boom"}}, `-32603 Internal error`, `-32603 Internal error {"exception":"panic","text":"panic: boom"}`},
-		"nil wire":       {noWire, `-32603 Internal error`, `-32603 Internal error {"exception":"*errors.errorString","text":"the handler returned a nil *jsonrpc.Error as its error"}`},
-		"nil mapped":     {noQuota, `-32603 Internal error`, ``},
-		"mapped":         {quota, `2001 the limit is 5 {"limit":5}`, `2001 the limit is 5 {"limit":5}`},
-		"mapped, inside": {fmt.Errorf("hidden: %w", errors.Join(io.EOF, quota)), `2001 the limit is 5 {"limit":5}`, ``},
+		"unknown": {
+			errors.New("a secret"), `-32603 Internal error`,
+			`-32603 Internal error {"exception":"*errors.errorString","text":"a secret"}`,
+		},
+		"wrapped": {
+			fmt.Errorf("more: %w", plainError2{}), `-32603 Internal error`,
+			`-32603 Internal error {"exception":"farcall.plainError2","text":"more: plain"}`,
+		},
+		"own": {wire, `1 own`, `1 own {"exception":"*errors.errorString","text":"EOF"}`},
+		"own, wrapped": {
+			fmt.Errorf("hidden: %w", wire), `1 own`,
+			`1 own {"exception":"*errors.errorString","text":"EOF"}`,
+		},
+		"own with data": {
+			&jsonrpc.Error{Code: 1, Message: "m", Data: jsonrpc.Raw("7"), Cause: io.EOF},
+			`1 m 7`, `1 m 7`,
+		},
+		"without cause": {&jsonrpc.Error{Code: 1, Message: "m"}, `1 m`, `1 m`},
+		"refusal": {
+			parse, `-32700 Parse error`, `-32700 Parse error {"reason":"bad number at offset 7"}`,
+		},
+		"deadline": {
+			fmt.Errorf("x: %w", context.DeadlineExceeded), `-32009 Request timed out`,
+			`-32009 Request timed out {"exception":"context.deadlineExceededError","text":"x: context ` +
+				`deadline exceeded"}`,
+		},
+		"cancelled": {
+			context.Canceled, `-32800 Request cancelled`,
+			`-32800 Request cancelled {"exception":"*errors.errorString","text":"context canceled"}`,
+		},
+		"panic": {
+			&jsonrpc.Error{
+				Code: jsonrpc.InternalError, Message: "Internal error", Cause: panicError{"boom"},
+			}, `-32603 Internal error`, `-32603 Internal error {"exception":"panic","text":"panic: boom"}`,
+		},
+		"nil wire": {
+			noWire, `-32603 Internal error`,
+			`-32603 Internal error {"exception":"*errors.errorString","text":"the handler returned a nil ` +
+				`*jsonrpc.Error as its error"}`,
+		},
+		"nil mapped": {noQuota, `-32603 Internal error`, ``},
+		"mapped":     {quota, `2001 the limit is 5 {"limit":5}`, `2001 the limit is 5 {"limit":5}`},
+		"mapped, inside": {
+			fmt.Errorf("hidden: %w", errors.Join(io.EOF, quota)),
+			`2001 the limit is 5 {"limit":5}`, ``,
+		},
 		"mapped value":   {fieldError{"a"}, `2002 bad a {"Field":"a"}`, ``},
 		"without fields": {plainError{}, `2003 nothing more {}`, ``},
 		"outer mapped":   {&quotaError{1, wire}, `2001 the limit is 1 {"limit":1}`, ``},
@@ -171,9 +206,12 @@ func TestErrorsAcrossTheWire(t *testing.T) {
 	Handle(mux, "spend", func(_ context.Context, n int) (int, error) {
 		return 0, fmt.Errorf("while spending %d: %w", n, &quotaError{n, io.EOF})
 	})
-	Handle(mux, "wait", func(context.Context, struct{}) (int, error) { return 0, context.DeadlineExceeded })
+	Handle(mux, "wait", func(context.Context, struct{}) (int, error) {
+		return 0, context.DeadlineExceeded
+	})
 	a, b := Pipe()
-	server, client := NewPeer(a, mux, &Options{Errors: testErrors()}), NewPeer(b, nil, &Options{Errors: testErrors()})
+	server, client := NewPeer(a, mux, &Options{Errors: testErrors()}),
+		NewPeer(b, nil, &Options{Errors: testErrors()})
 	defer server.Close()
 	defer client.Close()
 
@@ -188,18 +226,22 @@ func TestErrorsAcrossTheWire(t *testing.T) {
 	strange := &Errors{}
 	MapError[fieldError](strange, quotaCode) // another type than the server's
 	c, d := Pipe()
-	server2, client2 := NewPeer(c, mux, &Options{Errors: testErrors()}), NewPeer(d, nil, &Options{Errors: strange})
+	server2, client2 := NewPeer(c, mux, &Options{Errors: testErrors()}),
+		NewPeer(d, nil, &Options{Errors: strange})
 	defer server2.Close()
 	defer client2.Close()
 	var field fieldError
-	if err := client2.Call(t.Context(), "spend", []int{7}, nil); errors.As(err, &field) || !errors.Is(err, quotaCode) ||
-		!strings.Contains(err.Error(), `the limit is 7 (code 2001): the data of code 2001 is no farcall.fieldError: `) {
+	if err := client2.Call(t.Context(), "spend", []int{7}, nil); errors.As(err, &field) ||
+		!errors.Is(err, quotaCode) ||
+		!strings.Contains(err.Error(),
+			`the limit is 7 (code 2001): the data of code 2001 is no farcall.fieldError: `) {
 		t.Errorf("decoded as what it is not: %v", err)
 	}
 	if _, err = Call[int](t.Context(), client, "wait", nil); !errors.Is(err, jsonrpc.Timeout) {
 		t.Errorf("got %v", err)
 	}
-	if _, err = Call[int](t.Context(), client, "gone", nil); !errors.Is(err, jsonrpc.MethodNotFound) || errors.As(err, &quota) {
+	if _, err = Call[int](t.Context(), client, "gone", nil); !errors.Is(err, jsonrpc.MethodNotFound) ||
+		errors.As(err, &quota) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -213,7 +255,8 @@ func ExampleMapError() {
 		return struct{}{}, &quotaError{Limit: 100}
 	})
 	a, b := Pipe()
-	server, client := NewPeer(a, mux, &Options{Errors: codes}), NewPeer(b, nil, &Options{Errors: codes})
+	server, client := NewPeer(a, mux, &Options{Errors: codes}),
+		NewPeer(b, nil, &Options{Errors: codes})
 	defer server.Close()
 	defer client.Close()
 

@@ -8,7 +8,8 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// The caller reads the text of a *jsonrpc.Error. The text of any other error stays in the server's log.
+// The caller reads the text of a *jsonrpc.Error. The text of any other error stays in the server's
+// log.
 func ExampleHandle_errors() {
 	mux := farcall.NewMux()
 	farcall.Handle(mux, "price", func(_ context.Context, p struct{ Item string }) (float64, error) {
@@ -31,7 +32,10 @@ func ExampleHandle_errors() {
 func ExampleHandleTopic() {
 	var prices farcall.Topic[float64]
 	mux := farcall.NewMux()
-	farcall.HandleTopic(mux, "prices", func(context.Context, struct{}) (*farcall.Topic[float64], error) { return &prices, nil })
+	farcall.HandleTopic(mux, "prices",
+		func(context.Context, struct{}) (*farcall.Topic[float64], error) {
+			return &prices, nil
+		})
 	a, b := farcall.Pipe()
 	server, client := farcall.NewPeer(a, mux, nil), farcall.NewPeer(b, nil, nil)
 	defer server.Close()

@@ -19,7 +19,9 @@ func NewClient(x Exchanger, h Handler, o *Options) *Peer {
 	return p
 }
 
-func (p *Peer) exchangeOne(ctx context.Context, c *call, method string, params, result any) (err error) {
+func (p *Peer) exchangeOne(
+	ctx context.Context, c *call, method string, params, result any,
+) (err error) {
 	buf := getBuffer()
 	defer putBuffer(buf)
 	if *buf, err = p.appendRequest(ctx, *buf, c.wire(), method, params, c.asking()); err != nil {
@@ -42,7 +44,10 @@ func (p *Peer) exchange(ctx context.Context, frame []byte, calls []*call) error 
 	for _, c := range calls {
 		e.calls[c.id] = c
 	}
-	e.l.dec = jsonrpc.Decoder{MaxDepth: p.opts.MaxDepth, MaxBatch: p.opts.MaxBatch, AcceptV1: p.opts.V1, StrictAnswers: p.opts.StrictAnswers}
+	e.l.dec = jsonrpc.Decoder{
+		MaxDepth: p.opts.MaxDepth, MaxBatch: p.opts.MaxBatch,
+		AcceptV1: p.opts.V1, StrictAnswers: p.opts.StrictAnswers,
+	}
 	e.l.fresh = true
 	p.observeFrame(frame, true)
 	err := p.x.Exchange(ctx, frame, e.reply)
@@ -59,7 +64,8 @@ func (p *Peer) exchange(ctx context.Context, frame []byte, calls []*call) error 
 		if c == nil {
 			continue
 		}
-		c.finish(nil, fmt.Errorf("%w: the answer has no response to the request with id %d", ErrProtocol, id))
+		c.finish(nil,
+			fmt.Errorf("%w: the answer has no response to the request with id %d", ErrProtocol, id))
 	}
 	return nil
 }

@@ -39,7 +39,8 @@ func TestFirstID(t *testing.T) {
 			return true, nil
 		})
 		a, b := farcall.Pipe()
-		server, client := farcall.NewPeer(a, echo, nil), farcall.NewPeer(b, nil, &farcall.Options{FirstID: test.first})
+		server, client := farcall.NewPeer(a, echo, nil),
+			farcall.NewPeer(b, nil, &farcall.Options{FirstID: test.first})
 		for n := range 4 {
 			if err := client.Call(t.Context(), "m", nil, nil); (err == nil) != (n < len(test.want)) {
 				t.Errorf("FirstID %d, call %d: %v", test.first, n, err)

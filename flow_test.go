@@ -45,7 +45,9 @@ func newProducer() *producer {
 			}
 		}
 	})
-	farcall.Handle(p.mux, "ping", func(context.Context, struct{}) (string, error) { return "pong", nil })
+	farcall.Handle(p.mux, "ping", func(context.Context, struct{}) (string, error) {
+		return "pong", nil
+	})
 	return p
 }
 
@@ -92,13 +94,16 @@ func stdioPair(t *testing.T) (a, b farcall.Transport) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return stream.New(&end{r1, w2, []io.Closer{r1, w2}}, stream.NDJSON, nil), stream.New(&end{r2, w1, []io.Closer{r2, w1}}, stream.NDJSON, nil)
+	return stream.New(&end{r1, w2, []io.Closer{r1, w2}}, stream.NDJSON, nil),
+		stream.New(&end{r2, w1, []io.Closer{r2, w1}}, stream.NDJSON, nil)
 }
 
 func webSocketPair(t *testing.T) (a, b farcall.Transport) {
 	t.Helper()
 	accepted := make(chan farcall.Transport, 1)
-	server := httptest.NewServer(wsrpc.NewHandler(func(c farcall.Transport, _ *http.Request) { accepted <- c }, nil))
+	server := httptest.NewServer(wsrpc.NewHandler(func(c farcall.Transport, _ *http.Request) {
+		accepted <- c
+	}, nil))
 	t.Cleanup(server.Close)
 	a, err := wsrpc.Dial(t.Context(), "ws"+strings.TrimPrefix(server.URL, "http"), nil)
 	if err != nil {
@@ -162,7 +167,8 @@ func TestSlowConsumerOfALongStream(t *testing.T) {
 				c := open(t, p, &farcall.Options{Dialect: dialect})
 				before, peak, ahead := heap(), 0, int64(0)
 				got := 0
-				for v, err := range farcall.Stream[jsonrpc.Raw](t.Context(), c, "blobs", blobs{N: n, Size: size}) {
+				for v, err := range farcall.Stream[jsonrpc.Raw](t.Context(), c, "blobs",
+					blobs{N: n, Size: size}) {
 					if err != nil {
 						t.Fatalf("after %d values: %v", got, err)
 					}
@@ -180,7 +186,8 @@ func TestSlowConsumerOfALongStream(t *testing.T) {
 				if peak > most {
 					t.Errorf("both ends held %d bytes, more than %d", peak, most)
 				}
-				t.Logf("both ends held %.1f MB at most; the producer was %.1f MB ahead at most", float64(peak)/1e6, float64(ahead*size)/1e6)
+				t.Logf("both ends held %.1f MB at most; the producer was %.1f MB ahead at most",
+					float64(peak)/1e6, float64(ahead*size)/1e6)
 			})
 		}
 	}

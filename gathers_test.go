@@ -2,8 +2,8 @@ package farcall
 
 import "testing"
 
-// A call that is pending for long makes no call beside it yield before it is written, once the writes
-// have shown that no other goroutine joins; calls that are made together yield.
+// A call that is pending for long makes no call beside it yield before it is written, once the
+// writes have shown that no other goroutine joins; calls that are made together yield.
 func TestGathers(t *testing.T) {
 	var s state
 	write := func(frames int) {

@@ -39,7 +39,10 @@ func TestGiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := farcall.Pipe()
 		gate := &gated{a, make(chan struct{})}
-		p := farcall.NewPeer(gate, nil, &farcall.Options{MaxUnsent: 4000, Dialect: farcall.Dialect{CancelMethod: "cancel", CancelID: "id"}})
+		p := farcall.NewPeer(gate, nil,
+			&farcall.Options{
+				MaxUnsent: 4000, Dialect: farcall.Dialect{CancelMethod: "cancel", CancelID: "id"},
+			})
 		defer p.Close()
 
 		at := limited(t.Context(), func(c late.Call) { c.GiveUp(errReason) })
@@ -92,7 +95,8 @@ func TestGiveUp(t *testing.T) {
 		call.GiveUp(errReason)
 		synctest.Wait()
 		got := strings.Join(sent, "\n")
-		if strings.Contains(got, "never") || strings.Count(got, "cancel") != 2 || strings.Count(got, "large") != 1 {
+		if strings.Contains(got, "never") || strings.Count(got, "cancel") != 2 ||
+			strings.Count(got, "large") != 1 {
 			t.Errorf("sent:\n%s", got)
 		}
 		b.Close()

@@ -18,8 +18,11 @@ import (
 // when there is but one worker.
 func TestGoexitInABatch(t *testing.T) {
 	h := handle(map[string]farcall.HandlerFunc{
-		"goexit": func(context.Context, *farcall.Request) (any, error) { runtime.Goexit(); return nil, nil },
-		"echo":   echo,
+		"goexit": func(context.Context, *farcall.Request) (any, error) {
+			runtime.Goexit()
+			return nil, nil
+		},
+		"echo": echo,
 	})
 	o := &farcall.Options{MaxInFlight: 1}
 	check := func(t *testing.T, p *farcall.Peer) {
@@ -61,10 +64,11 @@ func TestNotificationFloodInBatches(t *testing.T) {
 func TestShutdownDuringANotification(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := farcall.Pipe()
-		pa, pb := connect(t, a, b, nil, farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
-			<-time.After(500 * time.Microsecond) // ends before the reading is taken over
-			return nil, nil
-		}), nil, nil)
+		pa, pb := connect(t, a, b, nil,
+			farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
+				<-time.After(500 * time.Microsecond) // ends before the reading is taken over
+				return nil, nil
+			}), nil, nil)
 		if err := pa.Notify(t.Context(), "n", nil); err != nil {
 			t.Fatal(err)
 		}

@@ -38,7 +38,8 @@ func TestHide(t *testing.T) {
 	client := pair(t, mux, nil)
 	for _, want := range []bool{true, false} {
 		doc, err := farcall.Call[jsonrpc.Raw](t.Context(), client, "rpc.discover", nil)
-		if got := bytes.Contains(doc, []byte("math/old")); got != want || !bytes.Contains(doc, []byte("math/new")) || err != nil {
+		if got := bytes.Contains(doc, []byte("math/old")); got != want ||
+			!bytes.Contains(doc, []byte("math/new")) || err != nil {
 			t.Errorf("%s, %v", doc, err)
 		}
 		math.Hide("old")
@@ -46,7 +47,8 @@ func TestHide(t *testing.T) {
 	if all := mux.Methods(); len(all) != 1 || all[0].Name != "math/new" {
 		t.Errorf("%+v", all)
 	}
-	if got, err := farcall.Call[string](t.Context(), client, "math/old", nil); got != "old" || err != nil {
+	if got, err := farcall.Call[string](t.Context(), client, "math/old", nil); got != "old" ||
+		err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
 	defer func() {
@@ -70,24 +72,32 @@ func TestGroup(t *testing.T) {
 	}
 	mux := farcall.NewMux()
 	math := mux.Group("math/", mark("outer"), mark("inner"))
-	farcall.Handle(math, "double", func(_ context.Context, n int) (int, error) { return 2 * n, nil }, "Double a number")
-	farcall.HandleStream(math.Group("stream/", mark("deep")), "count", func(context.Context, struct{}) iter.Seq2[int, error] {
-		return func(yield func(int, error) bool) {
-			trail = append(trail, "values")
-			_ = yield(1, nil) && yield(2, nil)
-		}
-	})
+	farcall.Handle(math, "double", func(_ context.Context, n int) (int, error) {
+		return 2 * n, nil
+	}, "Double a number")
+	farcall.HandleStream(math.Group("stream/", mark("deep")), "count",
+		func(context.Context, struct{}) iter.Seq2[int, error] {
+			return func(yield func(int, error) bool) {
+				trail = append(trail, "values")
+				_ = yield(1, nil) && yield(2, nil)
+			}
+		})
 	farcall.Handle(mux, "alone", func(context.Context, struct{}) (int, error) { return 1, nil })
 	client := pair(t, mux, &farcall.Options{Interceptors: []farcall.Interceptor{mark("all")}})
 
-	if n, err := farcall.Call[int](t.Context(), client, "math/double", []int{4}); n != 8 || err != nil {
+	if n, err := farcall.Call[int](t.Context(), client, "math/double", []int{4}); n != 8 ||
+		err != nil {
 		t.Error(n, err)
 	}
-	if want := []string{"all math/double", "outer math/double", "inner math/double", "end of inner", "end of outer", "end of all"}; !slices.Equal(trail, want) {
+	if want := []string{
+		"all math/double", "outer math/double", "inner math/double", "end of inner",
+		"end of outer", "end of all",
+	}; !slices.Equal(trail, want) {
 		t.Errorf("%q", trail)
 	}
 	trail = nil
-	if list, err := farcall.Call[[]int](t.Context(), client, "math/stream/count", nil); !slices.Equal(list, []int{1, 2}) || err != nil {
+	if list, err := farcall.Call[[]int](t.Context(), client, "math/stream/count",
+		nil); !slices.Equal(list, []int{1, 2}) || err != nil {
 		t.Error(list, err)
 	}
 	if at := slices.Index(trail, "values"); at < 0 || slices.Index(trail, "end of deep") < at {
@@ -97,12 +107,15 @@ func TestGroup(t *testing.T) {
 	if _, err := farcall.Call[int](t.Context(), client, "alone", nil); err != nil || len(trail) != 2 {
 		t.Errorf("%v, %q", err, trail)
 	}
-	if m := mux.Methods(); len(m) != 3 || m[1].Name != "math/double" || m[1].Summary != "Double a number" {
+	if m := mux.Methods(); len(m) != 3 || m[1].Name != "math/double" ||
+		m[1].Summary != "Double a number" {
 		t.Errorf("%+v", m)
 	}
 	for name, misuse := range map[string]func(){
-		"taken":    func() { mux.Handle("math/double", farcall.HandlerFunc(nil)) },
-		"no name":  func() { farcall.Handle(math, "", func(context.Context, struct{}) (int, error) { return 0, nil }) },
+		"taken": func() { mux.Handle("math/double", farcall.HandlerFunc(nil)) },
+		"no name": func() {
+			farcall.Handle(math, "", func(context.Context, struct{}) (int, error) { return 0, nil })
+		},
 		"nil":      func() { math.Handle("x", nil) },
 		"reserved": func() { mux.Group("rpc.").Handle("x", farcall.HandlerFunc(nil)) },
 	} {
@@ -150,11 +163,13 @@ func TestHandleNotification(t *testing.T) {
 			t.Error(got, log.String())
 		}
 		wire := new(jsonrpc.Error)
-		if err := client.Call(t.Context(), "moved", map[string]int{"X": 1}, nil); !errors.As(err, &wire) || wire.Code != jsonrpc.MethodNotFound {
+		if err := client.Call(t.Context(), "moved", map[string]int{"X": 1},
+			nil); !errors.As(err, &wire) || wire.Code != jsonrpc.MethodNotFound {
 			t.Error(err)
 		}
 		raw, err := farcall.Call[jsonrpc.Raw](t.Context(), client, "rpc.discover", nil)
-		if err != nil || strings.Contains(string(raw), `"result"`) || !strings.Contains(string(raw), `"x-farcall-notification":true`) {
+		if err != nil || strings.Contains(string(raw), `"result"`) ||
+			!strings.Contains(string(raw), `"x-farcall-notification":true`) {
 			t.Errorf("%s, %v", raw, err)
 		}
 		if m := mux.Methods()[0]; !m.Notification || m.Result != nil {

@@ -42,7 +42,8 @@ type Interceptor func(next Handler) Handler
 // returns.
 type Request struct {
 	Method string
-	ID     jsonrpc.ID  // absent for a notification; null when it is to be sent: each attempt gets its own
+	// absent for a notification; null when it is to be sent: each attempt gets its own
+	ID     jsonrpc.ID
 	Params jsonrpc.Raw // nil when absent or null
 
 	batch   bool
@@ -84,7 +85,9 @@ func (r *Request) Member(name string) jsonrpc.Raw {
 // the log. Params are bound as for [Handle], which a method that may be notified and called has. A
 // request for it is answered with [jsonrpc.MethodNotFound]. Notifications of one connection are
 // handled one after the other, in their order.
-func HandleNotification[P any](m *Mux, method string, f func(context.Context, P) error, doc ...string) {
+func HandleNotification[P any](
+	m *Mux, method string, f func(context.Context, P) error, doc ...string,
+) {
 	h := &notified[P]{types: describe[P, struct{}](method, false), f: f}
 	h.types.notification = true
 	m.add(&entry{name: method, handler: h, doc: doc, types: h.types})
@@ -98,7 +101,10 @@ type notified[P any] struct {
 // ServeRPC implements Handler.
 func (h *notified[P]) ServeRPC(ctx context.Context, req *Request) (any, error) {
 	if !req.IsNotification() {
-		return nil, &jsonrpc.Error{Code: jsonrpc.MethodNotFound, Message: "Method not found", Cause: onlyNotifiedError(req.Method)}
+		return nil, &jsonrpc.Error{
+			Code: jsonrpc.MethodNotFound, Message: "Method not found",
+			Cause: onlyNotifiedError(req.Method),
+		}
 	}
 	var p P
 	if err := h.types.params.Load().bind(reflect.ValueOf(&p).Elem(), req.Params); err != nil {
@@ -140,7 +146,9 @@ func extension(m *jsonrpc.Message, name string) jsonrpc.Raw {
 
 // extensions returns the members of a request that JSON-RPC does not define, each with the comma
 // before it.
-func (p *Peer) extensions(ctx context.Context, id jsonrpc.ID, ask asking) (extra []byte, err error) {
+func (p *Peer) extensions(
+	ctx context.Context, id jsonrpc.ID, ask asking,
+) (extra []byte, err error) {
 	if ask.progress {
 		// The id is the token: unique, without separate bookkeeping.
 		extra = appendMember(extra, "progressToken", id.Raw())
@@ -211,7 +219,8 @@ func appendMetadata(ctx context.Context, dst []byte) ([]byte, error) {
 		members = appendMember(members, name, jsonrpc.AppendString(nil, value))
 	}
 	if len(members)+1 > maxMetadata {
-		return dst, fmt.Errorf("the metadata has %d bytes; at most %d are carried", len(members)+1, maxMetadata)
+		return dst, fmt.Errorf("the metadata has %d bytes; at most %d are carried", len(members)+1,
+			maxMetadata)
 	}
 	members[0] = '{'
 	return appendMember(dst, memberMetadata, append(members, '}')), nil
@@ -229,7 +238,8 @@ func (d *Dialect) appendTimeout(ctx context.Context, dst []byte) []byte {
 	if !ok {
 		return dst
 	}
-	ms := min(max(int64(time.Until(deadline)+time.Millisecond-1)/int64(time.Millisecond), 1), maxTimeout)
+	ms := min(max(int64(time.Until(deadline)+time.Millisecond-1)/int64(time.Millisecond), 1),
+		maxTimeout)
 	return appendMember(dst, d.TimeoutMember, jsonrpc.IntID(ms).Raw())
 }
 

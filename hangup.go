@@ -18,7 +18,8 @@ const defaultLinger = 10 * time.Second
 // printf … | nc).
 func (p *Peer) hangUp(err error) {
 	var gone interface{ BothEnds() bool } // the other end reads no more either, see Transport
-	if !errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &gone) && gone.BothEnds() {
+	if !errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.As(err, &gone) && gone.BothEnds() {
 		p.fail(err)
 		return
 	}
@@ -39,7 +40,8 @@ func (p *Peer) hangUp(err error) {
 	}
 	defer cancel()
 	if p.quiesce(ctx, false) != nil {
-		p.cutOff(fmt.Sprintf("the input ended, and the call took more than %v after that", limit), "input ended")
+		p.cutOff(fmt.Sprintf("the input ended, and the call took more than %v after that", limit),
+			"input ended")
 	}
 	p.fail(err)
 }
@@ -57,8 +59,8 @@ func (p *Peer) linger(end error) time.Duration {
 	return defaultLinger
 }
 
-// cutOff answers the calls that have taken too long, those of a batch together with its others. What
-// their handlers still return is dropped.
+// cutOff answers the calls that have taken too long, those of a batch together with its others.
+// What their handlers still return is dropped.
 func (p *Peer) cutOff(message, reason string) {
 	e := &jsonrpc.Error{
 		Code: jsonrpc.Timeout, Message: "Timeout: " + message,

@@ -60,7 +60,11 @@ func TestHangUp(t *testing.T) {
 		want       time.Duration
 		wantAnswer string
 	}{
-		{io.EOF, 0, hour, 10 * time.Second, `"code":-32009,"message":"Timeout: the input ended, and the call took more than 10s after that"`},
+		{
+			io.EOF, 0, hour, 10 * time.Second,
+			`"code":-32009,"message":"Timeout: the input ended, and the call took more than 10s ` +
+				`after that"`,
+		},
 		{io.EOF, 0, 9 * time.Second, 9 * time.Second, `"result":true`},
 		{io.EOF, time.Minute, hour, time.Minute, "more than 1m0s"},
 		{io.EOF, -1, hour, hour, `"result":true`},
@@ -73,14 +77,17 @@ func TestHangUp(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
 			ended := make(chan time.Duration, 1)
-			h := handle(map[string]farcall.HandlerFunc{"work": func(ctx context.Context, _ *farcall.Request) (any, error) {
-				select {
-				case <-ctx.Done():
-				case <-time.After(test.takes):
-				}
-				ended <- time.Since(began)
-				return true, ctx.Err()
-			}})
+			h := handle(
+				map[string]farcall.HandlerFunc{"work": func(
+					ctx context.Context, _ *farcall.Request,
+				) (any, error) {
+					select {
+					case <-ctx.Done():
+					case <-time.After(test.takes):
+					}
+					ended <- time.Since(began)
+					return true, ctx.Err()
+				}})
 			transport := &hanging{frame: `{"jsonrpc":"2.0","method":"work","id":1}`, err: test.err}
 			p := farcall.NewPeer(transport, h, &farcall.Options{Linger: test.linger})
 			if got := <-ended; got.Round(time.Second) != test.want {
@@ -91,28 +98,34 @@ func TestHangUp(t *testing.T) {
 				t.Error(err)
 			}
 			answers := strings.Join(transport.wrote, "\n")
-			if test.wantAnswer == "" && answers != "" || !strings.Contains(answers, test.wantAnswer) || len(transport.wrote) > 1 {
+			if test.wantAnswer == "" && answers != "" || !strings.Contains(answers, test.wantAnswer) ||
+				len(transport.wrote) > 1 {
 				t.Errorf("%v: the answers are %q", test, answers)
 			}
 		})
 	}
 }
 
-// A batch with an element that takes too long is answered as a batch: with the answers of the others,
-// in their order.
+// A batch with an element that takes too long is answered as a batch: with the answers of the
+// others, in their order.
 func TestHangUpInABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wait := func(ctx context.Context, _ *farcall.Request) (any, error) { <-ctx.Done(); return nil, ctx.Err() }
+		wait := func(ctx context.Context, _ *farcall.Request) (any, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
 		h := handle(map[string]farcall.HandlerFunc{
 			"wait": wait,
 			"fast": func(context.Context, *farcall.Request) (any, error) { return true, nil },
 		})
 		transport := &hanging{err: io.EOF, frame: `[{"jsonrpc":"2.0","method":"fast","id":1},` +
 			`{"jsonrpc":"2.0","method":"wait","id":2},{"jsonrpc":"2.0","method":"none","id":null},5,` +
-			`{"jsonrpc":"2.0","method":"wait","id":2},{"jsonrpc":"2.0","method":"fast"},{"jsonrpc":"2.0","method":"wait","id":null}]`}
+			`{"jsonrpc":"2.0","method":"wait","id":2},{"jsonrpc":"2.0","method":"fast"},{"jsonrpc":"2.0",` +
+			`"method":"wait","id":null}]`}
 		p := farcall.NewPeer(transport, h, &farcall.Options{Linger: time.Minute})
 		<-p.Done()
-		const late = `"error":{"code":-32009,"message":"Timeout: the input ended, and the call took more than 1m0s after that",` +
+		const late = `"error":{"code":-32009,"message":"Timeout: the input ended, and the call took ` +
+			`more than 1m0s after that",` +
 			`"data":{"sent":"yes","reason":"input ended"}}`
 		want := `[{"jsonrpc":"2.0","result":true,"id":1},{"jsonrpc":"2.0",` + late + `,"id":2},` +
 			`{"jsonrpc":"2.0","error":{"code":-32601,"message":"Method not found"},"id":null},` +

@@ -48,7 +48,8 @@ func delayNone(t *testing.T, method string, noInline bool) {
 	mux, cancelled := blockingMux()
 	for range 2 {
 		a, b := farcall.Pipe()
-		peer, _ := connect(t, a, b, nil, mux, nil, &farcall.Options{NoInline: noInline, MaxInFlight: 2 * calls})
+		peer, _ := connect(t, a, b, nil, mux, nil,
+			&farcall.Options{NoInline: noInline, MaxInFlight: 2 * calls})
 		for range 100 {
 			if err := peer.Call(t.Context(), "late", []bool{false}, nil); err != nil {
 				t.Fatal(err)
@@ -103,13 +104,15 @@ func TestColdCallsAreAnsweredInOrder(t *testing.T) {
 		a, b := farcall.Pipe()
 		farcall.NewPeer(b, mux, nil)
 		for i := range 50 {
-			if err := a.Write(fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"m%d","id":%d}`, i, i)); err != nil {
+			if err := a.Write(fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"m%d","id":%d}`, i, i)); err !=
+				nil {
 				t.Fatal(err)
 			}
 		}
 		for i := range 50 {
 			answer, err := a.Read()
-			if want := fmt.Sprintf(`{"jsonrpc":"2.0","result":true,"id":%d}`, i); err != nil || string(answer) != want {
+			if want := fmt.Sprintf(`{"jsonrpc":"2.0","result":true,"id":%d}`, i); err != nil ||
+				string(answer) != want {
 				t.Fatalf("answer %d is %s, %v", i, answer, err)
 			}
 		}

@@ -28,7 +28,9 @@ func TestLargeFramesAreNotKept(t *testing.T) {
 		"a notification": `{"jsonrpc":"2.0","method":"none","params":["%"]}`,
 	}
 	for name, frame := range frames {
-		large := func() []byte { return []byte(strings.Replace(frame, "%", strings.Repeat("x", size), 1)) }
+		large := func() []byte {
+			return []byte(strings.Replace(frame, "%", strings.Repeat("x", size), 1))
+		}
 		t.Run("connection/"+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ours, theirs := net.Pipe()

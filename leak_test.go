@@ -107,10 +107,11 @@ func TestConnectAndCloseLeavesNothing(t *testing.T) {
 // serveOne answers and waits for the end, which it makes when asked to.
 func serveOne(t *testing.T, c net.Conn) {
 	hangUp := make(chan struct{})
-	p := farcall.NewPeer(stream.New(noLinger(c), stream.NDJSON, nil), handle(map[string]farcall.HandlerFunc{
-		"echo": echo,
-		"end":  func(context.Context, *farcall.Request) (any, error) { close(hangUp); return nil, nil },
-	}), nil)
+	p := farcall.NewPeer(stream.New(noLinger(c), stream.NDJSON, nil),
+		handle(map[string]farcall.HandlerFunc{
+			"echo": echo,
+			"end":  func(context.Context, *farcall.Request) (any, error) { close(hangUp); return nil, nil },
+		}), nil)
 	select {
 	case <-p.Done():
 	case <-hangUp:
@@ -179,7 +180,8 @@ func TestCloseFromBothSides(t *testing.T) {
 			if err := p.Notify(t.Context(), "m", nil); !errors.Is(err, farcall.ErrClosed) {
 				t.Errorf("notify: %v", err)
 			}
-			if err := p.Batch(t.Context(), &farcall.BatchCall{Method: "m"}); !errors.Is(err, farcall.ErrClosed) {
+			if err := p.Batch(t.Context(), &farcall.BatchCall{Method: "m"}); !errors.Is(err,
+				farcall.ErrClosed) {
 				t.Errorf("batch: %v", err)
 			}
 			if p.Err() == nil {
@@ -261,11 +263,13 @@ func TestCloseWhileMessagesArrive(t *testing.T) {
 		return nil, ctx.Err()
 	})
 	note := []byte(`{"jsonrpc":"2.0","method":"wait"}`)
-	batch := []byte(`[` + waitRequest(`"a"`) + `,` + waitRequest(`"b"`) + `,{"jsonrpc":"2.0","method":"wait"}]`)
+	batch := []byte(
+		`[` + waitRequest(`"a"`) + `,` + waitRequest(`"b"`) + `,{"jsonrpc":"2.0","method":"wait"}]`)
 	for i := range 300 {
 		far, near := farcall.Pipe()
 		p := farcall.NewPeer(near, wait, &farcall.Options{CloseTimeout: 2 * time.Second})
-		if err := far.Write(note, []byte(waitRequest("1")), note, batch, []byte(waitRequest("2")), note, []byte(waitRequest("null")), note); err != nil {
+		if err := far.Write(note, []byte(waitRequest("1")), note, batch, []byte(waitRequest("2")), note,
+			[]byte(waitRequest("null")), note); err != nil {
 			t.Fatal(err)
 		}
 		for range i % 20 { // at ever another moment
@@ -300,19 +304,21 @@ func TestCloseInsideAHandler(t *testing.T) {
 		var pb *farcall.Peer
 		ready := make(chan struct{})
 		pa := farcall.NewPeer(a, nil, nil)
-		pb = farcall.NewPeer(b, farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
-			<-ready
-			start := time.Now()
-			err := pb.Close()
-			if took := time.Since(start); took != 5*time.Second || ctx.Err() == nil {
-				t.Errorf("Close took %v, the context's error is %v", took, ctx.Err())
-			}
-			closed <- err
-			return nil, nil
-		}), nil)
+		pb = farcall.NewPeer(b,
+			farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
+				<-ready
+				start := time.Now()
+				err := pb.Close()
+				if took := time.Since(start); took != 5*time.Second || ctx.Err() == nil {
+					t.Errorf("Close took %v, the context's error is %v", took, ctx.Err())
+				}
+				closed <- err
+				return nil, nil
+			}), nil)
 		close(ready)
 		start := time.Now()
-		if err := pa.Call(t.Context(), "close", nil, nil); !errors.Is(err, farcall.ErrClosed) || time.Since(start) > time.Second {
+		if err := pa.Call(t.Context(), "close", nil, nil); !errors.Is(err, farcall.ErrClosed) ||
+			time.Since(start) > time.Second {
 			t.Errorf("got %v after %v", err, time.Since(start))
 		}
 		if err := <-closed; err == nil || !strings.Contains(err.Error(), "handlers still run") {

@@ -27,11 +27,13 @@ func (w *wire) arrived() {
 // A small notification that waits costs more than its bytes.
 func TestSmallNotificationFlood(t *testing.T) {
 	for name, frame := range map[string]string{
-		"alone": smallNote, "in a batch": `[` + smallNote + `]`, "escaped": `{"jsonrpc":"2.0","method":"\u0077"}`,
+		"alone": smallNote, "in a batch": `[` + smallNote + `]`,
+		"escaped": `{"jsonrpc":"2.0","method":"\u0077"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHold()
-			w := newWire(t, stream.NDJSON, h, &farcall.Options{MaxInFlightBytes: 10*leastSize + leastSize - 1})
+			w := newWire(t, stream.NDJSON, h,
+				&farcall.Options{MaxInFlightBytes: 10*leastSize + leastSize - 1})
 			w.write(smallNote)
 			<-h.started
 			for range 10 {
@@ -98,13 +100,16 @@ func TestNotificationHoldsNoBatch(t *testing.T) {
 func TestSmallRequests(t *testing.T) {
 	h := newHold()
 	w := newWire(t, stream.NDJSON, h, &farcall.Options{MaxInFlightBytes: 4 * leastSize})
-	small := func(id int) string { return fmt.Sprintf(`{"jsonrpc":"2.0","method":"echo","id":%d}`, id) }
+	small := func(id int) string {
+		return fmt.Sprintf(`{"jsonrpc":"2.0","method":"echo","id":%d}`, id)
+	}
 	w.write(waitRequest("1"))
 	<-h.started
 	w.write(`[` + small(2) + `,` + small(3) + `,` + small(4) + `]`)
 	w.expect(`[` + result("null", "2") + `,` + result("null", "3") + `,` + result("null", "4") + `]`)
 	w.write(`[` + small(5) + `,` + small(6) + `,` + small(7) + `,` + small(8) + `]`)
-	w.expect(`[` + overloaded("5") + `,` + overloaded("6") + `,` + overloaded("7") + `,` + overloaded("8") + `]`)
+	w.expect(`[` + overloaded("5") + `,` + overloaded("6") + `,` + overloaded("7") + `,` +
+		overloaded("8") + `]`)
 	w.write(waitRequest("9"), waitRequest("10"), waitRequest("11"))
 	for range 3 {
 		<-h.started

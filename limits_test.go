@@ -37,7 +37,8 @@ func TestMaxInFlight(t *testing.T) {
 	w.write(waitRequest("1"), waitRequest("2"))
 	<-h.started
 	<-h.started
-	w.write(waitRequest("3"), `[`+waitRequest("4")+`,{"jsonrpc":"2.0","method":"wait"},`+waitRequest(`"5"`)+`]`)
+	w.write(waitRequest("3"),
+		`[`+waitRequest("4")+`,{"jsonrpc":"2.0","method":"wait"},`+waitRequest(`"5"`)+`]`)
 	w.expect(overloaded("3")) // at once
 	w.expect(`[` + overloaded("4") + `,` + overloaded(`"5"`) + `]`)
 	<-h.started // the notification is no request
@@ -45,7 +46,8 @@ func TestMaxInFlight(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	close(h.release)
-	if a, b := w.read(), w.read(); a+b != result(`"held"`, "1")+result(`"held"`, "2") && a+b != result(`"held"`, "2")+result(`"held"`, "1") {
+	if a, b := w.read(), w.read(); a+b != result(`"held"`, "1")+result(`"held"`, "2") &&
+		a+b != result(`"held"`, "2")+result(`"held"`, "1") {
 		t.Errorf("got %s and %s", a, b)
 	}
 	w.ping()
@@ -71,7 +73,8 @@ func TestMaxInFlightOfAResponder(t *testing.T) {
 	if got := string(<-held); got != result(`"held"`, "1") {
 		t.Errorf("got %s", got)
 	}
-	if got := withoutReasons(string(r.Respond(t.Context(), nil, []byte(pingRequest), nil))); got != pingAnswer {
+	if got := withoutReasons(string(r.Respond(t.Context(), nil, []byte(pingRequest), nil))); got !=
+		pingAnswer {
 		t.Errorf("afterwards: %s", got)
 	}
 }
@@ -122,11 +125,12 @@ func TestMaxUnsent(t *testing.T) {
 	all := make(chan struct{})
 	var started sync.WaitGroup
 	started.Add(20)
-	p := farcall.NewPeer(stream.New(near, stream.NDJSON, nil), farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
-		started.Done()
-		<-all
-		return strings.Repeat("x", 100_000), nil
-	}), &farcall.Options{MaxUnsent: 1_000_000})
+	p := farcall.NewPeer(stream.New(near, stream.NDJSON, nil),
+		farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
+			started.Done()
+			<-all
+			return strings.Repeat("x", 100_000), nil
+		}), &farcall.Options{MaxUnsent: 1_000_000})
 	for i := range 20 {
 		if _, err := fmt.Fprintf(far, `{"jsonrpc":"2.0","method":"big","id":%d}`+"\n", i); err != nil {
 			t.Fatal(err)
@@ -197,7 +201,8 @@ func TestCrossTalk(t *testing.T) {
 		got <- fmt.Sprint(raw, err)
 	}()
 	w.expect(`{"jsonrpc":"2.0","method":"ask","id":1}`)
-	w.write(result("0", `"1"`), result("0", "1.0"), result("0", "-1"), result("0", "1e0"), result("0", "2"), result("0", "null"))
+	w.write(result("0", `"1"`), result("0", "1.0"), result("0", "-1"), result("0", "1e0"),
+		result("0", "2"), result("0", "null"))
 	w.write(echoCall("[1]", "1")) // a request with the id of ours
 	w.expect(result("[1]", "1"))
 	// cancels nothing of ours
@@ -272,7 +277,8 @@ func TestMalformedAnswer(t *testing.T) {
 			done := w.call(t.Context())
 			w.read()
 			w.write(fmt.Sprintf(`{%s,"id":%d}`, members, id))
-			if err := <-done; (w == strict) != errors.Is(err, farcall.ErrProtocol) || w != strict && err != nil {
+			if err := <-done; (w == strict) != errors.Is(err, farcall.ErrProtocol) ||
+				w != strict && err != nil {
 				t.Errorf("%s, strict %v: got %v", members, w == strict, err)
 			}
 		}
@@ -314,13 +320,15 @@ func TestIDsStayBelow2To53(t *testing.T) {
 		t.Error(err)
 	}
 	for range 2 {
-		if err := w.p.Call(t.Context(), "ask", nil, nil); err == nil || !strings.Contains(err.Error(), "connect again") {
+		if err := w.p.Call(t.Context(), "ask", nil, nil); err == nil ||
+			!strings.Contains(err.Error(), "connect again") {
 			t.Errorf("got %v", err)
 		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if err := w.p.Batch(ctx, &farcall.BatchCall{Method: "ask"}); err == nil || !strings.Contains(err.Error(), "connect again") {
+	if err := w.p.Batch(ctx, &farcall.BatchCall{Method: "ask"}); err == nil ||
+		!strings.Contains(err.Error(), "connect again") {
 		t.Errorf("batch: got %v", err)
 	}
 	if err := w.p.Notify(t.Context(), "tell", nil); err != nil {
@@ -330,7 +338,8 @@ func TestIDsStayBelow2To53(t *testing.T) {
 	w.ping()
 	c := httpClient(t, wireHandler(), nil)
 	farcall.SetLastID(c, 1<<53-1)
-	if err := c.Call(t.Context(), "echo", nil, nil); err == nil || !strings.Contains(err.Error(), "connect again") {
+	if err := c.Call(t.Context(), "echo", nil, nil); err == nil ||
+		!strings.Contains(err.Error(), "connect again") {
 		t.Errorf("http: got %v", err)
 	}
 }

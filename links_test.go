@@ -24,7 +24,8 @@ func TestLinks(t *testing.T) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (d.Name() == "node_modules" || d.Name() == "testdata" || d.Name() == "out" || d.Name() == ".git"):
+		case d.IsDir() && (d.Name() == "node_modules" || d.Name() == "testdata" || d.Name() == "out" ||
+			d.Name() == ".git"):
 			return fs.SkipDir
 		case strings.HasSuffix(name, ".md") && !strings.Contains(name, "templates/"):
 			text, err := os.ReadFile(filepath.FromSlash(name))
@@ -65,7 +66,8 @@ func follow(pages map[string]string, name, link string) error {
 		return nil
 	}
 	for line := range strings.Lines(pages[target]) {
-		if title, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); ok && line[0] == '#' && anchorOf(title) == anchor {
+		if title, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); ok && line[0] == '#' &&
+			anchorOf(title) == anchor {
 			return nil
 		}
 	}

@@ -18,11 +18,16 @@ func TestDefaultLogger(t *testing.T) {
 	var log bytes.Buffer
 	slog.SetDefault(textLogger(&log))
 	mux := farcall.NewMux()
-	farcall.Handle(mux, "fail", func(context.Context, struct{}) (int, error) { return 0, errors.New("out of stock") })
+	farcall.Handle(mux, "fail", func(context.Context, struct{}) (int, error) {
+		return 0, errors.New("out of stock")
+	})
 	farcall.Handle(mux, "panic", func(context.Context, struct{}) (int, error) { panic("boom") })
 	r := farcall.NewResponder(mux, nil)
 	silent := farcall.NewResponder(mux, &farcall.Options{Logger: slog.New(slog.DiscardHandler)})
-	for method, want := range map[string]string{"fail": `error="out of stock"`, "panic": "panic=boom"} {
+	for method, want := range map[string]string{
+		"fail":  `error="out of stock"`,
+		"panic": "panic=boom",
+	} {
 		frame := []byte(`{"jsonrpc":"2.0","method":"` + method + `","id":1}`)
 		log.Reset()
 		silent.Respond(t.Context(), nil, frame, nil)

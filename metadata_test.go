@@ -23,7 +23,9 @@ func told(ctx context.Context, _ *farcall.Request) (any, error) {
 // Metadata arrives over every transport, single and in a batch, whatever its characters, and only
 // when there is some.
 func TestMetadata(t *testing.T) {
-	eachCaller(t, func() farcall.Handler { return farcall.HandlerFunc(told) }, func(t *testing.T, p *farcall.Peer) {
+	eachCaller(t, func() farcall.Handler {
+		return farcall.HandlerFunc(told)
+	}, func(t *testing.T, p *farcall.Peer) {
 		const odd = "x \"y\" \\ ü\n\x00"
 		want := map[string]string{"tenant": "a", "päth": odd, "": "empty"}
 		ctx := farcall.WithMetadata(farcall.WithMetadata(t.Context(), "tenant", "a"), "", "empty")
@@ -35,10 +37,12 @@ func TestMetadata(t *testing.T) {
 			}
 		}
 		var got map[string]string
-		if err := p.Batch(ctx, &farcall.BatchCall{Method: "m", Result: &got}); err != nil || !maps.Equal(got, want) {
+		if err := p.Batch(ctx, &farcall.BatchCall{Method: "m", Result: &got}); err != nil ||
+			!maps.Equal(got, want) {
 			t.Errorf("in a batch: got %q, %v", got, err)
 		}
-		if got, err := farcall.Call[map[string]string](t.Context(), p, "m", nil); err != nil || len(got) > 0 {
+		if got, err := farcall.Call[map[string]string](t.Context(), p, "m", nil); err != nil ||
+			len(got) > 0 {
 			t.Errorf("without: %q, %v", got, err)
 		}
 		err := p.Call(farcall.WithMetadata(ctx, "large", strings.Repeat("x", 8<<10)), "m", nil, nil)
@@ -80,10 +84,12 @@ func TestMetadataIsNotPassedOn(t *testing.T) {
 	a, b := farcall.Pipe()
 	last, _ := connect(t, a, b, nil, farcall.HandlerFunc(told), nil, nil)
 	a, b = farcall.Pipe()
-	first, _ := connect(t, a, b, nil, farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
-		return farcall.Call[jsonrpc.Raw](ctx, last, "m", nil)
-	}), nil, nil)
-	got, err := farcall.Call[map[string]string](farcall.WithMetadata(t.Context(), "secret", "x"), first, "m", nil)
+	first, _ := connect(t, a, b, nil,
+		farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
+			return farcall.Call[jsonrpc.Raw](ctx, last, "m", nil)
+		}), nil, nil)
+	got, err := farcall.Call[map[string]string](farcall.WithMetadata(t.Context(), "secret", "x"),
+		first, "m", nil)
 	if err != nil || len(got) > 0 {
 		t.Errorf("got %q, %v", got, err)
 	}
@@ -131,7 +137,8 @@ func TestDeadlineOnTheWire(t *testing.T) {
 				if got, err := farcall.Call[string](ctx, p, "m", nil); err != nil || got != test.want {
 					t.Errorf("got %q, %v, want %q", got, err, test.want)
 				}
-				if got, err := farcall.Call[string](t.Context(), p, "m", nil); err != nil || test.own == 0 && got != "none" {
+				if got, err := farcall.Call[string](t.Context(), p, "m", nil); err != nil ||
+					test.own == 0 && got != "none" {
 					t.Errorf("without a deadline: %q, %v", got, err)
 				}
 			})
@@ -161,7 +168,8 @@ func TestHostileDeadlines(t *testing.T) {
 	w := newWire(t, stream.NDJSON, has, timeouts())
 	for value, want := range map[string]string{
 		"3600000": "true", "9007199254740992": "true",
-		"0": "false", "-1": "false", "1e9": "false", "3600000.0": "false", `"3600000"`: "false", "null": "false", "{}": "false",
+		"0": "false", "-1": "false", "1e9": "false", "3600000.0": "false", `"3600000"`: "false",
+		"null": "false", "{}": "false",
 		"9223372036854775808": "false",
 	} {
 		w.write(`{"jsonrpc":"2.0","method":"m","id":1,"timeoutMs":` + value + `}`)
@@ -186,6 +194,7 @@ func ExampleWithMetadata() {
 
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	fmt.Println(farcall.Call[string](farcall.WithMetadata(ctx, "tenant", "blue"), client, "whoami", nil))
+	fmt.Println(
+		farcall.Call[string](farcall.WithMetadata(ctx, "tenant", "blue"), client, "whoami", nil))
 	// Output: blue, limited: true <nil>
 }

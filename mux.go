@@ -109,13 +109,16 @@ func (m *Mux) add(e *entry) {
 	case e.name == "":
 		misuse("a method needs a name")
 	case strings.HasPrefix(e.name, reservedPrefix):
-		misuse("the method %q: names that start with %q are reserved for the system (JSON-RPC 2.0, section 8); choose another", e.name, reservedPrefix)
+		misuse("the method %q: names that start with %q are reserved for the system (JSON-RPC 2.0, "+
+			"section 8); choose another", e.name, reservedPrefix)
 	case old[e.name] != nil:
 		misuse("the method %q has a handler already", e.name)
 	case e.handler == nil:
 		misuse("the method %q needs a handler", e.name)
 	}
-	if slices.ContainsFunc(m.lenient, func(prefix string) bool { return strings.HasPrefix(e.name, prefix) }) {
+	if slices.ContainsFunc(m.lenient, func(prefix string) bool {
+		return strings.HasPrefix(e.name, prefix)
+	}) {
 		e.ignoreUnknown()
 	}
 	methods := maps.Clone(old)
@@ -201,7 +204,10 @@ func (m *Mux) find(method []byte) *entry { return (*m.methods.Load())[string(met
 func (m *Mux) ServeRPC(ctx context.Context, req *Request) (any, error) {
 	e := (*m.methods.Load())[req.Method]
 	if e == nil {
-		return nil, &jsonrpc.Error{Code: jsonrpc.MethodNotFound, Message: "Method not found", Cause: unknownMethodError(req.Method)}
+		return nil, &jsonrpc.Error{
+			Code: jsonrpc.MethodNotFound, Message: "Method not found",
+			Cause: unknownMethodError(req.Method),
+		}
 	}
 	req.entry = e
 	return e.handler.ServeRPC(ctx, req)
@@ -209,14 +215,19 @@ func (m *Mux) ServeRPC(ctx context.Context, req *Request) (any, error) {
 
 type unknownMethodError string
 
-func (m unknownMethodError) Error() string { return fmt.Sprintf("there is no method %q", string(m)) }
+func (m unknownMethodError) Error() string {
+	return fmt.Sprintf("there is no method %q", string(m))
+}
 
 // Methods describes the methods, sorted by name, without rpc.discover and those of Hide.
 func (m *Mux) Methods() []Method {
 	var all []Method
 	methods := m.methods.Load()
 	for _, e := range sorted(methods) {
-		one := Method{Name: e.name, Summary: e.summary(), Description: e.description(), Subscription: e.subscribes(*methods)}
+		one := Method{
+			Name: e.name, Summary: e.summary(), Description: e.description(),
+			Subscription: e.subscribes(*methods),
+		}
 		if t := e.types; t != nil {
 			one.Stream = t.stream
 			p := t.params.Load()

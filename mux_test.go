@@ -31,10 +31,16 @@ func TestMuxRefusesMisuse(t *testing.T) {
 	m := farcall.NewMux()
 	m.Handle("taken", farcall.HandlerFunc(nothing))
 	for want, f := range map[string]func(){
-		"needs a name":                                      func() { m.Handle("", farcall.HandlerFunc(nothing)) },
-		`"taken" has a handler already`:                     func() { m.Handle("taken", farcall.HandlerFunc(nothing)) },
-		"reserved for the system (JSON-RPC 2.0, section 8)": func() { m.Handle("rpc.mine", farcall.HandlerFunc(nothing)) },
-		`"x" needs a handler`:                               func() { m.Handle("x", nil) },
+		"needs a name": func() {
+			m.Handle("", farcall.HandlerFunc(nothing))
+		},
+		`"taken" has a handler already`: func() {
+			m.Handle("taken", farcall.HandlerFunc(nothing))
+		},
+		"reserved for the system (JSON-RPC 2.0, section 8)": func() {
+			m.Handle("rpc.mine", farcall.HandlerFunc(nothing))
+		},
+		`"x" needs a handler`: func() { m.Handle("x", nil) },
 		`params of the method "c": chan int has no JSON`: func() {
 			farcall.Handle(m, "c", func(context.Context, chan int) (int, error) { return 0, nil })
 		},
@@ -76,7 +82,8 @@ func TestMuxUnknownMethod(t *testing.T) {
 	for _, name := range []string{"echo", "", "rpc.nope", "Echo "} {
 		_, err := m.ServeRPC(t.Context(), &farcall.Request{Method: name})
 		var wire *jsonrpc.Error
-		if !errors.As(err, &wire) || wire.Code != jsonrpc.MethodNotFound || wire.Message != "Method not found" || wire.Data != nil {
+		if !errors.As(err, &wire) || wire.Code != jsonrpc.MethodNotFound ||
+			wire.Message != "Method not found" || wire.Data != nil {
 			t.Errorf("%q: got %v", name, err)
 		}
 	}
@@ -113,18 +120,33 @@ func TestMuxGrowsWhileItServes(t *testing.T) {
 func TestMuxMethods(t *testing.T) {
 	m := farcall.NewMux()
 	m.Handle("raw", farcall.HandlerFunc(nothing))
-	farcall.Handle(m, "add", func(_ context.Context, p addends) (float64, error) { return p.A + p.B, nil },
+	farcall.Handle(m, "add", func(_ context.Context, p addends) (float64, error) {
+		return p.A + p.B, nil
+	},
 		"Adds.", "Both are numbers.", "Really.")
-	farcall.HandleStream(m, "count", func(context.Context, struct{}) iter.Seq2[int, error] { return nil })
-	farcall.Handle(m, "log", func(context.Context, []string) (struct{}, error) { return struct{}{}, nil })
+	farcall.HandleStream(m, "count", func(context.Context, struct{}) iter.Seq2[int, error] {
+		return nil
+	})
+	farcall.Handle(m, "log", func(context.Context, []string) (struct{}, error) {
+		return struct{}{}, nil
+	})
 	want := []farcall.Method{
 		{
 			Name: "add", Summary: "Adds.", Description: "Both are numbers.\n\nReally.",
-			Params: jsonrpc.Raw(`{"type":"object","properties":{"a":{"type":"number"},"b":{"type":"number"}},"required":["a","b"],"additionalProperties":false}`),
+			Params: jsonrpc.Raw(
+				`{"type":"object","properties":{"a":{"type":"number"},"b":{"type":"number"}},"required":["a",` +
+					`"b"],"additionalProperties":false}`),
 			Result: jsonrpc.Raw(`{"type":"number"}`),
 		},
-		{Name: "count", Stream: true, Params: jsonrpc.Raw(`{"type":"object","additionalProperties":false}`), Result: jsonrpc.Raw(`{"type":"integer"}`)},
-		{Name: "log", Params: jsonrpc.Raw(`{"type":"array","items":{"type":"string"}}`), Result: jsonrpc.Raw(`{"type":"null"}`)},
+		{
+			Name: "count", Stream: true,
+			Params: jsonrpc.Raw(`{"type":"object","additionalProperties":false}`),
+			Result: jsonrpc.Raw(`{"type":"integer"}`),
+		},
+		{
+			Name: "log", Params: jsonrpc.Raw(`{"type":"array","items":{"type":"string"}}`),
+			Result: jsonrpc.Raw(`{"type":"null"}`),
+		},
 		{Name: "raw"},
 	}
 	got := m.Methods()
@@ -136,7 +158,9 @@ func TestMuxMethods(t *testing.T) {
 // A Mux inside interceptors, and inside another Mux, works like any handler.
 func TestMuxComposes(t *testing.T) {
 	inner := farcall.NewMux()
-	farcall.Handle(inner, "add", func(_ context.Context, p addends) (float64, error) { return p.A + p.B, nil })
+	farcall.Handle(inner, "add", func(_ context.Context, p addends) (float64, error) {
+		return p.A + p.B, nil
+	})
 	outer := farcall.NewMux()
 	outer.Handle("add", inner)
 	seen := ""
@@ -147,7 +171,8 @@ func TestMuxComposes(t *testing.T) {
 		})
 	}
 	a, b := farcall.Pipe()
-	pa, _ := connect(t, a, b, nil, outer, nil, &farcall.Options{Interceptors: []farcall.Interceptor{before}})
+	pa, _ := connect(t, a, b, nil, outer, nil,
+		&farcall.Options{Interceptors: []farcall.Interceptor{before}})
 	got, err := farcall.Call[float64](t.Context(), pa, "add", []int{1, 2})
 	if err != nil || got != 3 || seen != "add" {
 		t.Errorf("got %v, %v, seen %q", got, err, seen)
@@ -159,8 +184,11 @@ func TestMuxComposes(t *testing.T) {
 func TestMethodsSubscription(t *testing.T) {
 	m := farcall.NewMux()
 	nop := func(context.Context, struct{}) (int, error) { return 0, nil }
-	farcall.HandleSubscription(m.Group("time/"), "ticks", func(context.Context, struct{}) (iter.Seq2[int, error], error) { return nil, nil })
-	farcall.HandleTopic(m, "news", func(context.Context, struct{}) (*farcall.Topic[int], error) { return nil, nil })
+	farcall.HandleSubscription(m.Group("time/"), "ticks",
+		func(context.Context, struct{}) (iter.Seq2[int, error], error) { return nil, nil })
+	farcall.HandleTopic(m, "news", func(context.Context, struct{}) (*farcall.Topic[int], error) {
+		return nil, nil
+	})
 	farcall.Handle(m, "mail/subscribe", nop)
 	farcall.Handle(m, "mail/unsubscribe", nop)
 	var got []string
@@ -169,7 +197,10 @@ func TestMethodsSubscription(t *testing.T) {
 			got = append(got, method.Name)
 		}
 	}
-	if want := []string{"news", "subscribe", "time/subscribe", "time/ticks", "time/unsubscribe", "unsubscribe"}; !slices.Equal(got, want) {
+	if want := []string{
+		"news", "subscribe", "time/subscribe", "time/ticks", "time/unsubscribe",
+		"unsubscribe",
+	}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }

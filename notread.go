@@ -47,7 +47,8 @@ func (p *Peer) lostAnswer(f beginning.Beginning, reason *jsonrpc.Error) bool {
 	if reason.Cause != nil {
 		why += ": " + reason.Cause.Error()
 	}
-	err := fmt.Errorf("farcall: the answer was not read: %s", why) // the other end did not answer with reason
+	// the other end did not answer with reason
+	err := fmt.Errorf("farcall: the answer was not read: %s", why)
 	if reason.Code == jsonrpc.ParseError {
 		err = fmt.Errorf("%w: %s", ErrProtocol, why)
 	}

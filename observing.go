@@ -53,7 +53,8 @@ func recorder(record func(context.Context, Record)) *observe.Observer {
 			return // it could not be marshalled: there was no message
 		}
 		record(ctx, Record{
-			Transport: c.Transport, Conn: c.Conn, ID: c.ID, Method: c.Method, Code: c.Code, Err: c.Err, Latency: c.Took,
+			Transport: c.Transport, Conn: c.Conn, ID: c.ID, Method: c.Method, Code: c.Code, Err: c.Err,
+			Latency: c.Took,
 			BytesIn: c.BytesIn, BytesOut: c.BytesOut, Request: c.Request, Response: c.Response,
 			Notification: c.Notification, Batch: c.Batch, Outgoing: c.Outgoing,
 		})
@@ -193,7 +194,10 @@ func started(ctx context.Context, o *observe.Observer, call *observe.Call) conte
 }
 
 // observeRefusal tells the observer of what is answered with e and reaches no handler.
-func (c *core) observeRefusal(ctx context.Context, m *jsonrpc.Message, e *jsonrpc.Error, id jsonrpc.ID, code jsonrpc.Code, response []byte, inBatch bool) {
+func (c *core) observeRefusal(
+	ctx context.Context, m *jsonrpc.Message, e *jsonrpc.Error, id jsonrpc.ID, code jsonrpc.Code,
+	response []byte, inBatch bool,
+) {
 	if c.observer == nil {
 		return
 	}
@@ -204,9 +208,11 @@ func (c *core) observeRefusal(ctx context.Context, m *jsonrpc.Message, e *jsonrp
 		return
 	}
 	call := &observe.Call{
-		Transport: c.opts.Transport, Conn: c.opts.Conn, ID: id, Method: string(m.Method), Began: time.Now(),
+		Transport: c.opts.Transport, Conn: c.opts.Conn, ID: id, Method: string(m.Method),
+		Began: time.Now(),
 		Known: c.mux != nil && c.mux.find(m.Method) != nil, Batch: inBatch,
-		Code: code, Err: e, BytesIn: len(m.Raw), BytesOut: len(response), Request: m.Raw, Response: response,
+		Code: code, Err: e, BytesIn: len(m.Raw), BytesOut: len(response), Request: m.Raw,
+		Response: response,
 	}
 	if c.observer.Traces && m.Kind != jsonrpc.Invalid {
 		setCallers(ctx, call, m)
@@ -240,13 +246,15 @@ func problemKind(code jsonrpc.Code) string {
 
 func (c *core) observeBad(frame []byte, problem string) {
 	if c.observer != nil && c.observer.Bad != nil {
-		c.observer.Bad(observe.Frame{Transport: c.opts.Transport, Conn: c.opts.Conn, Data: frame}, problem)
+		c.observer.Bad(observe.Frame{Transport: c.opts.Transport, Conn: c.opts.Conn, Data: frame},
+			problem)
 	}
 }
 
 func (c *core) observeFrame(frame []byte, out bool) {
 	if c.observer != nil && c.observer.Frame != nil {
-		c.observer.Frame(observe.Frame{Transport: c.opts.Transport, Conn: c.opts.Conn, Out: out, Data: frame})
+		c.observer.Frame(
+			observe.Frame{Transport: c.opts.Transport, Conn: c.opts.Conn, Out: out, Data: frame})
 	}
 }
 
@@ -284,7 +292,9 @@ func observedCall() *call {
 
 // begin tells the observer of a call or notification of ours, and returns the context with which to
 // send it.
-func (at *observation) begin(ctx context.Context, p *Peer, method string, batch bool) context.Context {
+func (at *observation) begin(
+	ctx context.Context, p *Peer, method string, batch bool,
+) context.Context {
 	call := &at.call
 	call.Outgoing, call.Batch = true, batch
 	call.Transport, call.Conn = p.opts.Transport, p.opts.Conn
@@ -297,7 +307,9 @@ func (at *observation) begin(ctx context.Context, p *Peer, method string, batch 
 }
 
 // observeCall begins the observation of a call, if there is an observer. done ends it.
-func (p *Peer) observeCall(ctx context.Context, c *call, method string, batch bool) context.Context {
+func (p *Peer) observeCall(
+	ctx context.Context, c *call, method string, batch bool,
+) context.Context {
 	at := c.extras().seen
 	if at == nil {
 		return ctx
@@ -307,7 +319,9 @@ func (p *Peer) observeCall(ctx context.Context, c *call, method string, batch bo
 }
 
 // observeNote is observeCall for a notification. The observation is nil without an observer.
-func (p *Peer) observeNote(ctx context.Context, method string, batch bool) (context.Context, *observation) {
+func (p *Peer) observeNote(
+	ctx context.Context, method string, batch bool,
+) (context.Context, *observation) {
 	if p.observer == nil {
 		return ctx, nil
 	}
@@ -383,7 +397,9 @@ func (p *Peer) observeBatch(n int) *observedBatch {
 }
 
 // begin begins the observation of the next element: c is its call unless it is a notification.
-func (o *observedBatch) begin(ctx context.Context, p *Peer, b *BatchCall, c *call) (context.Context, *observation) {
+func (o *observedBatch) begin(
+	ctx context.Context, p *Peer, b *BatchCall, c *call,
+) (context.Context, *observation) {
 	if o == nil {
 		return ctx, nil
 	}
