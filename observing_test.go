@@ -59,14 +59,20 @@ func (w *watcher) observer() *observe.Observer {
 					w.errs = append(w.errs, "ended with another context than it started with: "+c.Method)
 				}
 				delete(w.open, c)
-				w.ended = append(w.ended, fmt.Sprintf("%s %d known=%v out=%v note=%v batch=%v", c.Method, int(c.Code), c.Known, c.Outgoing, c.Notification, c.Batch))
+				w.ended = append(w.ended,
+					fmt.Sprintf("%s %d known=%v out=%v note=%v batch=%v", c.Method, int(c.Code), c.Known,
+						c.Outgoing, c.Notification, c.Batch))
 			})
 		},
 		Refuse: func(_ context.Context, c *observe.Call) {
-			locked(func() { w.refused = append(w.refused, fmt.Sprintf("%s %d known=%v", c.Method, int(c.Code), c.Known)) })
+			locked(func() {
+				w.refused = append(w.refused, fmt.Sprintf("%s %d known=%v", c.Method, int(c.Code), c.Known))
+			})
 		},
 		Frame: func(f observe.Frame) { locked(func() { w.bytes[f.Out] += len(f.Data) }) },
-		Bad:   func(_ observe.Frame, problem string) { locked(func() { w.bad = append(w.bad, problem) }) },
+		Bad: func(_ observe.Frame, problem string) {
+			locked(func() { w.bad = append(w.bad, problem) })
+		},
 		Open:  func(observe.Lifetime) { locked(func() { w.alive++ }) },
 		Close: func(observe.Lifetime) { locked(func() { w.alive-- }) },
 	}
@@ -94,13 +100,21 @@ func observedMux(t *testing.T) *farcall.Mux {
 		}
 		return farcall.TraceFrom(ctx).Baggage, nil
 	})
-	mux.Handle("fails", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return nil, errors.New("x") }))
-	mux.Handle("panics", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { panic("x") }))
-	mux.Handle("exits", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { runtime.Goexit(); return nil, nil }))
-	mux.Handle("waits", farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
-		<-ctx.Done()
-		return nil, ctx.Err()
+	mux.Handle("fails", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
+		return nil, errors.New("x")
 	}))
+	mux.Handle("panics", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
+		panic("x")
+	}))
+	mux.Handle("exits", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
+		runtime.Goexit()
+		return nil, nil
+	}))
+	mux.Handle("waits",
+		farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}))
 	return mux
 }
 
@@ -136,11 +150,13 @@ func TestObserverCalls(t *testing.T) {
 				for _, m := range methods {
 					_ = client.Call(t.Context(), m, nil, nil)
 					_ = client.Notify(t.Context(), m, nil)
-					batch = append(batch, &farcall.BatchCall{Method: m}, &farcall.BatchCall{Method: m, Notify: true})
+					batch = append(batch, &farcall.BatchCall{Method: m},
+						&farcall.BatchCall{Method: m, Notify: true})
 				}
 				_ = client.Batch(t.Context(), batch...)
 				_ = client.Call(t.Context(), "ok", make(chan int), nil)
-				_ = client.Batch(t.Context(), &farcall.BatchCall{Method: "ok"}, &farcall.BatchCall{Method: "ok", Params: make(chan int)})
+				_ = client.Batch(t.Context(), &farcall.BatchCall{Method: "ok"},
+					&farcall.BatchCall{Method: "ok", Params: make(chan int)})
 				ctx, cancel := context.WithCancel(t.Context())
 				go func() { synctest.Wait(); cancel() }()
 				_ = client.Call(ctx, "waits", nil, nil)
@@ -156,17 +172,25 @@ func TestObserverCalls(t *testing.T) {
 					t.Errorf("%d calls were sent, want %d:\n%s", len(sent), want, strings.Join(sent, "\n"))
 				}
 				if want := 20 + 4*len(methods) + 1; len(received) != want {
-					t.Errorf("%d calls were received, want %d:\n%s", len(received), want, strings.Join(received, "\n"))
+					t.Errorf("%d calls were received, want %d:\n%s", len(received), want,
+						strings.Join(received, "\n"))
 				}
-				if slices.ContainsFunc(sent, func(s string) bool { return strings.HasPrefix(s, "ok 0 ") && strings.HasSuffix(s, "batch=true") }) {
-					t.Errorf("an element of a batch that was not sent has succeeded:\n%s", strings.Join(sent, "\n"))
+				if slices.ContainsFunc(sent, func(s string) bool {
+					return strings.HasPrefix(s, "ok 0 ") && strings.HasSuffix(s, "batch=true")
+				}) {
+					t.Errorf("an element of a batch that was not sent has succeeded:\n%s",
+						strings.Join(sent, "\n"))
 				}
-				for _, want := range []string{"fails -32603 known=true", "panics -32603 known=true", "none -32601 known=false", "ok 0 known=true", "waits -32800 known=true"} {
+				for _, want := range []string{
+					"fails -32603 known=true", "panics -32603 known=true",
+					"none -32601 known=false", "ok 0 known=true", "waits -32800 known=true",
+				} {
 					if !slices.ContainsFunc(received, func(s string) bool { return strings.HasPrefix(s, want) }) {
 						t.Errorf("no %q in\n%s", want, strings.Join(received, "\n"))
 					}
 				}
-				if here.bytes[true] != there.bytes[false] || here.bytes[false] != there.bytes[true] || here.bytes[true] == 0 {
+				if here.bytes[true] != there.bytes[false] || here.bytes[false] != there.bytes[true] ||
+					here.bytes[true] == 0 {
 					t.Errorf("frames: sent and received %v, at the other end %v", here.bytes, there.bytes)
 				}
 			})
@@ -189,7 +213,10 @@ func TestObserverRefusals(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var w watcher
 			a, b := farcall.Pipe()
-			o := &farcall.Options{Observer: w.observer(), MaxBatch: 3, MaxInFlight: 1, NoInline: true, Logger: slog.New(slog.DiscardHandler)}
+			o := &farcall.Options{
+				Observer: w.observer(), MaxBatch: 3, MaxInFlight: 1, NoInline: true,
+				Logger: slog.New(slog.DiscardHandler),
+			}
 			p := farcall.NewPeer(a, observedMux(t), o)
 			defer p.Close()
 			if strings.Contains(test.refused, "-32010") { // use up the one place
@@ -217,7 +244,9 @@ func TestObserverRefusals(t *testing.T) {
 func ExampleOptions_observer() {
 	calls := map[string]int{}
 	mux := farcall.NewMux()
-	farcall.Handle(mux, "greet", func(_ context.Context, name []string) (string, error) { return "Hello " + name[0], nil })
+	farcall.Handle(mux, "greet", func(_ context.Context, name []string) (string, error) {
+		return "Hello " + name[0], nil
+	})
 	r := farcall.NewResponder(mux, &farcall.Options{Observer: &observe.Observer{
 		End: func(_ context.Context, c *observe.Call) {
 			method := c.Method
@@ -243,10 +272,11 @@ func ExampleOptions_observer() {
 func TestObservedTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mux := farcall.NewMux()
-		mux.Handle("wait", farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
-			<-time.After(3 * time.Millisecond)
-			return nil, nil
-		}))
+		mux.Handle("wait",
+			farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
+				<-time.After(3 * time.Millisecond)
+				return nil, nil
+			}))
 		var began, want []time.Time
 		r := farcall.NewResponder(mux, &farcall.Options{Observer: &observe.Observer{
 			End: func(_ context.Context, c *observe.Call) {

@@ -24,7 +24,9 @@ func TestErrorsKeepTheirOrigin(t *testing.T) {
 	for method, f := range map[string]func(ctx context.Context) error{
 		"nested":  back,
 		"wrapped": func(ctx context.Context) error { return fmt.Errorf("confirming: %w", back(ctx)) },
-		"passed":  func(ctx context.Context) error { return farcall.PassOn(fmt.Errorf("confirming: %w", back(ctx))) },
+		"passed": func(ctx context.Context) error {
+			return farcall.PassOn(fmt.Errorf("confirming: %w", back(ctx)))
+		},
 		"extracted": func(ctx context.Context) error {
 			wire := new(jsonrpc.Error)
 			errors.As(back(ctx), &wire)
@@ -33,7 +35,9 @@ func TestErrorsKeepTheirOrigin(t *testing.T) {
 		"around": func(ctx context.Context) error {
 			return &jsonrpc.Error{Code: 7, Message: "not confirmed", Cause: back(ctx)}
 		},
-		"joined": func(ctx context.Context) error { return errors.Join(back(ctx), jsonrpc.Errorf(7, "not confirmed")) },
+		"joined": func(ctx context.Context) error {
+			return errors.Join(back(ctx), jsonrpc.Errorf(7, "not confirmed"))
+		},
 		"mapped": func(ctx context.Context) error {
 			var e *stockError
 			if err := farcall.CallerFrom(ctx).Call(ctx, "stock", nil, nil); !errors.As(err, &e) {
@@ -52,11 +56,15 @@ func TestErrorsKeepTheirOrigin(t *testing.T) {
 			return calls[0].Err
 		},
 	} {
-		farcall.Handle(mux, method, func(ctx context.Context, _ struct{}) (int, error) { return 0, f(ctx) })
+		farcall.Handle(mux, method, func(ctx context.Context, _ struct{}) (int, error) {
+			return 0, f(ctx)
+		})
 	}
 	left := 1
 	theirs := farcall.NewMux()
-	farcall.Handle(theirs, "stock", func(context.Context, struct{}) (int, error) { return 0, &stockError{left} })
+	farcall.Handle(theirs, "stock", func(context.Context, struct{}) (int, error) {
+		return 0, &stockError{left}
+	})
 	a, b := farcall.Pipe()
 	var log bytes.Buffer
 	client = farcall.NewPeer(a, mux, &farcall.Options{Errors: codes, Logger: textLogger(&log)})
@@ -77,7 +85,8 @@ func TestErrorsKeepTheirOrigin(t *testing.T) {
 	} {
 		err := other.Call(t.Context(), test.method, nil, nil)
 		wire := new(jsonrpc.Error)
-		if !errors.As(err, &wire) || wire.Code != test.code || !strings.HasPrefix(wire.Message, test.text) {
+		if !errors.As(err, &wire) || wire.Code != test.code ||
+			!strings.HasPrefix(wire.Message, test.text) {
 			t.Errorf("%s: got %v", test.method, err)
 		}
 	}
@@ -113,7 +122,8 @@ func TestNoCallbackOnTheWire(t *testing.T) {
 	r := farcall.NewResponder(mux, nil)
 	for _, method := range []string{"ask", "tell"} {
 		got := r.Respond(t.Context(), nil, []byte(`{"jsonrpc":"2.0","method":"`+method+`","id":1}`), nil)
-		want := `{"jsonrpc":"2.0","error":{"code":-32043,"message":"This transport cannot call the caller back; use WebSocket, TCP, a unix socket or stdio"},"id":1}`
+		want := `{"jsonrpc":"2.0","error":{"code":-32043,"message":"This transport cannot call the ` +
+			`caller back; use WebSocket, TCP, a unix socket or stdio"},"id":1}`
 		if string(got) != want {
 			t.Errorf("%s: %s", method, got)
 		}

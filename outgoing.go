@@ -110,7 +110,10 @@ func (b *batchPart) settle(as *BatchCall) (first bool) {
 // join makes the part an element of the frame and waits for its answer. It reports false when the
 // part was one already: it is sent again, alone.
 func (b *batchPart) join(ctx context.Context, req *Request) (result any, err error, joined bool) {
-	c := &BatchCall{Method: req.Method, Params: req.Params, Result: &b.result, Notify: req.IsNotification()}
+	c := &BatchCall{
+		Method: req.Method, Params: req.Params, Result: &b.result,
+		Notify: req.IsNotification(),
+	}
 	if !b.settle(c) {
 		return nil, nil, false
 	}
@@ -135,7 +138,10 @@ func (p *Peer) interceptBatch(ctx context.Context, calls []*BatchCall) error {
 			return fmt.Errorf("farcall: call %d of the batch, %q: %w", i, b.Method, err)
 		}
 		parts[i] = &batchPart{all: all}
-		requests[i] = &Request{Method: b.Method, Params: raw, batch: true, more: &requestMore{part: parts[i]}}
+		requests[i] = &Request{
+			Method: b.Method, Params: raw, batch: true,
+			more: &requestMore{part: parts[i]},
+		}
 		if !b.Notify {
 			requests[i].ID = jsonrpc.NullID()
 		}
@@ -198,7 +204,8 @@ func (p *Peer) sendParts(ctx context.Context, parts []*batchPart) error {
 		err = fmt.Errorf("farcall: batch: %w", err)
 	}
 	for _, b := range frame {
-		if raw, ok := b.Result.(*jsonrpc.Raw); err != nil && b.Err == nil && ok && *raw == nil { // it was not sent
+		if raw, ok := b.Result.(*jsonrpc.Raw); err != nil && b.Err == nil && ok && *raw == nil {
+			// it was not sent
 			b.Err = err
 		}
 	}

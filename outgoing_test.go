@@ -22,7 +22,8 @@ import (
 func outgoing(t *testing.T, mux *farcall.Mux, o *farcall.Options) *farcall.Peer {
 	t.Helper()
 	a, b := farcall.Pipe()
-	server, client := farcall.NewPeer(a, mux, &farcall.Options{Logger: slog.New(slog.DiscardHandler)}), farcall.NewPeer(b, nil, o)
+	server, client := farcall.NewPeer(a, mux, &farcall.Options{Logger: slog.New(slog.DiscardHandler)}),
+		farcall.NewPeer(b, nil, o)
 	t.Cleanup(func() {
 		if err := errors.Join(client.Close(), server.Close()); err != nil {
 			t.Error(err)
@@ -50,7 +51,9 @@ func flaky() *farcall.Mux {
 }
 
 func retry(next farcall.Handler) farcall.Handler {
-	return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (result any, err error) {
+	return farcall.HandlerFunc(func(
+		ctx context.Context, req *farcall.Request,
+	) (result any, err error) {
 		for range 3 {
 			if result, err = next.ServeRPC(ctx, req); !errors.Is(err, jsonrpc.Overloaded) {
 				break
@@ -69,13 +72,15 @@ func TestCallInterceptors(t *testing.T) {
 		return func(next farcall.Handler) farcall.Handler {
 			return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
 				mu.Lock()
-				seen = append(seen, fmt.Sprintf("%s %s %s note=%v batch=%v", name, req.Method, req.Params, req.IsNotification(), req.InBatch()))
+				seen = append(seen, fmt.Sprintf("%s %s %s note=%v batch=%v", name, req.Method, req.Params,
+					req.IsNotification(), req.InBatch()))
 				mu.Unlock()
 				return next.ServeRPC(ctx, req)
 			})
 		}
 	}
-	p := outgoing(t, flaky(), &farcall.Options{CallInterceptors: []farcall.Interceptor{named("a"), named("b")}})
+	p := outgoing(t, flaky(),
+		&farcall.Options{CallInterceptors: []farcall.Interceptor{named("a"), named("b")}})
 	if n, err := farcall.Call[int](t.Context(), p, "echo", []int{5}); n != 5 || err != nil {
 		t.Error(n, err)
 	}
@@ -86,38 +91,45 @@ func TestCallInterceptors(t *testing.T) {
 		t.Error(err)
 	}
 	var one int
-	if err := p.Batch(t.Context(), &farcall.BatchCall{Method: "echo", Params: []int{1}, Result: &one}); err != nil || one != 1 {
+	if err := p.Batch(t.Context(),
+		&farcall.BatchCall{Method: "echo", Params: []int{1}, Result: &one}); err != nil || one != 1 {
 		t.Error(one, err)
 	}
 	want := []string{
-		"a echo [5] note=false batch=false", "b echo [5] note=false batch=false", "a note  note=true batch=false", "b note  note=true batch=false",
-		"a gone  note=false batch=false", "b gone  note=false batch=false", "a echo [1] note=false batch=true", "b echo [1] note=false batch=true",
+		"a echo [5] note=false batch=false", "b echo [5] note=false batch=false",
+		"a note  note=true batch=false", "b note  note=true batch=false",
+		"a gone  note=false batch=false", "b gone  note=false batch=false",
+		"a echo [1] note=false batch=true", "b echo [1] note=false batch=true",
 	}
 	if !slices.Equal(seen, want) {
 		t.Errorf("got %q", seen)
 	}
-	if err := p.Call(t.Context(), "echo", 5, nil); err == nil || !strings.Contains(err.Error(), "must be an object or an array") {
+	if err := p.Call(t.Context(), "echo", 5, nil); err == nil ||
+		!strings.Contains(err.Error(), "must be an object or an array") {
 		t.Error(err)
 	}
 }
 
 // Interceptors may answer themselves, with any value, and may change the request.
 func TestCallInterceptorsAnswer(t *testing.T) {
-	p := outgoing(t, flaky(), &farcall.Options{CallInterceptors: []farcall.Interceptor{func(next farcall.Handler) farcall.Handler {
-		return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
-			switch req.Method {
-			case "cached":
-				return map[string]int{"n": 7}, nil
-			case "refused":
-				return nil, io.ErrNoProgress
-			case "other":
-				copied := *req
-				copied.Method = "echo"
-				req = &copied
-			}
-			return next.ServeRPC(ctx, req)
-		})
-	}}})
+	p := outgoing(t, flaky(),
+		&farcall.Options{CallInterceptors: []farcall.Interceptor{func(
+			next farcall.Handler,
+		) farcall.Handler {
+			return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
+				switch req.Method {
+				case "cached":
+					return map[string]int{"n": 7}, nil
+				case "refused":
+					return nil, io.ErrNoProgress
+				case "other":
+					copied := *req
+					copied.Method = "echo"
+					req = &copied
+				}
+				return next.ServeRPC(ctx, req)
+			})
+		}}})
 	var got struct {
 		N int `json:"n"`
 	}
@@ -129,7 +141,8 @@ func TestCallInterceptorsAnswer(t *testing.T) {
 		{Method: "echo", Params: []int{4}, Result: &m},
 		{Method: "note", Notify: true},
 	}
-	if err := p.Batch(t.Context(), calls...); err != nil || got.N != 7 || n != 3 || m != 4 || !errors.Is(calls[1].Err, io.ErrNoProgress) {
+	if err := p.Batch(t.Context(), calls...); err != nil || got.N != 7 || n != 3 || m != 4 ||
+		!errors.Is(calls[1].Err, io.ErrNoProgress) {
 		t.Errorf("%v: %v %d %d, %v", err, got, n, m, calls[1].Err)
 	}
 	if err := p.Call(t.Context(), "cached", nil, &got); err != nil || got.N != 7 {
@@ -182,18 +195,21 @@ func TestCallInterceptorsRetryInABatch(t *testing.T) {
 // caller.
 func TestCallInterceptorsThatHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := outgoing(t, flaky(), &farcall.Options{CallInterceptors: []farcall.Interceptor{func(next farcall.Handler) farcall.Handler {
-			return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
-				switch req.Method {
-				case "hang":
-					<-ctx.Done()
-					return nil, ctx.Err()
-				case "panic":
-					panic("boom")
-				}
-				return next.ServeRPC(ctx, req)
-			})
-		}}})
+		p := outgoing(t, flaky(),
+			&farcall.Options{CallInterceptors: []farcall.Interceptor{func(
+				next farcall.Handler,
+			) farcall.Handler {
+				return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
+					switch req.Method {
+					case "hang":
+						<-ctx.Done()
+						return nil, ctx.Err()
+					case "panic":
+						panic("boom")
+					}
+					return next.ServeRPC(ctx, req)
+				})
+			}}})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		calls := []*farcall.BatchCall{{Method: "echo", Params: []int{1}}, {Method: "hang"}}
@@ -210,7 +226,8 @@ func TestCallInterceptorsThatHang(t *testing.T) {
 				t.Errorf("recovered %v", got)
 			}
 		}()
-		_ = p.Batch(t.Context(), &farcall.BatchCall{Method: "echo", Params: []int{1}}, &farcall.BatchCall{Method: "panic"})
+		_ = p.Batch(t.Context(), &farcall.BatchCall{Method: "echo", Params: []int{1}},
+			&farcall.BatchCall{Method: "panic"})
 	})
 }
 
@@ -218,26 +235,39 @@ func TestCallInterceptorsThatHang(t *testing.T) {
 func TestOnRecordOutgoing(t *testing.T) {
 	var mu sync.Mutex
 	var got []string
-	o := &farcall.Options{Transport: "pipe", Conn: "1", OnRecord: func(_ context.Context, r farcall.Record) {
-		mu.Lock()
-		defer mu.Unlock()
-		if !r.Outgoing || r.Transport != "pipe" || r.Conn != "1" || r.BytesOut != len(r.Request) || r.BytesIn != len(r.Response) {
-			t.Errorf("%+v", r)
-		}
-		got = append(got, fmt.Sprintf("%s %d %s -> %s note=%v batch=%v", r.Method, int(r.Code), r.Request, r.Response, r.Notification, r.Batch))
-	}}
-	for name, p := range map[string]*farcall.Peer{"connection": outgoing(t, flaky(), o), "exchange": farcall.NewClient(answering{farcall.NewResponder(flaky(), nil)}, nil, o)} {
+	o := &farcall.Options{
+		Transport: "pipe", Conn: "1",
+		OnRecord: func(_ context.Context, r farcall.Record) {
+			mu.Lock()
+			defer mu.Unlock()
+			if !r.Outgoing || r.Transport != "pipe" || r.Conn != "1" || r.BytesOut != len(r.Request) ||
+				r.BytesIn != len(r.Response) {
+				t.Errorf("%+v", r)
+			}
+			got = append(got, fmt.Sprintf("%s %d %s -> %s note=%v batch=%v", r.Method, int(r.Code),
+				r.Request,
+				r.Response, r.Notification, r.Batch))
+		},
+	}
+	for name, p := range map[string]*farcall.Peer{
+		"connection": outgoing(t, flaky(), o),
+		"exchange":   farcall.NewClient(answering{farcall.NewResponder(flaky(), nil)}, nil, o),
+	} {
 		got = nil
 		_ = p.Call(t.Context(), "echo", []int{5}, nil)
 		_ = p.Call(t.Context(), "gone", nil, nil)
 		_ = p.Notify(t.Context(), "note", nil)
-		_ = p.Batch(t.Context(), &farcall.BatchCall{Method: "echo", Params: []int{6}}, &farcall.BatchCall{Method: "note", Notify: true})
+		_ = p.Batch(t.Context(), &farcall.BatchCall{Method: "echo", Params: []int{6}},
+			&farcall.BatchCall{Method: "note", Notify: true})
 		_ = p.Call(t.Context(), "unsent", make(chan int), nil)
 		want := []string{
-			`echo 0 {"jsonrpc":"2.0","method":"echo","params":[5],"id":1} -> {"jsonrpc":"2.0","result":5,"id":1} note=false batch=false`,
-			`gone -32601 {"jsonrpc":"2.0","method":"gone","id":2} -> {"jsonrpc":"2.0","error":{"code":-32601,"message":"Method not found"},"id":2} note=false batch=false`,
+			`echo 0 {"jsonrpc":"2.0","method":"echo","params":[5],"id":1} -> {"jsonrpc":"2.0","result":5,` +
+				`"id":1} note=false batch=false`,
+			`gone -32601 {"jsonrpc":"2.0","method":"gone","id":2} -> {"jsonrpc":"2.0",` +
+				`"error":{"code":-32601,"message":"Method not found"},"id":2} note=false batch=false`,
 			`note 0 {"jsonrpc":"2.0","method":"note"} ->  note=true batch=false`,
-			`echo 0 {"jsonrpc":"2.0","method":"echo","params":[6],"id":3} -> {"jsonrpc":"2.0","result":6,"id":3} note=false batch=true`,
+			`echo 0 {"jsonrpc":"2.0","method":"echo","params":[6],"id":3} -> {"jsonrpc":"2.0","result":6,` +
+				`"id":3} note=false batch=true`,
 			`note 0 {"jsonrpc":"2.0","method":"note"} ->  note=true batch=true`,
 		}
 		if !reflect.DeepEqual(got, want) {
@@ -260,7 +290,9 @@ func (answering) Close() error { return nil }
 
 func ExampleOptions_retry() {
 	retry := func(next farcall.Handler) farcall.Handler {
-		return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (result any, err error) {
+		return farcall.HandlerFunc(func(
+			ctx context.Context, req *farcall.Request,
+		) (result any, err error) {
 			for wait := 10 * time.Millisecond; ; wait *= 2 {
 				result, err = next.ServeRPC(ctx, req)
 				if !errors.Is(err, jsonrpc.Overloaded) || wait > time.Second {
@@ -321,7 +353,8 @@ func ExampleOptions_tokenRefresh() {
 	})
 	a, b := farcall.Pipe()
 	server := farcall.NewPeer(a, mux, nil)
-	client := farcall.NewPeer(b, nil, &farcall.Options{CallInterceptors: []farcall.Interceptor{withToken}})
+	client := farcall.NewPeer(b, nil,
+		&farcall.Options{CallInterceptors: []farcall.Interceptor{withToken}})
 	defer server.Close()
 	defer client.Close()
 

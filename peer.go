@@ -21,8 +21,10 @@ var (
 	// JSON-RPC.
 	ErrProtocol = errors.New("farcall: the other end broke the protocol")
 
-	errStalled  = errors.New("farcall: the other end does not read what it asked for")
-	errFlooded  = errors.New("farcall: more notifications arrived than their handlers take; the connection was closed so that none is lost silently")
+	errStalled = errors.New("farcall: the other end does not read what it asked for")
+	errFlooded = errors.New(
+		"farcall: more notifications arrived than their handlers take; the connection was closed so " +
+			"that none is lost silently")
 	errNoIDs    = errors.New("farcall: the ids of this connection are used up; connect again")
 	errShutdown = errors.New("the peer is shutting down")
 )
@@ -169,15 +171,17 @@ func (p *Peer) Close() error {
 	case <-p.gone:
 		return nil
 	case <-timeout.C:
-		return fmt.Errorf("farcall: closed, but handlers still run after %v; they must return when their context ends", p.opts.CloseTimeout)
+		return fmt.Errorf(
+			"farcall: closed, but handlers still run after %v; they must return when their context ends",
+			p.opts.CloseTimeout)
 	}
 }
 
 // Shutdown refuses new requests, waits until those in flight are answered and
 // the answers are written, and closes the connection. When the context ends
-// first it answers them with an error, closes, and returns the context's error. It does not wait for
-// an end that does not read: when nothing but answers is left, a write may take 2 s,
-// and a second more for each 64 KiB.
+// first it answers them with an error, closes, and returns the context's error. It does not wait
+// for an end that does not read: when nothing but answers is left, a write may take 2 s, and a
+// second more for each 64 KiB.
 func (p *Peer) Shutdown(ctx context.Context) error {
 	p.update(func(s *state) { s.drain = true })
 	err := p.quiesce(ctx, true)
@@ -366,7 +370,12 @@ func closedError(err error) error {
 // leader runs fast handlers itself, so that a call crosses no goroutine; when
 // one turns out not to be fast, another goroutine leads on.
 func (p *Peer) lead() {
-	l := &leader{dec: jsonrpc.Decoder{MaxDepth: p.opts.MaxDepth, MaxBatch: p.opts.MaxBatch, AcceptV1: p.opts.V1, StrictAnswers: p.opts.StrictAnswers}}
+	l := &leader{
+		dec: jsonrpc.Decoder{
+			MaxDepth: p.opts.MaxDepth, MaxBatch: p.opts.MaxBatch, AcceptV1: p.opts.V1,
+			StrictAnswers: p.opts.StrictAnswers,
+		},
+	}
 	for {
 		if p.buffered == nil || !p.buffered.Buffered() || p.plenty() {
 			p.flush()

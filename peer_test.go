@@ -48,7 +48,9 @@ func tcpPair(t *testing.T, f stream.Framing) (a, b farcall.Transport) {
 
 // connect returns two peers at the ends of a transport; they are closed with
 // the test, which fails when a handler is left.
-func connect(t *testing.T, a, b farcall.Transport, ha, hb farcall.Handler, oa, ob *farcall.Options) (pa, pb *farcall.Peer) {
+func connect(
+	t *testing.T, a, b farcall.Transport, ha, hb farcall.Handler, oa, ob *farcall.Options,
+) (pa, pb *farcall.Peer) {
 	t.Helper()
 	pa, pb = farcall.NewPeer(a, ha, oa), farcall.NewPeer(b, hb, ob)
 	t.Cleanup(func() {
@@ -245,8 +247,11 @@ func TestBlockedHandlerDoesNotBlockReading(t *testing.T) {
 		a, b := farcall.Pipe()
 		release := make(chan struct{})
 		pa, _ := connect(t, a, b, nil, handle(map[string]farcall.HandlerFunc{
-			"block":   func(context.Context, *farcall.Request) (any, error) { <-release; return 1, nil },
-			"release": func(context.Context, *farcall.Request) (any, error) { close(release); return 2, nil },
+			"block": func(context.Context, *farcall.Request) (any, error) { <-release; return 1, nil },
+			"release": func(context.Context, *farcall.Request) (any, error) {
+				close(release)
+				return 2, nil
+			},
 		}), nil, nil)
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -266,9 +271,12 @@ func TestPanicIsThatCallsError(t *testing.T) {
 	var log strings.Builder
 	a, b := farcall.Pipe()
 	pa, _ := connect(t, a, b, nil, handle(map[string]farcall.HandlerFunc{
-		"panic":  func(context.Context, *farcall.Request) (any, error) { panic("secret") },
-		"goexit": func(context.Context, *farcall.Request) (any, error) { runtime.Goexit(); return nil, nil },
-		"echo":   echo,
+		"panic": func(context.Context, *farcall.Request) (any, error) { panic("secret") },
+		"goexit": func(context.Context, *farcall.Request) (any, error) {
+			runtime.Goexit()
+			return nil, nil
+		},
+		"echo": echo,
 	}), nil, &farcall.Options{Logger: textLogger(&log)})
 	for _, m := range []string{"panic", "goexit"} {
 		err := pa.Call(t.Context(), m, nil, nil)
@@ -292,12 +300,15 @@ func TestBothSendMuch(t *testing.T) {
 	}
 	each(t, func(t *testing.T, a, b farcall.Transport) {
 		big := `["` + strings.Repeat("x", size) + `"]`
-		h := farcall.HandlerFunc(func(_ context.Context, req *farcall.Request) (any, error) { return len(req.Params), nil })
+		h := farcall.HandlerFunc(func(_ context.Context, req *farcall.Request) (any, error) {
+			return len(req.Params), nil
+		})
 		pa, pb := connect(t, a, b, h, h, nil, nil)
 		var wg sync.WaitGroup
 		for _, p := range []*farcall.Peer{pa, pb} {
 			wg.Go(func() {
-				if n, err := farcall.Call[int](t.Context(), p, "len", jsonrpc.Raw(big)); err != nil || n != len(big) {
+				if n, err := farcall.Call[int](t.Context(), p, "len", jsonrpc.Raw(big)); err != nil ||
+					n != len(big) {
 					t.Errorf("got %d, %v; want %d", n, err, len(big))
 				}
 			})
@@ -325,7 +336,10 @@ func stuck(t *testing.T) (farcall.Transport, net.Conn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { far.Close() })
-	for _, err := range []error{far.(*net.UnixConn).SetReadBuffer(64 << 10), near.(*net.UnixConn).SetWriteBuffer(64 << 10)} {
+	for _, err := range []error{
+		far.(*net.UnixConn).SetReadBuffer(64 << 10),
+		near.(*net.UnixConn).SetWriteBuffer(64 << 10),
+	} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -385,7 +399,8 @@ func TestFlood(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	held := (int64(after.HeapAlloc) - int64(before.HeapAlloc)) >> 20
 	st := p.Stats()
-	t.Logf("%d requests of 550 bytes unread: %d handled, %d overloaded, heap +%d MiB, %d bytes unsent", n, handled.Load(), st.Overloaded, held, st.UnsentBytes)
+	t.Logf("%d requests of 550 bytes unread: %d handled, %d overloaded, heap +%d MiB, %d bytes unsent",
+		n, handled.Load(), st.Overloaded, held, st.UnsentBytes)
 	if held > 64 {
 		t.Errorf("the heap grew by %d MiB", held)
 	}
@@ -410,14 +425,15 @@ func TestFlood(t *testing.T) {
 // What is in flight when the other end closes its sending half is answered.
 func TestAnswersAfterEOF(t *testing.T) {
 	tr, far := stuck(t)
-	p := farcall.NewPeer(tr, farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(20 * time.Millisecond):
-			return req.Params, nil
-		}
-	}), nil)
+	p := farcall.NewPeer(tr,
+		farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
+			select {
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-time.After(20 * time.Millisecond):
+				return req.Params, nil
+			}
+		}), nil)
 	fmt.Fprint(far, `{"jsonrpc":"2.0","id":1,"method":"echo","params":[1]}`) // without a newline too
 	if err := far.(*net.UnixConn).CloseWrite(); err != nil {
 		t.Fatal(err)
@@ -438,14 +454,15 @@ func TestAnswersAfterEOF(t *testing.T) {
 func TestShutdownFinishesCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := farcall.Pipe()
-		pa, pb := connect(t, a, b, nil, farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
-			select {
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			case <-time.After(time.Second):
-				return "done", nil
-			}
-		}), nil, nil)
+		pa, pb := connect(t, a, b, nil,
+			farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
+				select {
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				case <-time.After(time.Second):
+					return "done", nil
+				}
+			}), nil, nil)
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			if v, err := farcall.Call[string](t.Context(), pa, "work", nil); v != "done" || err != nil {

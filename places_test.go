@@ -15,7 +15,8 @@ import (
 func TestResponderPlacesAreShared(t *testing.T) {
 	owners := []owner.Key{
 		owner.Named("ada"), owner.Named("bob"), owner.Address("192.0.2.1"), owner.Address("198.51.100.7"),
-		owner.Session("1", "192.0.2.1"), owner.Session("2", "192.0.2.1"), owner.Session("3", "198.51.100.7"),
+		owner.Session("1", "192.0.2.1"), owner.Session("2", "192.0.2.1"),
+		owner.Session("3", "198.51.100.7"),
 	}
 	for _, greedy := range owners {
 		for _, other := range owners {
@@ -32,15 +33,17 @@ func TestResponderPlacesAreShared(t *testing.T) {
 func sharePlaces(t *testing.T, greedy, other owner.Key) {
 	const places = 64
 	stop := make(chan struct{})
-	r := farcall.NewResponder(farcall.HandlerFunc(func(_ context.Context, req *farcall.Request) (any, error) {
-		if req.Method == "wait" {
-			<-stop
-		}
-		return true, nil
-	}), &farcall.Options{MaxInFlight: places})
+	r := farcall.NewResponder(
+		farcall.HandlerFunc(func(_ context.Context, req *farcall.Request) (any, error) {
+			if req.Method == "wait" {
+				<-stop
+			}
+			return true, nil
+		}), &farcall.Options{MaxInFlight: places})
 	call := func(o owner.Key, method string) string {
 		ctx := context.WithValue(t.Context(), owner.ContextKey{}, o)
-		return withoutReasons(string(r.Respond(ctx, nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"`+method+`"}`), nil)))
+		return withoutReasons(
+			string(r.Respond(ctx, nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"`+method+`"}`), nil)))
 	}
 	answers := make(chan string, 2*places)
 	for range 2 * places {

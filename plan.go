@@ -291,7 +291,8 @@ func (c *check) problem(raw []byte) *problem {
 		pr.reason = "unknown"
 	case "type":
 		pr.reason = wrongType
-	case "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties":
+	case "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "minProperties",
+		"maxProperties":
 		pr.reason = outOfRange
 	}
 	return pr

@@ -73,7 +73,8 @@ func Progress(ctx context.Context, value any) error {
 			return err
 		}
 	}
-	return s.send(ctx, s.core.opts.Dialect.appendProgress(nil, s.req.msg.Version, r.token, raw, counts))
+	return s.send(ctx,
+		s.core.opts.Dialect.appendProgress(nil, s.req.msg.Version, r.token, raw, counts))
 }
 
 // yield lets another goroutine read, if the handler runs in the one that reads.
@@ -215,8 +216,10 @@ type progressQueue struct {
 const progressBytes = 64 << 20
 
 var (
-	errSlowConsumer = errors.New("farcall: more than 64 MiB of the stream were not taken; take the values faster or ask for fewer")
-	errOverrun      = fmt.Errorf("%w: it sent more of the stream than it was given credit for", ErrProtocol)
+	errSlowConsumer = errors.New(
+		"farcall: more than 64 MiB of the stream were not taken; take the values faster or ask for fewer")
+	errOverrun = fmt.Errorf("%w: it sent more of the stream than it was given credit for",
+		ErrProtocol)
 )
 
 func newProgressQueue() *progressQueue {
@@ -499,7 +502,8 @@ func (r *workDone) report(s *serving, w WorkDone) error {
 	if err != nil {
 		return err
 	}
-	sent, err := s.tell(s.core.opts.Dialect.appendProgress(nil, s.req.msg.Version, r.token, value, false), last)
+	sent, err := s.tell(s.core.opts.Dialect.appendProgress(nil, s.req.msg.Version, r.token, value,
+		false), last)
 	r.begun = r.begun || sent
 	r.ended = last
 	return err
@@ -565,7 +569,8 @@ func (c *call) worked(value jsonrpc.Raw) bool {
 		return false
 	}
 	var w WorkDone
-	if err := jsonv2.Unmarshal(value, &w); err == nil && (w.Kind == "begin" || w.Kind == "report" || w.Kind == "end") {
+	if err := jsonv2.Unmarshal(value, &w); err == nil &&
+		(w.Kind == "begin" || w.Kind == "report" || w.Kind == "end") {
 		f(w)
 	}
 	return true

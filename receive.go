@@ -183,14 +183,17 @@ func (p *Peer) admit(s *state, size int) *jsonrpc.Error {
 	case s.drain:
 		refusal = &jsonrpc.Error{
 			Code: jsonrpc.Overloaded, Message: "Shutting down",
-			Data: jsonrpc.Raw(`{"reason":"the peer is shutting down","sent":"no","retryable":true}`), Cause: errShutdown,
+			Data:  jsonrpc.Raw(`{"reason":"the peer is shutting down","sent":"no","retryable":true}`),
+			Cause: errShutdown,
 		}
 	case s.running-s.waiting >= o.MaxInFlight:
 		refusal = tooMany(o.MaxInFlight)
 	case s.waiting >= maxWaiting:
-		refusal = overloaded("the limit of %d requests that wait for their own calls is reached", maxWaiting)
+		refusal = overloaded("the limit of %d requests that wait for their own calls is reached",
+			maxWaiting)
 	case s.bytes > 0 && s.bytes+size > o.MaxInFlightBytes:
-		refusal = overloaded("the requests in flight would exceed the limit of %d bytes", o.MaxInFlightBytes)
+		refusal = overloaded("the requests in flight would exceed the limit of %d bytes",
+			o.MaxInFlightBytes)
 	case owed > o.MaxUnsent/4:
 		refusal = overloaded("more than %d bytes of answers are unread: read them first", o.MaxUnsent/4)
 	case answers > 16*o.MaxInFlight:

@@ -28,14 +28,38 @@ func TestAnswersThatAreNotRead(t *testing.T) {
 		options *stream.Options // of the client
 		others  bool            // the others get their answers
 	}{
-		"too large":                {`{"jsonrpc":"2.0","id":%s,"result":"` + long + `"}`, stream.NDJSON, limit, true},
-		"too large error":          {`{"id":%s,"error":{"code":1,"message":"` + long + `"}}`, stream.NDJSON, limit, true},
-		"too large, header":        {`{"jsonrpc":"2.0","id":%s,"result":"` + long + `"}`, stream.Header, limit, true},
-		"too large, Raw":           {`{"jsonrpc":"2.0","id":%s,"result":"` + long + `"}`, stream.Raw, limit, true},
-		"too large, id at the end": {`{"jsonrpc":"2.0","result":"` + long + `","id":%s}`, stream.NDJSON, limit, false},
-		"no memory":                {`{"jsonrpc":"2.0","id":%s,"result":"` + long + `"}`, stream.NDJSON, &stream.Options{Budget: farcall.NewBudget(100<<10, 0)}, true},
-		"no JSON":                  {`{"jsonrpc":"2.0","id":%s,"result":"` + "\xff" + `"}`, stream.NDJSON, nil, true},
-		"no JSON, id at the end":   {`{"jsonrpc":"2.0","result":"` + "\xff" + `","id":%s}`, stream.NDJSON, nil, false},
+		"too large": {
+			`{"jsonrpc":"2.0","id":%s,"result":"` + long + `"}`, stream.NDJSON,
+			limit, true,
+		},
+		"too large error": {
+			`{"id":%s,"error":{"code":1,"message":"` + long + `"}}`,
+			stream.NDJSON, limit, true,
+		},
+		"too large, header": {
+			`{"jsonrpc":"2.0","id":%s,"result":"` + long + `"}`, stream.Header,
+			limit, true,
+		},
+		"too large, Raw": {
+			`{"jsonrpc":"2.0","id":%s,"result":"` + long + `"}`, stream.Raw,
+			limit, true,
+		},
+		"too large, id at the end": {
+			`{"jsonrpc":"2.0","result":"` + long + `","id":%s}`, stream.NDJSON,
+			limit, false,
+		},
+		"no memory": {
+			`{"jsonrpc":"2.0","id":%s,"result":"` + long + `"}`, stream.NDJSON,
+			&stream.Options{Budget: farcall.NewBudget(100<<10, 0)}, true,
+		},
+		"no JSON": {
+			`{"jsonrpc":"2.0","id":%s,"result":"` + "\xff" + `"}`, stream.NDJSON,
+			nil, true,
+		},
+		"no JSON, id at the end": {
+			`{"jsonrpc":"2.0","result":"` + "\xff" + `","id":%s}`, stream.NDJSON,
+			nil, false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -76,7 +100,8 @@ func TestAnswersThatAreNotRead(t *testing.T) {
 					synctest.Wait()
 					select {
 					case err := <-result:
-						if wire := (*jsonrpc.Error)(nil); (err == nil) != (test.others && i != 1) || errors.As(err, &wire) {
+						if wire := (*jsonrpc.Error)(nil); (err == nil) != (test.others && i != 1) ||
+							errors.As(err, &wire) {
 							t.Errorf("call %d: %v", i, err)
 						}
 					default:
@@ -93,17 +118,30 @@ func TestAnswersThatAreNotRead(t *testing.T) {
 func TestRequestsThatAreNotRead(t *testing.T) {
 	long := strings.Repeat("x", 200<<10)
 	for name, test := range map[string]struct{ request, id string }{
-		"a call":                {`{"jsonrpc":"2.0","id":"a","method":"m","params":["` + long + `"]}`, `"a"`},
-		"a notification":        {`{"jsonrpc":"2.0","method":"m","params":["` + long + `"]}`, `null`},
-		"an id at the end":      {`{"jsonrpc":"2.0","method":"m","params":["` + long + `"],"id":1}`, `null`},
-		"a batch":               {`[{"jsonrpc":"2.0","id":"a","method":"m","params":["` + long + `"]}]`, `null`},
-		"no JSON":               {`{"jsonrpc":"2.0","id":"a","method":"m","params":[}`, `null`},
-		"a long id":             {`{"id":"` + long + `","method":"m"}`, `null`},
-		"the call of an object": {`{"jsonrpc":"2.0","id":{},"method":"m","params":["` + long + `"]}`, `null`},
+		"a call": {
+			`{"jsonrpc":"2.0","id":"a","method":"m","params":["` + long + `"]}`,
+			`"a"`,
+		},
+		"a notification": {`{"jsonrpc":"2.0","method":"m","params":["` + long + `"]}`, `null`},
+		"an id at the end": {
+			`{"jsonrpc":"2.0","method":"m","params":["` + long + `"],"id":1}`,
+			`null`,
+		},
+		"a batch": {
+			`[{"jsonrpc":"2.0","id":"a","method":"m","params":["` + long + `"]}]`,
+			`null`,
+		},
+		"no JSON":   {`{"jsonrpc":"2.0","id":"a","method":"m","params":[}`, `null`},
+		"a long id": {`{"id":"` + long + `","method":"m"}`, `null`},
+		"the call of an object": {
+			`{"jsonrpc":"2.0","id":{},"method":"m","params":["` + long + `"]}`,
+			`null`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ours, theirs := net.Pipe()
-			p := farcall.NewPeer(stream.New(theirs, stream.NDJSON, &stream.Options{MaxMessage: 100 << 10}), farcall.NewMux(), nil)
+			p := farcall.NewPeer(stream.New(theirs, stream.NDJSON, &stream.Options{MaxMessage: 100 << 10}),
+				farcall.NewMux(), nil)
 			defer p.Close()
 			defer ours.Close()
 			go io.WriteString(ours, test.request+"\n")

@@ -40,7 +40,9 @@ func NewResponder(h Handler, o *Options) *Responder {
 // answer: progress, and notifications that handlers send. It is not called
 // concurrently, nor after Respond has returned. The context is the handlers'
 // context.
-func (r *Responder) Respond(ctx context.Context, dst, frame []byte, push func(frame []byte) error) []byte {
+func (r *Responder) Respond(
+	ctx context.Context, dst, frame []byte, push func(frame []byte) error,
+) []byte {
 	if r.observer == nil || r.observer.Frame == nil {
 		return r.respond(ctx, dst, frame, push)
 	}
@@ -52,7 +54,9 @@ func (r *Responder) Respond(ctx context.Context, dst, frame []byte, push func(fr
 	return dst
 }
 
-func (r *Responder) respond(ctx context.Context, dst, frame []byte, push func(frame []byte) error) []byte {
+func (r *Responder) respond(
+	ctx context.Context, dst, frame []byte, push func(frame []byte) error,
+) []byte {
 	batch := r.batches.Get().(*jsonrpc.Batch) //nolint:errcheck // only those are in it
 	dec := jsonrpc.Decoder{MaxDepth: r.opts.MaxDepth, MaxBatch: r.opts.MaxBatch, AcceptV1: r.opts.V1}
 	if err := dec.Decode(frame, batch); err != nil {
@@ -100,9 +104,14 @@ func (r *Responder) recycle(batch *jsonrpc.Batch, size int) {
 // Stream calls a method and gives its values to item: each value of a streaming
 // method as it comes, the one result of any other method. The error is the
 // handler's, as the wire would carry it, or item's.
-func (r *Responder) Stream(ctx context.Context, method string, params jsonrpc.Raw, item func(value jsonrpc.Raw) error) error {
+func (r *Responder) Stream(
+	ctx context.Context, method string, params jsonrpc.Raw, item func(value jsonrpc.Raw) error,
+) error {
 	start := time.Now()
-	m := &jsonrpc.Message{Kind: jsonrpc.Request, ID: jsonrpc.IntID(1), Method: []byte(method), Params: params}
+	m := &jsonrpc.Message{
+		Kind: jsonrpc.Request, ID: jsonrpc.IntID(1), Method: []byte(method),
+		Params: params,
+	}
 	m.Raw = m.Version.AppendRequest(nil, m.ID, method, params)
 	v := r.newServing(ctx, m, &pusher{})
 	defer v.ended(nil, errUnanswered)
@@ -155,7 +164,9 @@ func (r *Responder) newServing(ctx context.Context, m *jsonrpc.Message, push *pu
 }
 
 // newPushing is newServing of a message with its own way back, in one allocation.
-func (r *Responder) newPushing(ctx context.Context, m *jsonrpc.Message, push func(frame []byte) error) *serving {
+func (r *Responder) newPushing(
+	ctx context.Context, m *jsonrpc.Message, push func(frame []byte) error,
+) *serving {
 	if r.observer != nil && r.observer.Traces {
 		all := &struct {
 			serving
@@ -318,7 +329,9 @@ func (p *places) enter(ctx context.Context) (scarce *owner.Key, e *jsonrpc.Error
 		if p.scarce.Take(o, 1) {
 			return &o, nil
 		}
-		e = overloaded("more than half of the %d places for requests are taken, and this caller has its share of the rest", p.limit)
+		e = overloaded(
+			"more than half of the %d places for requests are taken, and this caller has its share "+
+				"of the rest", p.limit)
 	}
 	p.running.Add(-1)
 	return nil, e

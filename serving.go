@@ -86,8 +86,9 @@ func (n *names) of(method []byte) string {
 
 // serving is one request or notification that is being handled. It is also the
 // context that its handler gets: its own type, for with a callctx.Context it would be in a larger
-// size class, 32 bytes for each call (mcp.TestCallBytes). With a Peer that ends when the call is cancelled, when
-// the connection ends, and when the handler has returned; else with the Responder's.
+// size class, 32 bytes for each call (mcp.TestCallBytes). With a Peer that ends when the call is
+// cancelled, when the connection ends, and when the handler has returned; else with the
+// Responder's.
 type serving struct {
 	parent context.Context //nolint:containedctx // it is a context itself
 
@@ -110,8 +111,8 @@ type serving struct {
 }
 
 // servingExtra is what calls in traces and captures need, and a pointer to the rest. It is apart
-// from a serving, and servingRare from it, so that the others, which may be many, have no memory for
-// it.
+// from a serving, and servingRare from it, so that the others, which may be many, have no memory
+// for it.
 type servingExtra struct {
 	span   observe.Span // in which it is handled; it is set before the handler runs, as is number
 	number uint64       // observe.Call.Number
@@ -289,7 +290,8 @@ func (s *serving) invoke() (result any, err error) {
 
 // panicked logs a panic with its stack and returns the error to answer with.
 func (s *serving) panicked(r any) *jsonrpc.Error {
-	s.core.logger().ErrorContext(s.context(), "handler panicked", "method", s.req.Method, "id", s.req.ID.String(),
+	s.core.logger().ErrorContext(s.context(), "handler panicked", "method", s.req.Method, "id",
+		s.req.ID.String(),
 		"panic", r, "stack", string(debug.Stack()))
 	return &jsonrpc.Error{Code: jsonrpc.InternalError, Message: "Internal error", Cause: panicError{r}}
 }
@@ -418,7 +420,9 @@ func (c *core) logInternal(ctx context.Context, wire *jsonrpc.Error, err error) 
 
 // refused appends the answer to a message or frame that is not valid, and
 // records it.
-func (c *core) refused(ctx context.Context, dst []byte, m *jsonrpc.Message, e *jsonrpc.Error, inBatch bool) []byte {
+func (c *core) refused(
+	ctx context.Context, dst []byte, m *jsonrpc.Message, e *jsonrpc.Error, inBatch bool,
+) []byte {
 	wire := wireError(e, nil, c.opts.Details)
 	at := len(dst)
 	id := m.ID

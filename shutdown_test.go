@@ -62,8 +62,8 @@ func TestShutdownOfUnread(t *testing.T) {
 	}
 }
 
-// A call that Shutdown does not wait for is answered all the same, with those of its batch that have
-// ended; its caller knows that it was sent.
+// A call that Shutdown does not wait for is answered all the same, with those of its batch that
+// have ended; its caller knows that it was sent.
 func TestShutdownAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -97,7 +97,8 @@ func TestShutdownAnswers(t *testing.T) {
 			t.Error(err)
 		}
 		<-read
-		const cut = `{"jsonrpc":"2.0","error":{"code":-32009,"message":"Timeout: this end shuts down, and ` +
+		const cut = `{"jsonrpc":"2.0","error":{"code":-32009,"message":"Timeout: this end ` +
+			`shuts down, and ` +
 			`the call took longer than it waits","data":{"sent":"yes","reason":"shutdown"}},"id":%d}`
 		want := fmt.Sprintf(cut+"\n["+cut+`,{"jsonrpc":"2.0","result":"fast","id":3}]`+"\n", 1, 2)
 		if got.String() != want {

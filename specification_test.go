@@ -14,18 +14,52 @@ import (
 
 // specTests are the worked examples of the specification (JSON-RPC 2.0 §7).
 var specTests = []struct{ name, request, want string }{
-	{"1 positional", `{"jsonrpc": "2.0", "method": "subtract", "params": [42, 23], "id": 1}`, `{"jsonrpc": "2.0", "result": 19, "id": 1}`},
-	{"1 positional", `{"jsonrpc": "2.0", "method": "subtract", "params": [23, 42], "id": 2}`, `{"jsonrpc": "2.0", "result": -19, "id": 2}`},
-	{"2 named", `{"jsonrpc": "2.0", "method": "subtract", "params": {"subtrahend": 23, "minuend": 42}, "id": 3}`, `{"jsonrpc": "2.0", "result": 19, "id": 3}`},
-	{"2 named", `{"jsonrpc": "2.0", "method": "subtract", "params": {"minuend": 42, "subtrahend": 23}, "id": 4}`, `{"jsonrpc": "2.0", "result": 19, "id": 4}`},
+	{
+		"1 positional", `{"jsonrpc": "2.0", "method": "subtract", "params": [42, 23], "id": 1}`,
+		`{"jsonrpc": "2.0", "result": 19, "id": 1}`,
+	},
+	{
+		"1 positional", `{"jsonrpc": "2.0", "method": "subtract", "params": [23, 42], "id": 2}`,
+		`{"jsonrpc": "2.0", "result": -19, "id": 2}`,
+	},
+	{
+		"2 named",
+		`{"jsonrpc": "2.0", "method": "subtract", "params": {"subtrahend": 23, "minuend": 42}, "id": 3}`,
+		`{"jsonrpc": "2.0", "result": 19, "id": 3}`,
+	},
+	{
+		"2 named",
+		`{"jsonrpc": "2.0", "method": "subtract", "params": {"minuend": 42, "subtrahend": 23}, "id": 4}`,
+		`{"jsonrpc": "2.0", "result": 19, "id": 4}`,
+	},
 	{"3 notification", `{"jsonrpc": "2.0", "method": "update", "params": [1,2,3,4,5]}`, ``},
 	{"3 notification", `{"jsonrpc": "2.0", "method": "foobar"}`, ``},
-	{"4 unknown method", `{"jsonrpc": "2.0", "method": "foobar", "id": "1"}`, `{"jsonrpc": "2.0", "error": {"code": -32601, "message": "Method not found"}, "id": "1"}`},
-	{"5 invalid JSON", `{"jsonrpc": "2.0", "method": "foobar, "params": "bar", "baz]`, `{"jsonrpc": "2.0", "error": {"code": -32700, "message": "Parse error"}, "id": null}`},
-	{"6 invalid request", `{"jsonrpc": "2.0", "method": 1, "params": "bar"}`, `{"jsonrpc": "2.0", "error": {"code": -32600, "message": "Invalid Request"}, "id": null}`},
-	{"7 batch, invalid JSON", "[\n" + `{"jsonrpc": "2.0", "method": "sum", "params": [1,2,4], "id": "1"},` + "\n" + `{"jsonrpc": "2.0", "method"` + "\n]", `{"jsonrpc": "2.0", "error": {"code": -32700, "message": "Parse error"}, "id": null}`},
-	{"8 empty array", `[]`, `{"jsonrpc": "2.0", "error": {"code": -32600, "message": "Invalid Request"}, "id": null}`},
-	{"9 invalid batch", `[1]`, `[{"jsonrpc": "2.0", "error": {"code": -32600, "message": "Invalid Request"}, "id": null}]`},
+	{
+		"4 unknown method", `{"jsonrpc": "2.0", "method": "foobar", "id": "1"}`,
+		`{"jsonrpc": "2.0", "error": {"code": -32601, "message": "Method not found"}, "id": "1"}`,
+	},
+	{
+		"5 invalid JSON", `{"jsonrpc": "2.0", "method": "foobar, "params": "bar", "baz]`,
+		`{"jsonrpc": "2.0", "error": {"code": -32700, "message": "Parse error"}, "id": null}`,
+	},
+	{
+		"6 invalid request", `{"jsonrpc": "2.0", "method": 1, "params": "bar"}`,
+		`{"jsonrpc": "2.0", "error": {"code": -32600, "message": "Invalid Request"}, "id": null}`,
+	},
+	{
+		"7 batch, invalid JSON",
+		"[\n" + `{"jsonrpc": "2.0", "method": "sum", "params": [1,2,4], "id": "1"},` + "\n" +
+			`{"jsonrpc": "2.0", "method"` + "\n]",
+		`{"jsonrpc": "2.0", "error": {"code": -32700, "message": "Parse error"}, "id": null}`,
+	},
+	{
+		"8 empty array", `[]`,
+		`{"jsonrpc": "2.0", "error": {"code": -32600, "message": "Invalid Request"}, "id": null}`,
+	},
+	{
+		"9 invalid batch", `[1]`,
+		`[{"jsonrpc": "2.0", "error": {"code": -32600, "message": "Invalid Request"}, "id": null}]`,
+	},
 	{
 		"10 invalid batch", `[1,2,3]`, `[
 		{"jsonrpc": "2.0", "error": {"code": -32600, "message": "Invalid Request"}, "id": null},
@@ -73,7 +107,9 @@ func specMux() *farcall.Mux {
 	farcall.Handle(m, "notify_sum", sum)
 	farcall.Handle(m, "notify_hello", nothing)
 	farcall.Handle(m, "update", nothing)
-	farcall.Handle(m, "get_data", func(context.Context, struct{}) ([]any, error) { return []any{"hello", 5}, nil })
+	farcall.Handle(m, "get_data", func(context.Context, struct{}) ([]any, error) {
+		return []any{"hello", 5}, nil
+	})
 	m.Handle("echo", farcall.HandlerFunc(echo))
 	return m
 }
@@ -111,7 +147,8 @@ func TestSpecificationExamples(t *testing.T) {
 			if test.want != "" {
 				want = compact(t, test.want)
 			}
-			if got := withoutReasons(string(r.Respond(t.Context(), nil, []byte(test.request), nil))); got != want {
+			if got := withoutReasons(string(r.Respond(t.Context(), nil, []byte(test.request), nil))); got !=
+				want {
 				t.Errorf("%s: %s\n got %s\nwant %s", test.name, test.request, got, want)
 			}
 		}

@@ -57,7 +57,9 @@ func (p *Peer) update(f func(s *state)) {
 	p.mu.Unlock()
 	if bad {
 		//nolint:forbidigo // the counters are ours alone; a wrong one would disable the limits
-		panic(fmt.Sprintf("farcall: a counter of the connection is negative: %d running, %d waiting, %d bytes, %d of large messages, %d written",
+		panic(fmt.Sprintf(
+			"farcall: a counter of the connection is negative: %d running, %d waiting, %d bytes, %d of "+
+				"large messages, %d written",
 			s.running, s.waiting, s.bytes, s.large, s.written))
 	}
 }

@@ -103,18 +103,22 @@ func TestStream(t *testing.T) {
 		if !errors.Is(err, jsonrpc.Code(1001)) || !slices.Equal(got, upTo(4)) {
 			t.Errorf("an error in the middle: got %v, %v", got, err)
 		}
-		if got, err := collect(farcall.Stream[int](t.Context(), p, "nope", nil)); !errors.Is(err, jsonrpc.MethodNotFound) || len(got) > 0 {
+		if got, err := collect(farcall.Stream[int](t.Context(), p, "nope", nil)); !errors.Is(err,
+			jsonrpc.MethodNotFound) || len(got) > 0 {
 			t.Errorf("no such method: got %v, %v", got, err)
 		}
-		if got, err := collect(farcall.Stream[string](t.Context(), p, "count", countTo{To: 3})); err == nil || len(got) > 0 {
+		if got, err := collect(
+			farcall.Stream[string](t.Context(), p, "count", countTo{To: 3})); err == nil || len(got) > 0 {
 			t.Errorf("values of another type: got %v, %v", got, err)
 		}
 		// Without progress the answer is the array of all values.
-		if got, err := farcall.Call[[]int](t.Context(), p, "count", countTo{To: 1000}); err != nil || !slices.Equal(got, upTo(1000)) {
+		if got, err := farcall.Call[[]int](t.Context(), p, "count", countTo{To: 1000}); err != nil ||
+			!slices.Equal(got, upTo(1000)) {
 			t.Errorf("call: got %d values, %v", len(got), err)
 		}
 		// Unrequested progress is dropped.
-		if got, err := farcall.Call[string](t.Context(), p, "work", []int{100}); err != nil || got != "done" {
+		if got, err := farcall.Call[string](t.Context(), p, "work", []int{100}); err != nil ||
+			got != "done" {
 			t.Errorf("work: got %q, %v", got, err)
 		}
 	})
@@ -238,7 +242,8 @@ func TestProgressOnTheWire(t *testing.T) {
 	m, _ := streamMux()
 	w := newWire(t, stream.NDJSON, m, nil)
 	progress := func(token, value string) string {
-		return `{"jsonrpc":"2.0","method":"$/progress","params":{"token":` + token + `,"value":` + value + `}}`
+		return `{"jsonrpc":"2.0","method":"$/progress","params":{"token":` + token + `,"value":` +
+			value + `}}`
 	}
 	w.write(`{"jsonrpc":"2.0","method":"work","params":[2],"id":1}`) // not asked
 	w.expect(result(`"done"`, "1"))
@@ -256,14 +261,16 @@ func TestProgressOnTheWire(t *testing.T) {
 	w.expect(progress("7", "0"))
 	w.expect(refusal(1001, "too far", "1"))
 
-	mcp := newWire(t, stream.NDJSON, farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
-		return "done", farcall.Progress(ctx, map[string]int{"progress": 1})
-	}), &farcall.Options{Dialect: farcall.Dialect{
-		CancelMethod: "notifications/cancelled", CancelID: "requestId",
-		ProgressMethod: "notifications/progress", ProgressToken: "progressToken",
-	}})
+	mcp := newWire(t, stream.NDJSON,
+		farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
+			return "done", farcall.Progress(ctx, map[string]int{"progress": 1})
+		}), &farcall.Options{Dialect: farcall.Dialect{
+			CancelMethod: "notifications/cancelled", CancelID: "requestId",
+			ProgressMethod: "notifications/progress", ProgressToken: "progressToken",
+		}})
 	mcp.write(`{"jsonrpc":"2.0","method":"work","params":{"_meta":{"progressToken":5}},"id":1}`)
-	mcp.expect(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":5,"progress":1}}`)
+	mcp.expect(
+		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":5,"progress":1}}`)
 	mcp.expect(result(`"done"`, "1"))
 	if err := farcall.Progress(t.Context(), 1); err != nil {
 		t.Errorf("outside a handler: %v", err)
@@ -294,10 +301,14 @@ func TestStreamFromForeignPeer(t *testing.T) {
 	}
 	done = start()
 	w.expect(`{"jsonrpc":"2.0","method":"count","id":2,"progressToken":2,"progressCredit":1048576}`)
-	for _, params := range []string{`{"token":1,"value":7}`, `{"token":2,"value":8}`, `{"token":"2","value":7}`, `{"token":99,"value":7}`, `{"value":7}`, `[]`} {
+	for _, params := range []string{
+		`{"token":1,"value":7}`, `{"token":2,"value":8}`,
+		`{"token":"2","value":7}`, `{"token":99,"value":7}`, `{"value":7}`, `[]`,
+	} {
 		w.write(`{"jsonrpc":"2.0","method":"$/progress","params":` + params + `}`)
 	}
-	w.write(result("null", "2"), `{"jsonrpc":"2.0","method":"$/progress","params":{"token":2,"value":9}}`)
+	w.write(result("null", "2"),
+		`{"jsonrpc":"2.0","method":"$/progress","params":{"token":2,"value":9}}`)
 	if got := <-done; got.err != nil || !slices.Equal(got.all, []int{8}) {
 		t.Errorf("got %v", got)
 	}
@@ -318,10 +329,13 @@ func TestStreamOverHTTP(t *testing.T) {
 	server := httptest.NewServer(httprpc.NewHandler(m, nil))
 	defer server.Close()
 	for body, want := range map[string]string{
-		`{"jsonrpc":"2.0","method":"count","params":{"to":2},"progressToken":7,"id":1}`: "text/event-stream",
-		`{"jsonrpc":"2.0","method":"count","params":{"to":2},"id":1}`:                   "application/json",
+		`{"jsonrpc":"2.0","method":"count","params":{"to":2},` +
+			`"progressToken":7,"id":1}`: "text/event-stream",
+		`{"jsonrpc":"2.0","method":"count",` +
+			`"params":{"to":2},"id":1}`: "application/json",
 	} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, strings.NewReader(body))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL,
+			strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -365,8 +379,12 @@ func TestTraceIsForwarded(t *testing.T) {
 			t.Errorf("got %q, %v; want %q", got, err, want)
 		}
 	}
-	w := newWire(t, stream.NDJSON, farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) { return farcall.TraceFrom(ctx).Parent, nil }), nil)
-	if err := w.p.Notify(farcall.WithTrace(t.Context(), farcall.Trace{Parent: trace}), "tell", []int{1}); err != nil {
+	w := newWire(t, stream.NDJSON,
+		farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
+			return farcall.TraceFrom(ctx).Parent, nil
+		}), nil)
+	if err := w.p.Notify(farcall.WithTrace(t.Context(), farcall.Trace{Parent: trace}), "tell",
+		[]int{1}); err != nil {
 		t.Fatal(err)
 	}
 	w.expect(`{"jsonrpc":"2.0","method":"tell","params":[1],"traceparent":"` + trace + `"}`)

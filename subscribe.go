@@ -33,7 +33,9 @@ type Subscription[T any] struct{ feed *feed }
 // that has a method Peer(ctx) (*Peer, error), as rpc.Client has it, is asked for the next
 // connection when one has broken, and the subscription goes on over that. Any other Caller, and
 // HTTP, cannot carry subscriptions.
-func Subscribe[T any](ctx context.Context, c Caller, method string, params any) (*Subscription[T], error) {
+func Subscribe[T any](
+	ctx context.Context, c Caller, method string, params any,
+) (*Subscription[T], error) {
 	f, err := newFeed(ctx, c, method, params)
 	if err != nil {
 		return nil, err
@@ -88,9 +90,11 @@ type GapError struct {
 // Error implements error.
 func (g *GapError) Error() string {
 	if g.Lost != nil {
-		return "farcall: events may be missing: subscribed again after the connection was lost: " + g.Lost.Error()
+		return "farcall: events may be missing: subscribed again after the connection was lost: " +
+			g.Lost.Error()
 	}
-	return fmt.Sprintf("farcall: %d events are missing: they came faster than they were taken", g.Dropped)
+	return fmt.Sprintf("farcall: %d events are missing: they came faster than they were taken",
+		g.Dropped)
 }
 
 // Unwrap returns Lost.
@@ -152,7 +156,9 @@ func newFeed(ctx context.Context, c Caller, method string, params any) (*feed, e
 	}:
 		f.peers, f.again = c.Peer, true
 	default:
-		return nil, fmt.Errorf("farcall: subscribe to %q: a %T cannot carry subscriptions; a *farcall.Peer can, and what has a method Peer", method, c)
+		return nil,
+			fmt.Errorf("farcall: subscribe to %q: a %T cannot carry subscriptions; a *farcall.Peer can, "+
+				"and what has a method Peer", method, c)
 	}
 	raw, err := appendParams(nil, params)
 	if err != nil {
@@ -185,14 +191,18 @@ func (f *feed) subscribe() error {
 		case p.opts.Dialect.PartialResults:
 			return f.callPartial(p)
 		case p.x != nil:
-			return fmt.Errorf("farcall: subscribe to %q: HTTP cannot carry subscriptions; connect over WebSocket, TCP, a unix socket or stdio, or use Stream, which HTTP carries", f.method)
+			return fmt.Errorf(
+				"farcall: subscribe to %q: HTTP cannot carry subscriptions; connect over WebSocket, TCP, a "+
+					"unix socket or stdio, or use Stream, which HTTP carries", f.method)
 		}
 		var answer jsonrpc.Raw
 		o := &opener{feed: f, space: f.space}
-		err = p.Call(context.WithValue(f.ctx, progressKey{}, o), f.space.subscribe, joinSubscribe(f.name, f.params), &answer)
+		err = p.Call(context.WithValue(f.ctx, progressKey{}, o), f.space.subscribe,
+			joinSubscribe(f.name, f.params), &answer)
 		if err == nil {
 			if _, ok := keyOf(f.space, answer); !ok {
-				return fmt.Errorf("%w: %s was answered with %.100s, which is no id of a subscription", ErrProtocol, f.space.subscribe, answer)
+				return fmt.Errorf("%w: %s was answered with %.100s, which is no id of a subscription",
+					ErrProtocol, f.space.subscribe, answer)
 			}
 			return nil
 		}
@@ -386,7 +396,8 @@ func (p *Peer) listen(o *opener, id jsonrpc.Raw) error {
 	f, taken := o.feed, false
 	p.update(func(s *state) { taken = !s.subscriptions().listen(key, f) })
 	if taken {
-		return fmt.Errorf("%w: %s was answered with %.100s, which is the id of another subscription", ErrProtocol, o.space.subscribe, id)
+		return fmt.Errorf("%w: %s was answered with %.100s, which is the id of another subscription",
+			ErrProtocol, o.space.subscribe, id)
 	}
 	f.mu.Lock()
 	ended := f.ended

@@ -71,7 +71,10 @@ const (
 // subscriptions returns what there is, and makes it.
 func (s *state) subscriptions() *subscriptions {
 	if s.subs == nil {
-		s.subs = &subscriptions{theirs: map[string]*subscriber{}, ours: map[feedKey]*feed{}, abandoned: map[uint64]namespace{}}
+		s.subs = &subscriptions{
+			theirs: map[string]*subscriber{}, ours: map[feedKey]*feed{},
+			abandoned: map[uint64]namespace{},
+		}
 	}
 	return s.subs
 }
@@ -103,7 +106,9 @@ func (p *Peer) subscribe(ctx context.Context, v *serving, space namespace) (*sub
 		case s.err != nil:
 			refusal = closedError(s.err)
 		case len(all.theirs) >= p.opts.MaxSubscriptions:
-			refusal = overloaded("the limit of %d subscriptions of a connection is reached: unsubscribe from some first", p.opts.MaxSubscriptions)
+			refusal = overloaded(
+				"the limit of %d subscriptions of a connection is reached: unsubscribe from some first",
+				p.opts.MaxSubscriptions)
 		default:
 			all.last++
 			sub.id = "0x" + strconv.FormatUint(all.last, 16)
@@ -188,7 +193,8 @@ func (sub *subscriber) put(frame []byte, buffer int, strict bool) {
 	}
 }
 
-var errSlowSubscriber = jsonrpc.Refusal(jsonrpc.Overloaded, "the subscriber does not read events as fast as they come, and none may be dropped")
+var errSlowSubscriber = jsonrpc.Refusal(jsonrpc.Overloaded,
+	"the subscriber does not read events as fast as they come, and none may be dropped")
 
 // wait keeps a frame; those that wait longest go for it. It reports true when they may not.
 func (sub *subscriber) wait(s *state, frame []byte, buffer int, strict bool) (refused bool) {
@@ -268,7 +274,8 @@ func (s *state) event(sub *subscriber, frame []byte) {
 
 // enqueue gives a subscription its turn when something of it waits.
 func (s *state) enqueue(sub *subscriber) {
-	if sub.inTurn || sub.phase == opening || sub.phase == closed || len(sub.waiting) == 0 && sub.end == nil {
+	if sub.inTurn || sub.phase == opening || sub.phase == closed ||
+		len(sub.waiting) == 0 && sub.end == nil {
 		return
 	}
 	sub.inTurn = true
@@ -300,7 +307,9 @@ func (s *state) refill() {
 func (s *state) drop(sub *subscriber) {
 	sub.phase = closed
 	if sub.inTurn { // its turn may never come: the other end decides how much it reads
-		s.subs.ready = slices.DeleteFunc(s.subs.ready, func(other *subscriber) bool { return other == sub })
+		s.subs.ready = slices.DeleteFunc(s.subs.ready, func(other *subscriber) bool {
+			return other == sub
+		})
 		sub.inTurn = false
 	}
 	s.subs.bytes -= sub.bytes
@@ -358,7 +367,8 @@ func (sub *subscriber) finish(err error) {
 	} else {
 		wire := wireError(err, p.opts.Errors, p.opts.Details)
 		if _, logged := wire.Cause.(panicError); wire.Code == jsonrpc.InternalError && !logged { //nolint:errorlint // ours, never wrapped
-			p.logger().ErrorContext(sub.ctx, "subscription failed", "event", sub.space.event, "subscription", sub.id, "error", err)
+			p.logger().ErrorContext(sub.ctx, "subscription failed", "event", sub.space.event, "subscription",
+				sub.id, "error", err)
 		}
 		answer := jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), wire)
 		params = append(append(append(params, `,"error":`...), scan.Member(answer, "error")...), '}')
@@ -456,8 +466,10 @@ func (l *lasting) ContextValue(key any) (any, bool) {
 // errNotPushed is the error for a caller that cannot be pushed to.
 func errNotPushed(space namespace, method string) error {
 	return &jsonrpc.Error{
-		Code:    jsonrpc.NoCallback,
-		Message: fmt.Sprintf("This transport cannot push events; call %s over WebSocket, TCP, a unix socket or stdio, or stream %s, which HTTP can carry", space.subscribe, method),
-		Cause:   ErrNoCallback,
+		Code: jsonrpc.NoCallback,
+		Message: fmt.Sprintf(
+			"This transport cannot push events; call %s over WebSocket, TCP, a unix socket or stdio, or "+
+				"stream %s, which HTTP can carry", space.subscribe, method),
+		Cause: ErrNoCallback,
 	}
 }
