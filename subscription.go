@@ -42,8 +42,12 @@ import (
 //
 // A connection has [Options.MaxSubscriptions] at most. Otherwise HandleSubscription is like
 // [Handle].
-func HandleSubscription[P, T any](m *Mux, method string, f func(context.Context, P) (iter.Seq2[T, error], error), doc ...string) {
-	handleSource[P, T](m, method, doc, f, func(seq iter.Seq2[T, error]) source { return producer(encoded(seq)) })
+func HandleSubscription[P, T any](
+	m *Mux, method string, f func(context.Context, P) (iter.Seq2[T, error], error), doc ...string,
+) {
+	handleSource[P, T](m, method, doc, f, func(seq iter.Seq2[T, error]) source {
+		return producer(encoded(seq))
+	})
 }
 
 // handleSource adds a subscription to what f returns.
@@ -51,17 +55,18 @@ func handleSource[P, T, S any](
 	m *Mux, method string, doc []string, f func(context.Context, P) (S, error), of func(S) source,
 ) {
 	types := describe[P, T](method, true)
-	m.addSubscription(types, method, doc, func(ctx context.Context, params jsonrpc.Raw) (source, error) {
-		var p P
-		if err := types.params.Load().bind(reflect.ValueOf(&p).Elem(), params); err != nil {
-			return nil, err
-		}
-		s, err := f(ctx, p)
-		if err != nil {
-			return nil, err
-		}
-		return of(s), nil
-	})
+	m.addSubscription(types, method, doc,
+		func(ctx context.Context, params jsonrpc.Raw) (source, error) {
+			var p P
+			if err := types.params.Load().bind(reflect.ValueOf(&p).Elem(), params); err != nil {
+				return nil, err
+			}
+			s, err := f(ctx, p)
+			if err != nil {
+				return nil, err
+			}
+			return of(s), nil
+		})
 }
 
 // A source is where the events of a subscription come from.
@@ -125,7 +130,8 @@ func (events producer) stream(ctx context.Context, out *sink) error {
 
 // panicked logs a panic of the producer and returns the error for the subscriber.
 func (sub *subscriber) panicked(r any) error {
-	sub.peer.logger().ErrorContext(sub.ctx, "the producer of a subscription panicked", "event", sub.space.event, "subscription", sub.id,
+	sub.peer.logger().ErrorContext(sub.ctx, "the producer of a subscription panicked", "event",
+		sub.space.event, "subscription", sub.id,
 		"panic", r, "stack", string(debug.Stack()))
 	return &jsonrpc.Error{Code: jsonrpc.InternalError, Message: "Internal error", Cause: panicError{r}}
 }
@@ -165,14 +171,17 @@ func (h *subscribable) ServeRPC(ctx context.Context, req *Request) (any, error) 
 	return sub.id, nil
 }
 
-var errNoSubscriptionID = jsonrpc.Errorf(jsonrpc.InvalidRequest, "A subscription needs a request with an id: the answer names it")
+var errNoSubscriptionID = jsonrpc.Errorf(jsonrpc.InvalidRequest,
+	"A subscription needs a request with an id: the answer names it")
 
 // stream serves a call of the method itself.
 func (h *subscribable) stream(ctx context.Context, req *Request) (any, error) {
 	out := newSink(req)
 	if out.item == nil && !out.asked {
 		space, name := namespaceOf(req.Method)
-		return nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "%s has no end: call %s with [%q], or ask for progress, as farcall stream does", req.Method, space.subscribe, name)
+		return nil, jsonrpc.Errorf(jsonrpc.InvalidRequest,
+			"%s has no end: call %s with [%q], or ask for progress, as farcall stream does", req.Method,
+			space.subscribe, name)
 	}
 	from, err := h.open(ctx, req.Params)
 	if err == nil {
@@ -194,14 +203,18 @@ func namespaceOf(method string) (namespace, string) {
 		at = strings.IndexByte(method, '_') + 1
 	}
 	prefix := method[:at]
-	return namespace{prefix, prefix + "subscribe", prefix + "unsubscribe", prefix + eventSuffix}, method[at:]
+	return namespace{prefix, prefix + "subscribe", prefix + "unsubscribe", prefix + eventSuffix},
+		method[at:]
 }
 
 // eventSuffix is how the methods of events end.
 const eventSuffix = "subscription"
 
 // addSubscription adds something to subscribe to, and the methods of its namespace.
-func (m *Mux) addSubscription(types *signature, method string, doc []string, open func(context.Context, jsonrpc.Raw) (source, error)) {
+func (m *Mux) addSubscription(
+	types *signature, method string, doc []string,
+	open func(context.Context, jsonrpc.Raw) (source, error),
+) {
 	e := &entry{name: method, handler: &subscribable{open}, doc: doc, types: types}
 	types.subscription = true
 	m.add(e)
@@ -214,14 +227,17 @@ func (m *Mux) addSubscription(types *signature, method string, doc []string, ope
 	m.adding.Unlock()
 	if taken != nil {
 		if _, ours := taken.handler.(*subscriptionsOf); !ours {
-			misuse("the method %q has a handler already: subscriptions to %q need it", space.subscribe, e.name)
+			misuse("the method %q has a handler already: subscriptions to %q need it",
+				space.subscribe, e.name)
 		}
 		return
 	}
 	m.add(&entry{name: space.subscribe, handler: &subscriptionsOf{m, space}, doc: []string{
 		"Subscribe to events",
-		fmt.Sprintf("The first parameter is the name of what to subscribe to, without %q; the others are its own. "+
-			"The answer is the id of the subscription. Its events are notifications %s.", space.prefix, space.event),
+		fmt.Sprintf(
+			"The first parameter is the name of what to subscribe to, without %q; the others are its own. "+
+				"The answer is the id of the subscription. Its events are notifications %s.", space.prefix,
+			space.event),
 	}})
 	Handle(m, space.unsubscribe, func(ctx context.Context, p unsubscription) (bool, error) {
 		s := servingFrom(ctx)
@@ -257,7 +273,8 @@ type subscriptionsOf struct {
 func (h *subscriptionsOf) ServeRPC(ctx context.Context, req *Request) (any, error) {
 	name, rest, ok := splitSubscribe(req.Params)
 	if !ok {
-		return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: a list is expected that begins with one of %s", h.names(ctx))
+		return nil, jsonrpc.Errorf(jsonrpc.InvalidParams,
+			"Invalid params: a list is expected that begins with one of %s", h.names(ctx))
 	}
 	method := h.space.prefix + name
 	if permitted := permit.From(ctx); permitted != nil {
@@ -267,7 +284,8 @@ func (h *subscriptionsOf) ServeRPC(ctx context.Context, req *Request) (any, erro
 	}
 	e := h.mux.find([]byte(method))
 	if e == nil || e.types == nil || !e.types.subscription {
-		return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: there is no subscription %q among %s", name, h.names(ctx))
+		return nil, jsonrpc.Errorf(jsonrpc.InvalidParams,
+			"Invalid params: there is no subscription %q among %s", name, h.names(ctx))
 	}
 	inner := *req
 	inner.Method, inner.Params, inner.entry = e.name, rest, e
@@ -289,7 +307,8 @@ func (h *subscriptionsOf) names(ctx context.Context) string {
 	}
 	var all []string
 	for _, e := range sorted(h.mux.methods.Load()) {
-		if space, name := namespaceOf(e.name); space == h.space && e.types != nil && e.types.subscription {
+		if space, name := namespaceOf(e.name); space == h.space && e.types != nil &&
+			e.types.subscription {
 			all = append(all, name)
 		}
 	}
@@ -351,7 +370,9 @@ type Topic[T any] struct {
 
 // HandleTopic adds a topic to subscribe to: f is called when the other end subscribes, and returns
 // the topic or an error. Otherwise HandleTopic is like [HandleSubscription].
-func HandleTopic[P, T any](m *Mux, method string, f func(context.Context, P) (*Topic[T], error), doc ...string) {
+func HandleTopic[P, T any](
+	m *Mux, method string, f func(context.Context, P) (*Topic[T], error), doc ...string,
+) {
 	handleSource[P, T](m, method, doc, f, func(t *Topic[T]) source { return &t.hub })
 }
 

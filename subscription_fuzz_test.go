@@ -66,7 +66,10 @@ func FuzzEvent(f *testing.F) {
 
 // FuzzSubscribeParams reads what a client may subscribe with.
 func FuzzSubscribeParams(f *testing.F) {
-	for _, params := range []string{`["ticks"]`, `["ticks",1]`, `["ticks",{"to":1}]`, `["t\u0069cks", [] , {}]`, `{}`, `[]`, `[1]`, ` [ "ticks" , null ] `} {
+	for _, params := range []string{
+		`["ticks"]`, `["ticks",1]`, `["ticks",{"to":1}]`,
+		`["t\u0069cks", [] , {}]`, `{}`, `[]`, `[1]`, ` [ "ticks" , null ] `,
+	} {
 		f.Add(params)
 	}
 	mux, _ := tickMux()
@@ -74,11 +77,13 @@ func FuzzSubscribeParams(f *testing.F) {
 		a, b := farcall.Pipe()
 		p := farcall.NewPeer(b, mux, nil)
 		defer p.Close()
-		if err := a.Write([]byte(`{"jsonrpc":"2.0","method":"time/subscribe","params":` + params + `,"id":1}`)); err != nil {
+		if err := a.Write(
+			[]byte(`{"jsonrpc":"2.0","method":"time/subscribe","params":` + params + `,"id":1}`)); err != nil {
 			t.Fatal(err)
 		}
 		frame, err := a.Read()
-		if err != nil || jsonrpc.Valid(frame) != nil || strings.Contains(string(frame), "Internal error") {
+		if err != nil || jsonrpc.Valid(frame) != nil ||
+			strings.Contains(string(frame), "Internal error") {
 			t.Errorf("%q: %s, %v", params, frame, err)
 		}
 	})

@@ -25,7 +25,8 @@ func TestSubscriptionsOfTheSameID(t *testing.T) {
 			sub, err = farcall.Subscribe[int](t.Context(), w.p, "time/ticks", nil)
 			ended <- err
 		}()
-		w.expect(fmt.Sprintf(`{"jsonrpc":"2.0","method":"time/subscribe","params":["ticks"],"id":%d}`, id))
+		w.expect(
+			fmt.Sprintf(`{"jsonrpc":"2.0","method":"time/subscribe","params":["ticks"],"id":%d}`, id))
 		w.write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":"0x1"}`, id))
 		err := <-ended
 		return sub, err
@@ -34,10 +35,12 @@ func TestSubscriptionsOfTheSameID(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := subscribe(2); !errors.Is(err, farcall.ErrProtocol) || !strings.Contains(err.Error(), "another subscription") {
+	if _, err := subscribe(2); !errors.Is(err, farcall.ErrProtocol) ||
+		!strings.Contains(err.Error(), "another subscription") {
 		t.Errorf("the second one: %v", err)
 	}
-	w.write(`{"jsonrpc":"2.0","method":"time/subscription","params":{"subscription":"0x1","result":7}}`)
+	w.write(
+		`{"jsonrpc":"2.0","method":"time/subscription","params":{"subscription":"0x1","result":7}}`)
 	w.c.CloseWrite()
 	got, err := collect(first.Events())
 	if len(got) != 1 || got[0] != 7 || !errors.Is(err, farcall.ErrClosed) {
@@ -51,7 +54,9 @@ func TestUnsubscribedWhileUnread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var topic farcall.Topic[string]
 		mux := topicMux(&topic)
-		farcall.Handle(mux, "fill", func(context.Context, struct{}) (string, error) { return strings.Repeat("x", 1<<20), nil })
+		farcall.Handle(mux, "fill", func(context.Context, struct{}) (string, error) {
+			return strings.Repeat("x", 1<<20), nil
+		})
 		a, b := farcall.Pipe()
 		server := farcall.NewPeer(b, mux, nil)
 		send := func(format string, args ...any) {
@@ -70,7 +75,8 @@ func TestUnsubscribedWhileUnread(t *testing.T) {
 			}
 			send(`{"jsonrpc":"2.0","method":"unsubscribe","params":["%#x"]}`, i)
 		}
-		if st := server.Stats(); st.Subscriptions != 0 || topic.Subscribers() != 0 || st.UnsentBytes < 1<<20 {
+		if st := server.Stats(); st.Subscriptions != 0 || topic.Subscribers() != 0 ||
+			st.UnsentBytes < 1<<20 {
 			t.Errorf("%d subscribers, %+v", topic.Subscribers(), st)
 		}
 		if n := farcall.SubscriptionsInTurn(server); n != 0 {
@@ -93,9 +99,11 @@ func TestUnreadEventsDraw(t *testing.T) {
 		for i := range conns {
 			x, y := net.Pipe()
 			defer y.Close()
-			peers = append(peers, farcall.NewPeer(stream.New(x, stream.NDJSON, nil), mux, &farcall.Options{Budget: b}))
+			peers = append(peers,
+				farcall.NewPeer(stream.New(x, stream.NDJSON, nil), mux, &farcall.Options{Budget: b}))
 			for id := range subs {
-				if _, err := fmt.Fprintf(y, `{"jsonrpc":"2.0","id":%d,"method":"subscribe","params":["news"]}`+"\n", id); err != nil {
+				if _, err := fmt.Fprintf(y,
+					`{"jsonrpc":"2.0","id":%d,"method":"subscribe","params":["news"]}`+"\n", id); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -137,7 +145,8 @@ func TestSubscribeRefusedHere(t *testing.T) {
 		})
 	}
 	a, b := farcall.Pipe()
-	p, _ := connect(t, a, b, nil, topicMux(&topic), &farcall.Options{CallInterceptors: []farcall.Interceptor{refuse}}, nil)
+	p, _ := connect(t, a, b, nil, topicMux(&topic),
+		&farcall.Options{CallInterceptors: []farcall.Interceptor{refuse}}, nil)
 	if _, err := farcall.Subscribe[string](t.Context(), p, "news", nil); !errors.Is(err, refused) {
 		t.Error(err)
 	}

@@ -24,27 +24,28 @@ type tickParams struct {
 // counts the producers.
 func tickMux() (m *farcall.Mux, running *atomic.Int32) {
 	m, running = farcall.NewMux(), new(atomic.Int32)
-	farcall.HandleSubscription(m, "time/ticks", func(ctx context.Context, p tickParams) (iter.Seq2[string, error], error) {
-		if p.To < 0 {
-			return nil, jsonrpc.Errorf(1001, "no time")
-		}
-		return func(yield func(string, error) bool) {
-			running.Add(1)
-			defer running.Add(-1)
-			for i := 0; p.To == 0 || i < p.To; i++ {
-				switch {
-				case i == 13:
-					yield("", jsonrpc.Errorf(1013, "bad luck"))
-					return
-				case i == 3 && p.To == 0:
-					<-ctx.Done()
-					return
-				case !yield(fmt.Sprint(p.From, i), nil):
-					return
-				}
+	farcall.HandleSubscription(m, "time/ticks",
+		func(ctx context.Context, p tickParams) (iter.Seq2[string, error], error) {
+			if p.To < 0 {
+				return nil, jsonrpc.Errorf(1001, "no time")
 			}
-		}, nil
-	}, "Count")
+			return func(yield func(string, error) bool) {
+				running.Add(1)
+				defer running.Add(-1)
+				for i := 0; p.To == 0 || i < p.To; i++ {
+					switch {
+					case i == 13:
+						yield("", jsonrpc.Errorf(1013, "bad luck"))
+						return
+					case i == 3 && p.To == 0:
+						<-ctx.Done()
+						return
+					case !yield(fmt.Sprint(p.From, i), nil):
+						return
+					}
+				}
+			}, nil
+		}, "Count")
 	return m, running
 }
 
@@ -75,7 +76,8 @@ func TestSubscription(t *testing.T) {
 		if !errors.As(err, &wire) || wire.Code != 1013 || len(got) != 13 {
 			t.Errorf("%v, %v", got, err)
 		}
-		if _, err := farcall.Subscribe[string](t.Context(), p, "time/ticks", []int{-1}); !errors.As(err, &wire) || wire.Code != 1001 {
+		if _, err := farcall.Subscribe[string](t.Context(), p, "time/ticks",
+			[]int{-1}); !errors.As(err, &wire) || wire.Code != 1001 {
 			t.Errorf("refused: %v", err)
 		}
 		for running.Load() > 0 {
@@ -97,9 +99,15 @@ func TestSubscriptionProducerEnds(t *testing.T) {
 		end  func(sub *farcall.Subscription[string], p *farcall.Peer, cancel func())
 		want string
 	}{
-		{"closed", func(sub *farcall.Subscription[string], _ *farcall.Peer, _ func()) { _ = sub.Close() }, ""},
-		{"cancelled", func(_ *farcall.Subscription[string], _ *farcall.Peer, cancel func()) { cancel() }, "context canceled"},
-		{"connection", func(_ *farcall.Subscription[string], p *farcall.Peer, _ func()) { _ = p.Close() }, "farcall: connection closed"},
+		{"closed", func(sub *farcall.Subscription[string], _ *farcall.Peer, _ func()) {
+			_ = sub.Close()
+		}, ""},
+		{"cancelled", func(_ *farcall.Subscription[string], _ *farcall.Peer, cancel func()) {
+			cancel()
+		}, "context canceled"},
+		{"connection", func(_ *farcall.Subscription[string], p *farcall.Peer, _ func()) {
+			_ = p.Close()
+		}, "farcall: connection closed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -133,20 +141,28 @@ func TestSubscriptionProducerEnds(t *testing.T) {
 // What goes over the wire, to the byte, of what go-ethereum has and of LSP's partial results.
 func TestSubscriptionOnTheWire(t *testing.T) {
 	mux, _ := tickMux()
-	farcall.HandleSubscription(mux.Group("eth_"), "blocks", func(context.Context, struct{ Full bool }) (iter.Seq2[int, error], error) {
-		return func(yield func(int, error) bool) { yield(7, nil) }, nil
-	})
+	farcall.HandleSubscription(mux.Group("eth_"), "blocks",
+		func(context.Context, struct{ Full bool }) (iter.Seq2[int, error], error) {
+			return func(yield func(int, error) bool) { yield(7, nil) }, nil
+		})
 	mux.Handle("echo", farcall.HandlerFunc(echo))
 	for _, c := range []struct{ send, want string }{
-		{`{"jsonrpc":"2.0","method":"time/subscribe","params":["ticks",2,"x"],"id":"a"}`, `{"jsonrpc":"2.0","result":"0x1","id":"a"}
+		{
+			`{"jsonrpc":"2.0","method":"time/subscribe","params":["ticks",2,"x"],"id":"a"}`,
+			`{"jsonrpc":"2.0","result":"0x1","id":"a"}
 {"jsonrpc":"2.0","method":"time/subscription","params":{"subscription":"0x1","result":"x0"}}
 {"jsonrpc":"2.0","method":"time/subscription","params":{"subscription":"0x1","result":"x1"}}
-{"jsonrpc":"2.0","method":"time/subscription","params":{"subscription":"0x1","end":true}}`},
-		{`{"jsonrpc":"2.0","method":"eth_subscribe","params":["blocks",{"Full":true}],"id":1}`, `{"jsonrpc":"2.0","result":"0x1","id":1}
-{"jsonrpc":"2.0","method":"eth_subscription","params":{"subscription":"0x1","result":7}}
-{"jsonrpc":"2.0","method":"eth_subscription","params":{"subscription":"0x1","end":true}}`},
+{"jsonrpc":"2.0","method":"time/subscription","params":{"subscription":"0x1","end":true}}`,
+		},
 		{
-			`[{"jsonrpc":"2.0","method":"time/subscribe","params":["ticks",1],"id":1},{"jsonrpc":"2.0","method":"echo","params":[2],"id":2}]`,
+			`{"jsonrpc":"2.0","method":"eth_subscribe","params":["blocks",{"Full":true}],"id":1}`,
+			`{"jsonrpc":"2.0","result":"0x1","id":1}
+{"jsonrpc":"2.0","method":"eth_subscription","params":{"subscription":"0x1","result":7}}
+{"jsonrpc":"2.0","method":"eth_subscription","params":{"subscription":"0x1","end":true}}`,
+		},
+		{
+			`[{"jsonrpc":"2.0","method":"time/subscribe","params":["ticks",1],"id":1},{"jsonrpc":"2.0",` +
+				`"method":"echo","params":[2],"id":2}]`,
 			`[{"jsonrpc":"2.0","result":"0x1","id":1},{"jsonrpc":"2.0","result":[2],"id":2}]
 {"jsonrpc":"2.0","method":"time/subscription","params":{"subscription":"0x1","result":"0"}}
 {"jsonrpc":"2.0","method":"time/subscription","params":{"subscription":"0x1","end":true}}`,
@@ -156,18 +172,24 @@ func TestSubscriptionOnTheWire(t *testing.T) {
 			`{"jsonrpc":"2.0","method":"$/progress","params":{"token":"t","value":"0"}}
 {"jsonrpc":"2.0","result":null,"id":1}`,
 		},
-		{`{"jsonrpc":"2.0","method":"time/unsubscribe","params":["0x9"],"id":1}`, `{"jsonrpc":"2.0","result":false,"id":1}`},
+		{
+			`{"jsonrpc":"2.0","method":"time/unsubscribe","params":["0x9"],"id":1}`,
+			`{"jsonrpc":"2.0","result":false,"id":1}`,
+		},
 		{
 			`{"jsonrpc":"2.0","method":"time/subscribe","params":["clocks"],"id":1}`,
-			`{"jsonrpc":"2.0","error":{"code":-32602,"message":"Invalid params: there is no subscription \"clocks\" among ticks"},"id":1}`,
+			`{"jsonrpc":"2.0","error":{"code":-32602,"message":"Invalid params: there is no subscription ` +
+				`\"clocks\" among ticks"},"id":1}`,
 		},
 		{
 			`{"jsonrpc":"2.0","method":"time/subscribe","params":{"a":1},"id":1}`,
-			`{"jsonrpc":"2.0","error":{"code":-32602,"message":"Invalid params: a list is expected that begins with one of ticks"},"id":1}`,
+			`{"jsonrpc":"2.0","error":{"code":-32602,"message":"Invalid params: a list is expected that ` +
+				`begins with one of ticks"},"id":1}`,
 		},
 		{
 			`{"jsonrpc":"2.0","method":"time/ticks","id":1}`,
-			`{"jsonrpc":"2.0","error":{"code":-32600,"message":"time/ticks has no end: call time/subscribe with [\"ticks\"], or ask for progress, as farcall stream does"},"id":1}`,
+			`{"jsonrpc":"2.0","error":{"code":-32600,"message":"time/ticks has no end: call ` +
+				`time/subscribe with [\"ticks\"], or ask for progress, as farcall stream does"},"id":1}`,
 		},
 	} {
 		w := newWire(t, 0, mux, nil)
@@ -198,11 +220,13 @@ func TestSubscriptionsOfTwoConnections(t *testing.T) {
 		}
 		var wire *jsonrpc.Error
 		_, err := farcall.Subscribe[string](t.Context(), p, "time/ticks", nil)
-		if !errors.As(err, &wire) || wire.Code != jsonrpc.Overloaded || !strings.Contains(string(wire.Data), "limit of 2 subscriptions") {
+		if !errors.As(err, &wire) || wire.Code != jsonrpc.Overloaded ||
+			!strings.Contains(string(wire.Data), "limit of 2 subscriptions") {
 			t.Errorf("the third: %v %s", err, wire.Data)
 		}
 		for _, id := range []string{"0x1", "0x2", "0x3"} {
-			if ended, err := farcall.Call[bool](t.Context(), other, "time/unsubscribe", []string{id}); err != nil || ended {
+			if ended, err := farcall.Call[bool](t.Context(), other, "time/unsubscribe",
+				[]string{id}); err != nil || ended {
 				t.Errorf("another connection ends %s: %v, %v", id, ended, err)
 			}
 		}
@@ -224,14 +248,19 @@ func TestSubscriptionsOfTwoConnections(t *testing.T) {
 // Where nothing can be pushed, both ends say what to use instead.
 func TestSubscriptionOverHTTP(t *testing.T) {
 	mux, _ := tickMux()
-	farcall.Handle(mux, "pushed", func(ctx context.Context, _ struct{}) (bool, error) { return farcall.CallerFrom(ctx).Done() != nil, nil })
+	farcall.Handle(mux, "pushed", func(ctx context.Context, _ struct{}) (bool, error) {
+		return farcall.CallerFrom(ctx).Done() != nil, nil
+	})
 	p := httpClient(t, mux, nil)
-	if _, err := farcall.Subscribe[string](t.Context(), p, "time/ticks", nil); err == nil || !strings.Contains(err.Error(), "HTTP cannot carry subscriptions; connect over WebSocket") {
+	if _, err := farcall.Subscribe[string](t.Context(), p, "time/ticks", nil); err == nil ||
+		!strings.Contains(err.Error(), "HTTP cannot carry subscriptions; connect over WebSocket") {
 		t.Errorf("our client: %v", err)
 	}
 	err := p.Call(t.Context(), "time/subscribe", []string{"ticks"}, nil)
 	var wire *jsonrpc.Error
-	if !errors.As(err, &wire) || wire.Code != -32043 || wire.Message != "This transport cannot push events; call time/subscribe over WebSocket, TCP, a unix socket or stdio, or stream time/ticks, which HTTP can carry" {
+	if !errors.As(err, &wire) || wire.Code != -32043 ||
+		wire.Message != "This transport cannot push events; call time/subscribe over WebSocket, TCP, a "+
+			"unix socket or stdio, or stream time/ticks, which HTTP can carry" {
 		t.Errorf("our server: %v", err)
 	}
 	got, err := collect(farcall.Stream[string](t.Context(), p, "time/ticks", tickParams{To: 3}))
@@ -246,27 +275,33 @@ func TestSubscriptionOverHTTP(t *testing.T) {
 // LSP's partial results are a dialect of subscribing, and of streaming.
 func TestPartialResults(t *testing.T) {
 	o := &farcall.Options{Dialect: farcall.Dialect{
-		CancelMethod: "$/cancelRequest", CancelID: "id", ProgressMethod: "$/progress", ProgressToken: "token", ProgressValue: "value",
+		CancelMethod: "$/cancelRequest", CancelID: "id", ProgressMethod: "$/progress",
+		ProgressToken: "token", ProgressValue: "value",
 		PartialResults: true,
 	}}
 	synctest.Test(t, func(t *testing.T) {
 		mux, running := tickMux()
-		mux.Handle("whole", farcall.HandlerFunc(func(_ context.Context, req *farcall.Request) (any, error) {
-			return jsonrpc.Raw(fmt.Sprintf(`[%q]`, req.Params)), nil
-		}))
+		mux.Handle("whole",
+			farcall.HandlerFunc(func(_ context.Context, req *farcall.Request) (any, error) {
+				return jsonrpc.Raw(fmt.Sprintf(`[%q]`, req.Params)), nil
+			}))
 		a, b := farcall.Pipe()
 		p, _ := connect(t, a, b, nil, mux, o, nil)
 		got, err := collect(farcall.Stream[string](t.Context(), p, "time/ticks", tickParams{To: 3}))
 		if err != nil || strings.Join(got, " ") != "0 1 2" {
 			t.Errorf("streamed: %v, %v", got, err)
 		}
-		for method, want := range map[string]string{"time/ticks": "0 1 2", "whole": `{"partialResultToken":3,"to":3}`} {
+		for method, want := range map[string]string{
+			"time/ticks": "0 1 2",
+			"whole":      `{"partialResultToken":3,"to":3}`,
+		} {
 			sub, err := farcall.Subscribe[string](t.Context(), p, method, tickParams{To: 3})
 			if err != nil {
 				t.Fatal(err)
 			}
 			got, err := collect(sub.Events())
-			if all := strings.Join(got, " "); err != nil || all != want && method == "time/ticks" || !strings.Contains(all, `"to":3`) && method == "whole" {
+			if all := strings.Join(got, " "); err != nil || all != want && method == "time/ticks" ||
+				!strings.Contains(all, `"to":3`) && method == "whole" {
 				t.Errorf("%s: %v, %v", method, got, err)
 			}
 		}
@@ -301,15 +336,17 @@ func (c connections) Peer(context.Context) (*farcall.Peer, error) { return <-c.n
 // A call that subscribes again may be answered as a whole, though the first one was not.
 func TestPartialResultsAgain(t *testing.T) {
 	o := &farcall.Options{Dialect: farcall.Dialect{
-		CancelMethod: "$/cancelRequest", CancelID: "id", ProgressMethod: "$/progress", ProgressToken: "token", ProgressValue: "value",
+		CancelMethod: "$/cancelRequest", CancelID: "id", ProgressMethod: "$/progress",
+		ProgressToken: "token", ProgressValue: "value",
 		PartialResults: true,
 	}}
 	synctest.Test(t, func(t *testing.T) {
 		first, _ := tickMux()
 		second := farcall.NewMux()
-		second.Handle("time/ticks", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
-			return []string{"a", "b"}, nil
-		}))
+		second.Handle("time/ticks",
+			farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
+				return []string{"a", "b"}, nil
+			}))
 		c := connections{next: make(chan *farcall.Peer, 2)}
 		for _, mux := range []*farcall.Mux{first, second} {
 			a, b := farcall.Pipe()
@@ -347,7 +384,8 @@ func TestPartialResultsAgain(t *testing.T) {
 // Events of subscriptions that there are not are dropped and counted, unless a handler takes them.
 func TestUnknownEvents(t *testing.T) {
 	w := newWire(t, 0, nil, nil)
-	w.write(`{"jsonrpc":"2.0","method":"time/subscription","params":{"subscription":"0x1","result":1}}`,
+	w.write(
+		`{"jsonrpc":"2.0","method":"time/subscription","params":{"subscription":"0x1","result":1}}`,
 		`{"jsonrpc":"2.0","method":"time/subscription","params":{"subscription":7,"end":true}}`,
 		`{"jsonrpc":"2.0","method":"time/subscription","params":{"subscription":{},"result":1}}`)
 	w.write(`{"jsonrpc":"2.0","method":"m","id":1}`)
@@ -365,7 +403,8 @@ func TestUnknownEvents(t *testing.T) {
 		return nil
 	})
 	w = newWire(t, 0, mux, nil)
-	w.write(`{"jsonrpc":"2.0","method":"eth_subscription","params":{"subscription":"0x1","result":"block"}}`)
+	w.write(
+		`{"jsonrpc":"2.0","method":"eth_subscription","params":{"subscription":"0x1","result":"block"}}`)
 	if event := <-got; event != "block" {
 		t.Error(event)
 	}
@@ -407,16 +446,18 @@ func TestSubscriptionWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mux := farcall.NewMux()
 		var made atomic.Int32
-		farcall.HandleSubscription(mux, "flood", func(context.Context, struct{}) (iter.Seq2[string, error], error) {
-			return func(yield func(string, error) bool) {
-				for yield(strings.Repeat("x", 1000), nil) {
-					made.Add(1)
-				}
-			}, nil
-		})
+		farcall.HandleSubscription(mux, "flood",
+			func(context.Context, struct{}) (iter.Seq2[string, error], error) {
+				return func(yield func(string, error) bool) {
+					for yield(strings.Repeat("x", 1000), nil) {
+						made.Add(1)
+					}
+				}, nil
+			})
 		a, b := farcall.Pipe()
 		server := farcall.NewPeer(b, mux, nil)
-		if err := a.Write([]byte(`{"jsonrpc":"2.0","method":"subscribe","params":["flood"],"id":1}`)); err != nil {
+		if err := a.Write(
+			[]byte(`{"jsonrpc":"2.0","method":"subscribe","params":["flood"],"id":1}`)); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -443,9 +484,10 @@ func TestSubscriptionWaits(t *testing.T) {
 func TestSubscriptionPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mux := farcall.NewMux()
-		farcall.HandleSubscription(mux, "bad", func(context.Context, struct{}) (iter.Seq2[int, error], error) {
-			return func(func(int, error) bool) { panic("secret") }, nil
-		})
+		farcall.HandleSubscription(mux, "bad",
+			func(context.Context, struct{}) (iter.Seq2[int, error], error) {
+				return func(func(int, error) bool) { panic("secret") }, nil
+			})
 		a, b := farcall.Pipe()
 		p, _ := connect(t, a, b, nil, mux, nil, nil)
 		sub, err := farcall.Subscribe[int](t.Context(), p, "bad", nil)
@@ -454,7 +496,8 @@ func TestSubscriptionPanics(t *testing.T) {
 		}
 		_, err = collect(sub.Events())
 		var wire *jsonrpc.Error
-		if !errors.As(err, &wire) || wire.Code != jsonrpc.InternalError || strings.Contains(err.Error(), "secret") {
+		if !errors.As(err, &wire) || wire.Code != jsonrpc.InternalError ||
+			strings.Contains(err.Error(), "secret") {
 			t.Error(err)
 		}
 	})
@@ -465,15 +508,18 @@ func TestSubscriptionContext(t *testing.T) {
 	type key struct{}
 	synctest.Test(t, func(t *testing.T) {
 		mux := farcall.NewMux()
-		farcall.HandleSubscription(mux, "who", func(ctx context.Context, _ struct{}) (iter.Seq2[string, error], error) {
-			return func(yield func(string, error) bool) {
-				value, _ := ctx.Value(key{}).(string)
-				back, err := farcall.Call[string](ctx, farcall.CallerFrom(ctx), "name", nil)
-				yield(value+" "+back, err)
-			}, nil
-		})
+		farcall.HandleSubscription(mux, "who",
+			func(ctx context.Context, _ struct{}) (iter.Seq2[string, error], error) {
+				return func(yield func(string, error) bool) {
+					value, _ := ctx.Value(key{}).(string)
+					back, err := farcall.Call[string](ctx, farcall.CallerFrom(ctx), "name", nil)
+					yield(value+" "+back, err)
+				}, nil
+			})
 		client := farcall.NewMux()
-		farcall.Handle(client, "name", func(context.Context, struct{}) (string, error) { return "me", nil })
+		farcall.Handle(client, "name", func(context.Context, struct{}) (string, error) {
+			return "me", nil
+		})
 		short := func(next farcall.Handler) farcall.Handler {
 			return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
 				ctx, cancel := context.WithTimeout(context.WithValue(ctx, key{}, "principal"), time.Second)
@@ -482,7 +528,8 @@ func TestSubscriptionContext(t *testing.T) {
 			})
 		}
 		a, b := farcall.Pipe()
-		p, _ := connect(t, a, b, client, mux, nil, &farcall.Options{Interceptors: []farcall.Interceptor{short}})
+		p, _ := connect(t, a, b, client, mux, nil,
+			&farcall.Options{Interceptors: []farcall.Interceptor{short}})
 		sub, err := farcall.Subscribe[string](t.Context(), p, "who", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -495,15 +542,16 @@ func TestSubscriptionContext(t *testing.T) {
 
 func ExampleSubscribe() {
 	mux := farcall.NewMux()
-	farcall.HandleSubscription(mux, "time/ticks", func(_ context.Context, p struct{ Count int }) (iter.Seq2[int, error], error) {
-		return func(yield func(int, error) bool) {
-			for i := range p.Count {
-				if !yield(i, nil) {
-					return
+	farcall.HandleSubscription(mux, "time/ticks",
+		func(_ context.Context, p struct{ Count int }) (iter.Seq2[int, error], error) {
+			return func(yield func(int, error) bool) {
+				for i := range p.Count {
+					if !yield(i, nil) {
+						return
+					}
 				}
-			}
-		}, nil
-	})
+			}, nil
+		})
 	a, b := farcall.Pipe()
 	server, client := farcall.NewPeer(a, mux, nil), farcall.NewPeer(b, nil, nil)
 	defer server.Close()

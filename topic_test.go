@@ -16,7 +16,9 @@ import (
 
 func topicMux[T any](topic *farcall.Topic[T]) *farcall.Mux {
 	mux := farcall.NewMux()
-	farcall.HandleTopic(mux, "news", func(context.Context, struct{}) (*farcall.Topic[T], error) { return topic, nil })
+	farcall.HandleTopic(mux, "news", func(context.Context, struct{}) (*farcall.Topic[T], error) {
+		return topic, nil
+	})
 	return mux
 }
 
@@ -64,7 +66,8 @@ func TestTopic(t *testing.T) {
 		for _, sub := range subs {
 			got, err := collect(sub.Events())
 			var wire *jsonrpc.Error
-			if len(got) != 3 || got[0] != "a" || len(got[1]) != 20_000 || got[2] != "c" || !errors.As(err, &wire) || wire.Code != 1001 {
+			if len(got) != 3 || got[0] != "a" || len(got[1]) != 20_000 || got[2] != "c" ||
+				!errors.As(err, &wire) || wire.Code != 1001 {
 				t.Errorf("%d events, %v", len(got), err)
 			}
 		}
@@ -93,7 +96,9 @@ func (g *lateReader) Read() ([]byte, error) {
 
 // slowAndFast subscribes twice: over a connection that does not read, until the gate is opened, and
 // one that does.
-func slowAndFast(t *testing.T, topic *farcall.Topic[string]) (slow, fast *farcall.Subscription[string], server *farcall.Peer, gate chan struct{}) {
+func slowAndFast(
+	t *testing.T, topic *farcall.Topic[string],
+) (slow, fast *farcall.Subscription[string], server *farcall.Peer, gate chan struct{}) {
 	t.Helper()
 	mux := topicMux(topic)
 	subscribe := func(p *farcall.Peer) *farcall.Subscription[string] {
@@ -165,7 +170,9 @@ func TestTopicDropsLast(t *testing.T) {
 		var topic farcall.Topic[string]
 		gate := make(chan struct{})
 		a, b := farcall.Pipe()
-		p, server := connect(t, &lateReader{Transport: a, open: gate}, b, nil, topicMux(&topic), nil, &farcall.Options{MaxUnsent: 2000}) // 500 for events that wait
+		// 500 for events that wait
+		p, server := connect(t, &lateReader{Transport: a, open: gate}, b, nil, topicMux(&topic), nil,
+			&farcall.Options{MaxUnsent: 2000})
 		sub, err := farcall.Subscribe[string](t.Context(), p, "news", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -217,7 +224,8 @@ func TestTopicNoDrop(t *testing.T) {
 		close(gate)
 		got, err := collect(slow.Events())
 		var wire *jsonrpc.Error
-		if !errors.As(err, &wire) || wire.Code != jsonrpc.Overloaded || !strings.Contains(string(wire.Data), "the subscriber does not read events") {
+		if !errors.As(err, &wire) || wire.Code != jsonrpc.Overloaded ||
+			!strings.Contains(string(wire.Data), "the subscriber does not read events") {
 			t.Errorf("%v", err)
 		}
 		for i, v := range got {
@@ -265,7 +273,8 @@ func TestSubscriptionNotTaken(t *testing.T) {
 				break
 			}
 		}
-		if gap == nil || gap.Dropped != 2000 || gap.Error() != "farcall: 2000 events are missing: they came faster than they were taken" {
+		if gap == nil || gap.Dropped != 2000 ||
+			gap.Error() != "farcall: 2000 events are missing: they came faster than they were taken" {
 			t.Errorf("gap %v", gap)
 		}
 	})
@@ -303,7 +312,9 @@ func TestTopicPublishesTheEnd(t *testing.T) {
 		var topic farcall.Topic[string]
 		mux := topicMux(&topic)
 		a, b := farcall.Pipe()
-		p, _ := connect(t, a, b, nil, mux, nil, &farcall.Options{OnClose: func(error) { _ = topic.Publish("left") }})
+		p, _ := connect(t, a, b, nil, mux, nil, &farcall.Options{OnClose: func(error) {
+			_ = topic.Publish("left")
+		}})
 		gone, err := farcall.Subscribe[string](t.Context(), p, "news", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -341,7 +352,8 @@ func TestTopicPublishesTheEnd(t *testing.T) {
 func TestSubscribeGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mux, release := farcall.NewMux(), make(chan struct{})
-		farcall.HandleTopic(mux, "late", func(context.Context, struct{}) (*farcall.Topic[int], error) { // it does not mind its context
+		farcall.HandleTopic(mux, "late", func(context.Context, struct{}) (*farcall.Topic[int], error) {
+			// it does not mind its context
 			<-release
 			return new(farcall.Topic[int]), nil
 		})
@@ -351,10 +363,12 @@ func TestSubscribeGivenUp(t *testing.T) {
 			})
 		}
 		a, b := farcall.Pipe()
-		p, server := connect(t, a, b, nil, mux, nil, &farcall.Options{Interceptors: []farcall.Interceptor{slow}})
+		p, server := connect(t, a, b, nil, mux, nil,
+			&farcall.Options{Interceptors: []farcall.Interceptor{slow}})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := farcall.Subscribe[int](ctx, p, "late", nil); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := farcall.Subscribe[int](ctx, p, "late", nil); !errors.Is(err,
+			context.DeadlineExceeded) {
 			t.Fatal(err)
 		}
 		close(release)
@@ -371,19 +385,21 @@ func TestSubscribeGivenUp(t *testing.T) {
 func ExampleTopic() {
 	var prices farcall.Topic[float64]
 	mux := farcall.NewMux()
-	farcall.HandleTopic(mux, "prices/changed", func(_ context.Context, p struct{ Symbol string }) (*farcall.Topic[float64], error) {
-		if p.Symbol != "ACME" {
-			return nil, jsonrpc.Errorf(1001, "unknown symbol %s", p.Symbol)
-		}
-		return &prices, nil
-	})
+	farcall.HandleTopic(mux, "prices/changed",
+		func(_ context.Context, p struct{ Symbol string }) (*farcall.Topic[float64], error) {
+			if p.Symbol != "ACME" {
+				return nil, jsonrpc.Errorf(1001, "unknown symbol %s", p.Symbol)
+			}
+			return &prices, nil
+		})
 	a, b := farcall.Pipe()
 	server, client := farcall.NewPeer(a, mux, nil), farcall.NewPeer(b, nil, nil)
 	defer server.Close()
 	defer client.Close()
 
 	ctx := context.Background()
-	if _, err := farcall.Subscribe[float64](ctx, client, "prices/changed", []string{"EMCA"}); err != nil {
+	if _, err := farcall.Subscribe[float64](ctx, client, "prices/changed",
+		[]string{"EMCA"}); err != nil {
 		fmt.Println(err)
 	}
 	sub, err := farcall.Subscribe[float64](ctx, client, "prices/changed", []string{"ACME"})

@@ -99,7 +99,11 @@ func WithTraceHeader(ctx context.Context, header map[string][]string) context.Co
 
 // SetHeader sets the headers of a request, which may be an http.Header.
 func (t Trace) SetHeader(header map[string][]string) {
-	for _, v := range [...]struct{ name, value string }{{"Traceparent", t.Parent}, {"Tracestate", t.State}, {"Baggage", t.Baggage}} {
+	for _, v := range [...]struct{ name, value string }{
+		{"Traceparent", t.Parent},
+		{"Tracestate", t.State},
+		{"Baggage", t.Baggage},
+	} {
 		if v.value != "" {
 			header[v.name] = []string{v.value}
 		}
@@ -108,7 +112,11 @@ func (t Trace) SetHeader(header map[string][]string) {
 
 // appendMembers appends the members of a message, each with the comma before it.
 func (t Trace) appendMembers(dst []byte) []byte {
-	for _, v := range [...]struct{ name, value string }{{memberParent, t.Parent}, {memberState, t.State}, {"baggage", t.Baggage}} {
+	for _, v := range [...]struct{ name, value string }{
+		{memberParent, t.Parent},
+		{memberState, t.State},
+		{"baggage", t.Baggage},
+	} {
 		if v.value != "" {
 			dst = appendMember(dst, v.name, jsonrpc.AppendString(nil, v.value))
 		}
@@ -205,7 +213,8 @@ func parseParent[T string | jsonrpc.Raw](s T) (span observe.Span, ok bool) {
 		return observe.Span{}, false
 	}
 	var version, flags [1]byte
-	if !unhex(version[:], s[:2]) || !unhex(span.Trace[:], s[3:35]) || !unhex(span.ID[:], s[36:52]) || !unhex(flags[:], s[53:55]) {
+	if !unhex(version[:], s[:2]) || !unhex(span.Trace[:], s[3:35]) || !unhex(span.ID[:], s[36:52]) ||
+		!unhex(flags[:], s[53:55]) {
 		return observe.Span{}, false
 	}
 	if version[0] == 0xff || len(s) > size && (version[0] == 0 || !furtherParent(s[size:])) {

@@ -71,7 +71,9 @@ func Handle[P, R any](m *Mux, method string, f func(context.Context, P) (R, erro
 // is null then. Otherwise the answer is the array of all values. An error ends
 // the sequence and is the answer. The sequence runs inside the handler, so that an
 // [Interceptor] surrounds all of it. Otherwise HandleStream is like [Handle].
-func HandleStream[P, T any](m *Mux, method string, f func(context.Context, P) iter.Seq2[T, error], doc ...string) {
+func HandleStream[P, T any](
+	m *Mux, method string, f func(context.Context, P) iter.Seq2[T, error], doc ...string,
+) {
 	h := &streamed[P, T]{types: describe[P, T](method, true), f: f}
 	m.add(&entry{name: method, handler: h, doc: doc, types: h.types})
 }

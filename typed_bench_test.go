@@ -19,11 +19,16 @@ func BenchmarkTyped(b *testing.B) {
 		Where *located `json:"where"`
 	}
 	m := farcall.NewMux()
-	farcall.Handle(m, "add", func(_ context.Context, p addends) (float64, error) { return p.A + p.B, nil })
-	farcall.Handle(m, "order", func(_ context.Context, o order) (int, error) { return len(o.Items), nil })
+	farcall.Handle(m, "add", func(_ context.Context, p addends) (float64, error) {
+		return p.A + p.B, nil
+	})
+	farcall.Handle(m, "order", func(_ context.Context, o order) (int, error) {
+		return len(o.Items), nil
+	})
 	for name, params := range map[string]string{
-		"add":   `{"a":2,"b":3}`,
-		"order": `{"customer":"Ann","items":[{"sku":"a-1","count":2},{"sku":"b-2","count":1}],"where":{"city":"Oslo","zip":150}}`,
+		"add": `{"a":2,"b":3}`,
+		"order": `{"customer":"Ann","items":[{"sku":"a-1","count":2},{"sku":"b-2","count":1}],` +
+			`"where":{"city":"Oslo","zip":150}}`,
 	} {
 		b.Run(name, func(b *testing.B) {
 			req := &farcall.Request{Method: name, Params: jsonrpc.Raw(params)}

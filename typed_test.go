@@ -21,8 +21,12 @@ type profile struct {
 
 func typedMux() *farcall.Mux {
 	m := farcall.NewMux()
-	farcall.Handle(m, "add", func(_ context.Context, p addends) (float64, error) { return p.A + p.B, nil })
-	farcall.Handle(m, "addPointer", func(_ context.Context, p *addends) (*float64, error) { return new(p.A + p.B), nil })
+	farcall.Handle(m, "add", func(_ context.Context, p addends) (float64, error) {
+		return p.A + p.B, nil
+	})
+	farcall.Handle(m, "addPointer", func(_ context.Context, p *addends) (*float64, error) {
+		return new(p.A + p.B), nil
+	})
 	farcall.Handle(m, "sum", func(_ context.Context, all []float64) (float64, error) {
 		total := 0.0
 		for _, v := range all {
@@ -31,25 +35,36 @@ func typedMux() *farcall.Mux {
 		return total, nil
 	})
 	farcall.Handle(m, "double", func(_ context.Context, n int) (int, error) { return 2 * n, nil })
-	farcall.Handle(m, "void", func(context.Context, struct{}) (struct{}, error) { return struct{}{}, nil })
-	farcall.Handle(m, "echo", func(_ context.Context, v jsonrpc.Raw) (jsonrpc.Raw, error) { return slices.Clone(v), nil })
+	farcall.Handle(m, "void", func(context.Context, struct{}) (struct{}, error) {
+		return struct{}{}, nil
+	})
+	farcall.Handle(m, "echo", func(_ context.Context, v jsonrpc.Raw) (jsonrpc.Raw, error) {
+		return slices.Clone(v), nil
+	})
 	farcall.Handle(m, "any", func(_ context.Context, v any) (any, error) { return v, nil })
-	farcall.Handle(m, "profile", func(context.Context, struct{}) (profile, error) { return profile{Name: "<Ann>"}, nil })
-	farcall.Handle(m, "nilPointer", func(context.Context, struct{}) (*profile, error) { return nil, nil })
-	farcall.Handle(m, "fail", func(context.Context, struct{}) (int, error) { return 0, errors.New("a secret") })
-	farcall.HandleStream(m, "count", func(_ context.Context, p struct{ To int }) iter.Seq2[int, error] {
-		return func(yield func(int, error) bool) {
-			for i := range p.To {
-				if i == 5 {
-					yield(0, jsonrpc.Errorf(1001, "too far"))
-					return
-				}
-				if !yield(i, nil) {
-					return
+	farcall.Handle(m, "profile", func(context.Context, struct{}) (profile, error) {
+		return profile{Name: "<Ann>"}, nil
+	})
+	farcall.Handle(m, "nilPointer", func(context.Context, struct{}) (*profile, error) {
+		return nil, nil
+	})
+	farcall.Handle(m, "fail", func(context.Context, struct{}) (int, error) {
+		return 0, errors.New("a secret")
+	})
+	farcall.HandleStream(m, "count",
+		func(_ context.Context, p struct{ To int }) iter.Seq2[int, error] {
+			return func(yield func(int, error) bool) {
+				for i := range p.To {
+					if i == 5 {
+						yield(0, jsonrpc.Errorf(1001, "too far"))
+						return
+					}
+					if !yield(i, nil) {
+						return
+					}
 				}
 			}
-		}
-	})
+		})
 	return m
 }
 
@@ -62,17 +77,37 @@ func TestTypedOnTheWire(t *testing.T) {
 		{`"method":"addPointer","params":[1,2]`, `"result":3`},
 		// infinite
 		{`"method":"add","params":[1e308,1e308]`, `"error":{"code":-32603,"message":"Internal error"}`},
-		{`"method":"add","params":[1]`, `"error":{"code":-32602,"message":"Invalid params","data":{"member":"b","pointer":"/1","reason":"missing"}}`},
-		{`"method":"add","params":{"a":1,"b":2,"c":3}`, `"error":{"code":-32602,"message":"Invalid params","data":{"member":"c","pointer":"/c","reason":"unknown"}}`},
-		{`"method":"add"`, `"error":{"code":-32602,"message":"Invalid params","data":{"member":"a","pointer":"/a","reason":"missing"}}`},
-		{`"method":"add","params":null`, `"error":{"code":-32602,"message":"Invalid params","data":{"member":"a","pointer":"/a","reason":"missing"}}`},
+		{
+			`"method":"add","params":[1]`,
+			`"error":{"code":-32602,"message":"Invalid params","data":{"member":"b","pointer":"/1",` +
+				`"reason":"missing"}}`,
+		},
+		{
+			`"method":"add","params":{"a":1,"b":2,"c":3}`,
+			`"error":{"code":-32602,"message":"Invalid params","data":{"member":"c","pointer":"/c",` +
+				`"reason":"unknown"}}`,
+		},
+		{
+			`"method":"add"`,
+			`"error":{"code":-32602,"message":"Invalid params","data":{"member":"a","pointer":"/a",` +
+				`"reason":"missing"}}`,
+		},
+		{
+			`"method":"add","params":null`,
+			`"error":{"code":-32602,"message":"Invalid params","data":{"member":"a","pointer":"/a",` +
+				`"reason":"missing"}}`,
+		},
 		{`"method":"sum","params":[1,2,4]`, `"result":7`},
 		{`"method":"sum"`, `"result":0`},
 		{`"method":"double","params":[21]`, `"result":42`},
 		{`"method":"void"`, `"result":null`},
 		{`"method":"void","params":{}`, `"result":null`},
 		{`"method":"void","params":[]`, `"result":null`},
-		{`"method":"void","params":[1]`, `"error":{"code":-32602,"message":"Invalid params","data":{"member":0,"pointer":"/0","reason":"extra"}}`},
+		{
+			`"method":"void","params":[1]`,
+			`"error":{"code":-32602,"message":"Invalid params","data":{"member":0,"pointer":"/0",` +
+				`"reason":"extra"}}`,
+		},
 		{`"method":"echo","params":[1.0,1e400,"\u0041"]`, `"result":[1.0,1e400,"\u0041"]`},
 		{`"method":"echo"`, `"result":null`},
 		{`"method":"any","params":{"b":[1],"a":null}`, `"result":{"a":null,"b":[1]}`},
@@ -83,7 +118,11 @@ func TestTypedOnTheWire(t *testing.T) {
 		{`"method":"count","params":[3]`, `"result":[0,1,2]`},
 		{`"method":"count","params":[0]`, `"result":[]`},
 		{`"method":"count","params":[9]`, `"error":{"code":1001,"message":"too far"}`},
-		{`"method":"count","params":{"to":3}`, `"error":{"code":-32602,"message":"Invalid params","data":{"member":"to","pointer":"/to","reason":"unknown"}}`},
+		{
+			`"method":"count","params":{"to":3}`,
+			`"error":{"code":-32602,"message":"Invalid params","data":{"member":"to","pointer":"/to",` +
+				`"reason":"unknown"}}`,
+		},
 	} {
 		got := string(r.Respond(t.Context(), nil, []byte(`{"jsonrpc":"2.0","id":1,`+test.call+`}`), nil))
 		if want := `{"jsonrpc":"2.0",` + test.want + `,"id":1}`; got != want {
@@ -174,7 +213,8 @@ func ExampleHandleStream() {
 	defer server.Close()
 	defer client.Close()
 
-	for word, err := range farcall.Stream[string](context.Background(), client, "words", []string{"one two"}) {
+	for word, err := range farcall.Stream[string](context.Background(), client, "words",
+		[]string{"one two"}) {
 		fmt.Println(word, err)
 	}
 	// Output:
@@ -192,7 +232,8 @@ func ExampleRequest_Bind() {
 		}
 		return p.A * p.B, nil
 	})
-	result, err := handler(context.Background(), &farcall.Request{Method: "multiply", Params: jsonrpc.Raw(`[6, 7]`)})
+	result, err := handler(context.Background(),
+		&farcall.Request{Method: "multiply", Params: jsonrpc.Raw(`[6, 7]`)})
 	fmt.Println(result, err)
 	// Output: 42 <nil>
 }

@@ -34,11 +34,20 @@ func TestUnknownKept(t *testing.T) {
 		{`{"b":[1.0],"name":"x","a\u0062":null,"_meta":{}}`, `"result":{"name":"x","ab":null,"b":[1.0]}`},
 		{`{"name":"x","nested":{"a":1,"b":2.0}}`, `"result":{"name":"x","nested":{"a":1,"b":2}}`},
 		{`{"name":"x","b":1,"\u0062":2}`, `"data":{"member":"b","pointer":"/b","reason":"duplicate"}`},
-		{`{"name":"x","nested":{"a":1,"b":"c"}}`, `"data":{"member":"nested","pointer":"/nested/b","reason":"wrong type","expected":"integer","got":"string"}`},
-		{`{"name":"x","nested":{"a":1,"b":null}}`, `"data":{"member":"nested","pointer":"/nested/b","reason":"wrong type","message":"property \"b\": got null, want integer"}`},
+		{
+			`{"name":"x","nested":{"a":1,"b":"c"}}`,
+			`"data":{"member":"nested","pointer":"/nested/b","reason":"wrong type","expected":"integer",` +
+				`"got":"string"}`,
+		},
+		{
+			`{"name":"x","nested":{"a":1,"b":null}}`,
+			`"data":{"member":"nested","pointer":"/nested/b","reason":"wrong type","message":"property ` +
+				`\"b\": got null, want integer"}`,
+		},
 		{`["x",{"a":1},2]`, `"data":{"member":2,"pointer":"/2","reason":"extra"}`},
 	} {
-		got := r.Respond(t.Context(), nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"keep","params":`+test.params+`}`), nil)
+		got := r.Respond(t.Context(), nil,
+			[]byte(`{"jsonrpc":"2.0","id":1,"method":"keep","params":`+test.params+`}`), nil)
 		if !strings.Contains(string(got), test.want) {
 			t.Errorf("%s: got %s, want %s", test.params, got, test.want)
 		}
@@ -52,10 +61,12 @@ func TestUnknownKept(t *testing.T) {
 		Rest map[string]int8 `json:",embed"`
 	}
 	v := counted{map[string]int8{"before": 1}}
-	if err := (&farcall.Request{Params: jsonrpc.Raw(`{"a":1,"b":2}`)}).Bind(&v); err != nil || !reflect.DeepEqual(v.Rest, map[string]int8{"a": 1, "b": 2}) {
+	if err := (&farcall.Request{Params: jsonrpc.Raw(`{"a":1,"b":2}`)}).Bind(&v); err != nil ||
+		!reflect.DeepEqual(v.Rest, map[string]int8{"a": 1, "b": 2}) {
 		t.Errorf("got %v, %v", v.Rest, err)
 	}
-	if err := (&farcall.Request{Params: jsonrpc.Raw(`{"a":300}`)}).Bind(&v); !errors.Is(err, jsonrpc.InvalidParams) {
+	if err := (&farcall.Request{Params: jsonrpc.Raw(`{"a":300}`)}).Bind(&v); !errors.Is(err,
+		jsonrpc.InvalidParams) {
 		t.Errorf("got %v", err)
 	}
 	for _, bad := range []any{
@@ -85,7 +96,9 @@ func TestUnknownKept(t *testing.T) {
 func TestUnknownIgnored(t *testing.T) {
 	const call = `{"name":"x","tags":[],"new":1}`
 	add := func(m *farcall.Mux, method string) {
-		farcall.Handle(m, method, func(_ context.Context, p profile) (string, error) { return p.Name, nil })
+		farcall.Handle(m, method, func(_ context.Context, p profile) (string, error) {
+			return p.Name, nil
+		})
 	}
 	m := farcall.NewMux()
 	add(m, "one")
@@ -101,7 +114,8 @@ func TestUnknownIgnored(t *testing.T) {
 	check := func(want map[string]bool) {
 		t.Helper()
 		for method, fits := range want {
-			if err := serve(method, call); (err == nil) != fits || err != nil && !errors.Is(err, jsonrpc.InvalidParams) {
+			if err := serve(method, call); (err == nil) != fits ||
+				err != nil && !errors.Is(err, jsonrpc.InvalidParams) {
 				t.Errorf("%s: %v", method, err)
 			}
 		}
@@ -120,12 +134,16 @@ func TestUnknownIgnored(t *testing.T) {
 	m.IgnoreUnknown()
 	add(m, "late")
 	check(map[string]bool{"one": true, "other": true, "bound": true, "late": true})
-	for _, params := range []string{`{"name":1,"tags":[]}`, `{"tags":[],"new":1}`, `["x",[],0,1]`, `{"name":"x","tags":[null]}`} {
+	for _, params := range []string{
+		`{"name":1,"tags":[]}`, `{"tags":[],"new":1}`, `["x",[],0,1]`,
+		`{"name":"x","tags":[null]}`,
+	} {
 		if err := serve("one", params); !errors.Is(err, jsonrpc.InvalidParams) {
 			t.Errorf("%s: %v", params, err)
 		}
 	}
-	if methods := m.Methods(); strings.Contains(string(methods[1].Params), `"additionalProperties":false`) {
+	if methods := m.Methods(); strings.Contains(string(methods[1].Params),
+		`"additionalProperties":false`) {
 		t.Errorf("the schema is %s", methods[1].Params)
 	}
 	defer func() {
@@ -141,11 +159,14 @@ func ExampleMux_IgnoreUnknown() {
 	type params struct {
 		RootURI string `json:"rootUri"`
 	}
-	farcall.Handle(mux, "initialize", func(_ context.Context, p params) (string, error) { return p.RootURI, nil })
+	farcall.Handle(mux, "initialize", func(_ context.Context, p params) (string, error) {
+		return p.RootURI, nil
+	})
 	mux.IgnoreUnknown("initialize") // editors send much more than a server needs
 
 	root, err := mux.ServeRPC(context.Background(), &farcall.Request{
-		Method: "initialize", Params: jsonrpc.Raw(`{"processId":1,"rootUri":"file:///project","trace":"off"}`),
+		Method: "initialize",
+		Params: jsonrpc.Raw(`{"processId":1,"rootUri":"file:///project","trace":"off"}`),
 	})
 	fmt.Println(root, err)
 	// Output: file:///project <nil>
@@ -179,19 +200,23 @@ func TestLanguageServerInitialize(t *testing.T) {
 	}
 	var got initializeParams
 	m := farcall.NewMux()
-	farcall.Handle(m, "initialize", func(_ context.Context, p initializeParams) (map[string]any, error) {
-		got = p
-		return map[string]any{"capabilities": map[string]any{}}, nil
-	})
+	farcall.Handle(m, "initialize",
+		func(_ context.Context, p initializeParams) (map[string]any, error) {
+			got = p
+			return map[string]any{"capabilities": map[string]any{}}, nil
+		})
 	r := farcall.NewResponder(m, nil)
-	if answer := r.Respond(t.Context(), nil, request, nil); !strings.Contains(string(answer), `"reason":"unknown"`) {
+	if answer := r.Respond(t.Context(), nil, request, nil); !strings.Contains(string(answer),
+		`"reason":"unknown"`) {
 		t.Errorf("unknown members are taken: %s", answer)
 	}
 	m.IgnoreUnknown("initialize")
-	if answer := r.Respond(t.Context(), nil, request, nil); string(answer) != `{"jsonrpc":"2.0","result":{"capabilities":{}},"id":0}` {
+	if answer := r.Respond(t.Context(), nil, request,
+		nil); string(answer) != `{"jsonrpc":"2.0","result":{"capabilities":{}},"id":0}` {
 		t.Errorf("answered %s", answer)
 	}
-	if got.ProcessID == nil || *got.ProcessID != 4711 || got.RootURI == nil || !got.Capabilities.TextDocument.Completion.CompletionItem.SnippetSupport ||
+	if got.ProcessID == nil || *got.ProcessID != 4711 || got.RootURI == nil ||
+		!got.Capabilities.TextDocument.Completion.CompletionItem.SnippetSupport ||
 		len(got.WorkspaceFolders) != 1 || got.WorkspaceFolders[0].Name != "project" {
 		t.Errorf("got %+v", got)
 	}

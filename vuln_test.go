@@ -21,8 +21,14 @@ func TestVulnScript(t *testing.T) {
 		fails         bool
 		want          string
 	}{
-		{name: "none known", program: "echo 'No vulnerabilities found.'", want: "vuln: .: no known vulnerabilities"},
-		{name: "one known", program: "echo 'Vulnerability #1: GO-2026-0001'; exit 3", fails: true, want: "GO-2026-0001"},
+		{
+			name: "none known", program: "echo 'No vulnerabilities found.'",
+			want: "vuln: .: no known vulnerabilities",
+		},
+		{
+			name: "one known", program: "echo 'Vulnerability #1: GO-2026-0001'; exit 3", fails: true,
+			want: "GO-2026-0001",
+		},
 		{
 			name: "no database", program: "echo 'govulncheck: fetching vulnerabilities: Get \"https://vuln.go.dev/index/modules.json.gz\": dial tcp: no such host'; exit 1",
 			want: "vuln: NOT CHECKED for known vulnerabilities: the database https://vuln.go.dev cannot be reached",
@@ -35,7 +41,10 @@ func TestVulnScript(t *testing.T) {
 			name: "required", program: "echo 'govulncheck: fetching vulnerabilities: 403'; exit 1",
 			env: []string{"VULN=required"}, fails: true, want: "NOT CHECKED",
 		},
-		{name: "does not compile", program: "echo 'govulncheck: loading packages: undefined: x'; exit 1", fails: true, want: "failed in . with exit code 1"},
+		{
+			name: "does not compile", program: "echo 'govulncheck: loading packages: undefined: x'; exit 1",
+			fails: true, want: "failed in . with exit code 1",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			program := filepath.Join(t.TempDir(), "govulncheck")
@@ -50,7 +59,8 @@ func TestVulnScript(t *testing.T) {
 			}
 		})
 	}
-	out, err := exec.CommandContext(t.Context(), bash, "-c", "GOVULNCHECK=/nowhere/govulncheck tools/vuln.sh .").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), bash, "-c",
+		"GOVULNCHECK=/nowhere/govulncheck tools/vuln.sh .").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "there is no program /nowhere/govulncheck") {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -27,7 +27,9 @@ func TestWaiting(t *testing.T) {
 		})
 		r := farcall.NewResponder(h, &farcall.Options{MaxInFlight: 1})
 		respond := func(method string) string {
-			return withoutReasons(string(r.Respond(t.Context(), nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"`+method+`"}`), nil)))
+			return withoutReasons(
+				string(r.Respond(t.Context(), nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"`+method+`"}`),
+					nil)))
 		}
 		done := make(chan struct{})
 		for range 3 {
@@ -48,7 +50,8 @@ func TestWaiting(t *testing.T) {
 			close(blocked)
 		}()
 		synctest.Wait()
-		if got, want := respond("other"), `{"jsonrpc":"2.0","error":{"code":-32010,"message":"Overloaded"},"id":1}`; got != want {
+		if got, want := respond("other"),
+			`{"jsonrpc":"2.0","error":{"code":-32010,"message":"Overloaded"},"id":1}`; got != want {
 			t.Errorf("while three wait and one works: got %s, want %s", got, want)
 		}
 		close(unblock)
