@@ -45,7 +45,10 @@ func newWire(t *testing.T, f stream.Framing, h farcall.Handler, o *farcall.Optio
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &wire{t: t, p: farcall.NewPeer(stream.New(near, f, nil), h, o), c: far.(*net.TCPConn), r: bufio.NewReader(far), framing: f}
+	w := &wire{
+		t: t, p: farcall.NewPeer(stream.New(near, f, nil), h, o), c: far.(*net.TCPConn),
+		r: bufio.NewReader(far), framing: f,
+	}
 	t.Cleanup(func() {
 		if err := w.p.Close(); err != nil {
 			t.Error(err)
@@ -128,7 +131,8 @@ func (w *wire) expect(want string) {
 	}
 }
 
-const pingRequest, pingAnswer = `{"jsonrpc":"2.0","method":"echo","params":["ping"],"id":"ping"}`, `{"jsonrpc":"2.0","result":["ping"],"id":"ping"}`
+const pingRequest, pingAnswer = `{"jsonrpc":"2.0","method":"echo","params":["ping"],"id":"ping"}`,
+	`{"jsonrpc":"2.0","result":["ping"],"id":"ping"}`
 
 // ping proves that nothing was answered and that the stream goes on.
 func (w *wire) ping() {
@@ -168,7 +172,8 @@ func result(value, id string) string {
 }
 
 func refusal(code int, message, id string) string {
-	return fmt.Sprintf(`{"jsonrpc":"2.0","error":{"code":%d,"message":"%s"},"id":%s}`, code, message, id)
+	return fmt.Sprintf(`{"jsonrpc":"2.0","error":{"code":%d,"message":"%s"},"id":%s}`, code,
+		message, id)
 }
 
 func invalidRequest(id string) string { return refusal(-32600, "Invalid Request", id) }
@@ -176,7 +181,8 @@ func invalidRequest(id string) string { return refusal(-32600, "Invalid Request"
 var (
 	notJSON = refusal(-32700, "Parse error", "null")
 	deep    = func(n int) string {
-		return `{"jsonrpc":"2.0","method":"echo","params":` + strings.Repeat("[", n) + strings.Repeat("]", n) + `,"id":1}`
+		return `{"jsonrpc":"2.0","method":"echo","params":` + strings.Repeat("[", n) +
+			strings.Repeat("]", n) + `,"id":1}`
 	}
 )
 
@@ -189,43 +195,90 @@ var wireTests = []struct{ name, request, want string }{
 	{"id -0", `{"jsonrpc":"2.0","method":"echo","id":-0}`, result("null", "-0")},
 	{"id -1", `{"jsonrpc":"2.0","method":"echo","id":-1}`, result("null", "-1")},
 	{"id 1e400", `{"jsonrpc":"2.0","method":"echo","id":1e400}`, result("null", "1e400")},
-	{"id 2^53+1", `{"jsonrpc":"2.0","method":"echo","id":9007199254740993}`, result("null", "9007199254740993")},
-	{"id 2^64", `{"jsonrpc":"2.0","method":"echo","id":18446744073709551616}`, result("null", "18446744073709551616")},
-	{"id of 40 digits", `{"jsonrpc":"2.0","method":"echo","id":1234567890123456789012345678901234567890}`, result("null", "1234567890123456789012345678901234567890")},
-	{"id with an escape", `{"jsonrpc":"2.0","method":"echo","id":"a\u0041"}`, result("null", `"a\u0041"`)},
+	{
+		"id 2^53+1", `{"jsonrpc":"2.0","method":"echo","id":9007199254740993}`,
+		result("null", "9007199254740993"),
+	},
+	{
+		"id 2^64", `{"jsonrpc":"2.0","method":"echo","id":18446744073709551616}`,
+		result("null", "18446744073709551616"),
+	},
+	{
+		"id of 40 digits",
+		`{"jsonrpc":"2.0","method":"echo","id":1234567890123456789012345678901234567890}`,
+		result("null", "1234567890123456789012345678901234567890"),
+	},
+	{
+		"id with an escape", `{"jsonrpc":"2.0","method":"echo","id":"a\u0041"}`,
+		result("null", `"a\u0041"`),
+	},
 	{"id empty", `{"jsonrpc":"2.0","method":"echo","id":""}`, result("null", `""`)},
 	{"id null", `{"jsonrpc":"2.0","method":"echo","params":[1],"id":null}`, result("[1]", "null")},
-	{"id null twice", `{"jsonrpc":"2.0","method":"echo","params":[2],"id":null}`, result("[2]", "null")},
+	{
+		"id null twice", `{"jsonrpc":"2.0","method":"echo","params":[2],"id":null}`,
+		result("[2]", "null"),
+	},
 	{"id true", `{"jsonrpc":"2.0","method":"echo","id":true}`, invalidRequest("null")},
 	{"id object", `{"jsonrpc":"2.0","method":"echo","id":{}}`, invalidRequest("null")},
 	{"id array", `{"jsonrpc":"2.0","method":"echo","id":[]}`, invalidRequest("null")},
-	{"id true of an unknown method", `{"jsonrpc":"2.0","method":"nope","id":true}`, invalidRequest("null")},
+	{
+		"id true of an unknown method", `{"jsonrpc":"2.0","method":"nope","id":true}`,
+		invalidRequest("null"),
+	},
 
 	{"id twice", `{"jsonrpc":"2.0","method":"echo","id":1,"id":1}`, invalidRequest("null")},
 	{"method twice", `{"jsonrpc":"2.0","method":"echo","method":"echo","id":1}`, invalidRequest("1")},
-	{"method twice, once escaped", `{"jsonrpc":"2.0","\u006dethod":"nope","method":"echo","id":1}`, invalidRequest("1")},
-	{"params twice", `{"jsonrpc":"2.0","method":"echo","params":[],"params":[],"id":1}`, invalidRequest("1")},
+	{
+		"method twice, once escaped", `{"jsonrpc":"2.0","\u006dethod":"nope","method":"echo","id":1}`,
+		invalidRequest("1"),
+	},
+	{
+		"params twice", `{"jsonrpc":"2.0","method":"echo","params":[],"params":[],"id":1}`,
+		invalidRequest("1"),
+	},
 	{"version twice", `{"jsonrpc":"2.0","jsonrpc":"2.0","method":"echo","id":1}`, invalidRequest("1")},
 	{"escaped member alone", `{"jsonrpc":"2.0","\u006dethod":"echo","id":1}`, result("null", "1")},
 	{"escaped method", `{"jsonrpc":"2.0","method":"\u0065cho","id":1}`, result("null", "1")},
 	{"escaped version", `{"jsonrpc":"\u0032.0","method":"echo","id":1}`, result("null", "1")},
 	{"Method is unknown", `{"jsonrpc":"2.0","Method":"echo","id":1}`, invalidRequest("1")},
-	{"Method beside method", `{"jsonrpc":"2.0","Method":7,"method":"echo","id":1}`, result("null", "1")},
+	{
+		"Method beside method", `{"jsonrpc":"2.0","Method":7,"method":"echo","id":1}`,
+		result("null", "1"),
+	},
 	{"ID is unknown: a notification", `{"jsonrpc":"2.0","method":"echo","ID":1}`, ""},
-	{"unknown members", `{"jsonrpc":"2.0","x":1,"method":"echo","x":{"id":7},"id":1,"meta":null}`, result("null", "1")},
+	{
+		"unknown members", `{"jsonrpc":"2.0","x":1,"method":"echo","x":{"id":7},"id":1,"meta":null}`,
+		result("null", "1"),
+	},
 
 	{"params of a number", `{"jsonrpc":"2.0","method":"echo","params":1,"id":1}`, invalidRequest("1")},
-	{"params of a string", `{"jsonrpc":"2.0","method":"echo","params":"x","id":1}`, invalidRequest("1")},
+	{
+		"params of a string", `{"jsonrpc":"2.0","method":"echo","params":"x","id":1}`,
+		invalidRequest("1"),
+	},
 	{"params true", `{"jsonrpc":"2.0","method":"echo","params":true,"id":1}`, invalidRequest("1")},
 	{"params null", `{"jsonrpc":"2.0","method":"echo","params":null,"id":1}`, result("null", "1")},
-	{"params kept as they are", `{"jsonrpc":"2.0","method":"echo","params":{"b" : 1.0, "a":1e400, "a":"\u0041<&>"},"id":1}`, result(`{"b" : 1.0, "a":1e400, "a":"\u0041<&>"}`, "1")},
-	{"scalar params without an id", `{"jsonrpc":"2.0","method":"echo","params":1}`, invalidRequest("null")},
+	{
+		"params kept as they are",
+		`{"jsonrpc":"2.0","method":"echo","params":{"b" : 1.0, "a":1e400, "a":"\u0041<&>"},"id":1}`,
+		result(`{"b" : 1.0, "a":1e400, "a":"\u0041<&>"}`, "1"),
+	},
+	{
+		"scalar params without an id", `{"jsonrpc":"2.0","method":"echo","params":1}`,
+		invalidRequest("null"),
+	},
 
 	{"method of a number", `{"jsonrpc":"2.0","method":1,"id":1}`, invalidRequest("1")},
 	{"method null", `{"jsonrpc":"2.0","method":null,"id":1}`, invalidRequest("1")},
 	{"method and result", `{"jsonrpc":"2.0","method":"echo","result":1,"id":1}`, invalidRequest("1")},
-	{"method and error", `{"jsonrpc":"2.0","method":"echo","error":{"code":1,"message":""},"id":1}`, invalidRequest("1")},
-	{"unknown method", `{"jsonrpc":"2.0","method":"nope","id":1}`, refusal(-32601, "Method not found", "1")},
+	{
+		"method and error", `{"jsonrpc":"2.0","method":"echo","error":{"code":1,"message":""},"id":1}`,
+		invalidRequest("1"),
+	},
+	{
+		"unknown method", `{"jsonrpc":"2.0","method":"nope","id":1}`,
+		refusal(-32601, "Method not found", "1"),
+	},
 	{"unknown notification", `{"jsonrpc":"2.0","method":"nope"}`, ""},
 	{"failing notification", `{"jsonrpc":"2.0","method":"fail"}`, ""},
 	{"panicking notification", `{"jsonrpc":"2.0","method":"panic"}`, ""},
@@ -240,11 +293,20 @@ var wireTests = []struct{ name, request, want string }{
 
 	{"byte order mark", "\uFEFF" + `{"jsonrpc":"2.0","method":"echo","id":1}`, notJSON},
 	{"invalid UTF-8", `{"jsonrpc":"2.0","method":"echo","params":["` + "\xff" + `"],"id":1}`, notJSON},
-	{"encoded surrogate", `{"jsonrpc":"2.0","method":"echo","params":["` + "\xed\xa0\x80" + `"],"id":1}`, notJSON},
-	{"raw control character", `{"jsonrpc":"2.0","method":"echo","params":["` + "\x01" + `"],"id":1}`, notJSON},
+	{
+		"encoded surrogate",
+		`{"jsonrpc":"2.0","method":"echo","params":["` + "\xed\xa0\x80" + `"],"id":1}`, notJSON,
+	},
+	{
+		"raw control character", `{"jsonrpc":"2.0","method":"echo","params":["` + "\x01" + `"],"id":1}`,
+		notJSON,
+	},
 	{"raw tab", `{"jsonrpc":"2.0","method":"echo","params":["` + "\t" + `"],"id":1}`, notJSON},
 	{"trailing data", `{"jsonrpc":"2.0","method":"echo","id":1} x`, notJSON},
-	{"two messages in one", `{"jsonrpc":"2.0","method":"echo","id":1}{"jsonrpc":"2.0","method":"echo","id":2}`, notJSON},
+	{
+		"two messages in one",
+		`{"jsonrpc":"2.0","method":"echo","id":1}{"jsonrpc":"2.0","method":"echo","id":2}`, notJSON,
+	},
 	{"trailing comma", `{"jsonrpc":"2.0","method":"echo","id":1,}`, notJSON},
 	{"single quotes", `{'jsonrpc':'2.0'}`, notJSON},
 	{"NaN", `{"jsonrpc":"2.0","method":"echo","params":[NaN],"id":1}`, notJSON},
@@ -258,8 +320,10 @@ var wireTests = []struct{ name, request, want string }{
 
 func wireHandler() farcall.Handler {
 	return handle(map[string]farcall.HandlerFunc{
-		"echo":  echo,
-		"fail":  func(context.Context, *farcall.Request) (any, error) { return nil, errors.New("a secret") },
+		"echo": echo,
+		"fail": func(context.Context, *farcall.Request) (any, error) {
+			return nil, errors.New("a secret")
+		},
 		"panic": func(context.Context, *farcall.Request) (any, error) { panic("a secret") },
 	})
 }
@@ -282,11 +346,15 @@ func TestWire(t *testing.T) {
 func TestWireResponder(t *testing.T) {
 	r := farcall.NewResponder(wireHandler(), nil)
 	for _, test := range wireTests {
-		if got := withoutReasons(string(r.Respond(t.Context(), nil, []byte(test.request), nil))); got != test.want {
+		if got := withoutReasons(string(r.Respond(t.Context(), nil, []byte(test.request), nil))); got !=
+			test.want {
 			t.Errorf("%s: %.300s\n got %.300s\nwant %.300s", test.name, test.request, got, test.want)
 		}
 	}
-	for _, response := range []string{`{"jsonrpc":"2.0","result":1,"id":1}`, `{"jsonrpc":"2.0","error":{},"id":1}`, `[{"jsonrpc":"2.0","result":1,"id":1}]`} {
+	for _, response := range []string{
+		`{"jsonrpc":"2.0","result":1,"id":1}`,
+		`{"jsonrpc":"2.0","error":{},"id":1}`, `[{"jsonrpc":"2.0","result":1,"id":1}]`,
+	} {
 		if got := r.Respond(t.Context(), nil, []byte(response), nil); len(got) > 0 {
 			t.Errorf("an answer was answered: %s -> %s", response, got)
 		}
@@ -317,8 +385,16 @@ func TestTypedOverAPeer(t *testing.T) {
 	for _, test := range []struct{ call, want string }{
 		{`"method":"add","params":{"b":2,"a":1}`, `"result":3`},
 		{`"method":"add","params":[1,2]`, `"result":3`},
-		{`"method":"add","params":[1]`, `"error":{"code":-32602,"message":"Invalid params","data":{"member":"b","pointer":"/1","reason":"missing"}}`},
-		{`"method":"add","params":{"a":1,"b":2,"c":3}`, `"error":{"code":-32602,"message":"Invalid params","data":{"member":"c","pointer":"/c","reason":"unknown"}}`},
+		{
+			`"method":"add","params":[1]`,
+			`"error":{"code":-32602,"message":"Invalid params","data":{"member":"b","pointer":"/1",` +
+				`"reason":"missing"}}`,
+		},
+		{
+			`"method":"add","params":{"a":1,"b":2,"c":3}`,
+			`"error":{"code":-32602,"message":"Invalid params","data":{"member":"c","pointer":"/c",` +
+				`"reason":"unknown"}}`,
+		},
 		{`"method":"void"`, `"result":null`},
 		{`"method":"profile"`, `"result":{"name":"<Ann>","tags":[]}`},
 		{`"method":"fail"`, `"error":{"code":-32603,"message":"Internal error"}`},
@@ -334,9 +410,18 @@ func TestVersion1(t *testing.T) {
 	tests := []struct{ request, want string }{
 		{`{"method":"echo","params":[1],"id":1}`, `{"result":[1],"error":null,"id":1}`},
 		{`{"method":"echo","params":[],"id":"a\u0041"}`, `{"result":[],"error":null,"id":"a\u0041"}`},
-		{`{"method":"nope","params":[],"id":1}`, `{"result":null,"error":{"code":-32601,"message":"Method not found"},"id":1}`},
-		{`{"method":"fail","params":[],"id":1}`, `{"result":null,"error":{"code":-32603,"message":"Internal error"},"id":1}`},
-		{`{"method":"echo","params":{},"id":1}`, `{"result":null,"error":{"code":-32600,"message":"Invalid Request"},"id":1}`},
+		{
+			`{"method":"nope","params":[],"id":1}`,
+			`{"result":null,"error":{"code":-32601,"message":"Method not found"},"id":1}`,
+		},
+		{
+			`{"method":"fail","params":[],"id":1}`,
+			`{"result":null,"error":{"code":-32603,"message":"Internal error"},"id":1}`,
+		},
+		{
+			`{"method":"echo","params":{},"id":1}`,
+			`{"result":null,"error":{"code":-32600,"message":"Invalid Request"},"id":1}`,
+		},
 		{`{"method":"echo","params":[1],"id":null}`, ``}, // a notification
 		{`{"method":"nope","params":[1],"id":null}`, ``},
 		{`{"jsonrpc":"2.0","method":"echo","params":[1],"id":null}`, result("[1]", "null")},
@@ -351,7 +436,8 @@ func TestVersion1(t *testing.T) {
 			w.expect(test.want)
 		}
 		w.ping()
-		if got := withoutReasons(string(r.Respond(t.Context(), nil, []byte(test.request), nil))); got != test.want {
+		if got := withoutReasons(string(r.Respond(t.Context(), nil, []byte(test.request), nil))); got !=
+			test.want {
 			t.Errorf("responder: %s\n got %s\nwant %s", test.request, got, test.want)
 		}
 	}
@@ -393,15 +479,28 @@ func TestDetails(t *testing.T) {
 			return nil, &jsonrpc.Error{Code: 7, Message: "public", Cause: io.ErrClosedPipe}
 		},
 		"data": func(context.Context, *farcall.Request) (any, error) {
-			return nil, &jsonrpc.Error{Code: 7, Message: "public", Data: jsonrpc.Raw(`[1]`), Cause: io.ErrClosedPipe}
+			return nil, &jsonrpc.Error{
+				Code: 7, Message: "public", Data: jsonrpc.Raw(`[1]`),
+				Cause: io.ErrClosedPipe,
+			}
 		},
 		"bad": func(context.Context, *farcall.Request) (any, error) { return make(chan int), nil },
 	})
-	off, on := newWire(t, stream.NDJSON, h, nil), newWire(t, stream.NDJSON, h, &farcall.Options{Details: true})
+	off, on := newWire(t, stream.NDJSON, h, nil),
+		newWire(t, stream.NDJSON, h, &farcall.Options{Details: true})
 	for _, test := range []struct{ request, code, data string }{
-		{`{"jsonrpc":"2.0","method":"plain","id":1}`, `-32603,"message":"Internal error"`, `{"exception":"*errors.errorString","text":"open: unexpected EOF"}`},
-		{`{"jsonrpc":"2.0","method":"panic","id":1}`, `-32603,"message":"Internal error"`, `{"exception":"panic","text":"panic: a secret"}`},
-		{`{"jsonrpc":"2.0","method":"cause","id":1}`, `7,"message":"public"`, `{"exception":"*errors.errorString","text":"io: read/write on closed pipe"}`},
+		{
+			`{"jsonrpc":"2.0","method":"plain","id":1}`, `-32603,"message":"Internal error"`,
+			`{"exception":"*errors.errorString","text":"open: unexpected EOF"}`,
+		},
+		{
+			`{"jsonrpc":"2.0","method":"panic","id":1}`, `-32603,"message":"Internal error"`,
+			`{"exception":"panic","text":"panic: a secret"}`,
+		},
+		{
+			`{"jsonrpc":"2.0","method":"cause","id":1}`, `7,"message":"public"`,
+			`{"exception":"*errors.errorString","text":"io: read/write on closed pipe"}`,
+		},
 	} {
 		off.write(test.request)
 		off.expect(`{"jsonrpc":"2.0","error":{"code":` + test.code + `},"id":1}`)
@@ -412,7 +511,8 @@ func TestDetails(t *testing.T) {
 		w.write(`{"jsonrpc":"2.0","method":"data","id":1}`)
 		w.expect(`{"jsonrpc":"2.0","error":{"code":7,"message":"public","data":[1]},"id":1}`)
 		w.write(`{"jsonrpc":"2.0","method":"bad","id":1}`)
-		if got := w.read(); strings.Contains(got, "chan") != (w == on) || !strings.Contains(got, "-32603") {
+		if got := w.read(); strings.Contains(got, "chan") != (w == on) ||
+			!strings.Contains(got, "-32603") {
 			t.Errorf("a result that does not marshal: %s", got)
 		}
 		w.ping()

@@ -39,7 +39,8 @@ func index(ctx context.Context, p indexing) (string, error) {
 		return "", context.DeadlineExceeded
 	case "ends":
 		for _, kind := range []string{"end", "", "end"} {
-			if err := farcall.ReportWorkDone(ctx, farcall.WorkDone{Kind: kind, Title: "x", Message: "all", Percentage: new(7)}); err != nil {
+			if err := farcall.ReportWorkDone(ctx,
+				farcall.WorkDone{Kind: kind, Title: "x", Message: "all", Percentage: new(7)}); err != nil {
 				return "", err
 			}
 		}
@@ -60,7 +61,10 @@ func TestWorkDoneOnTheWire(t *testing.T) {
 	for name, c := range map[string]struct{ params, want string }{
 		"not asked": {`{"files":2}`, `"done"`},
 		"begin":     {`{"files":1,"workDoneToken":"t"}`, `begin-0 end "done"`},
-		"reports":   {`{"files":4,"workDoneToken":"t\u0041"}`, `begin-0 report-25 report-50 report-75 end "done"`},
+		"reports": {
+			`{"files":4,"workDoneToken":"t\u0041"}`,
+			`begin-0 report-25 report-50 report-75 end "done"`,
+		},
 		"number":    {`{"files":1,"workDoneToken":-7}`, `begin-0 end "done"`},
 		"long":      {`{"files":1,"workDoneToken":` + long + `}`, `begin-0 end "done"`},
 		"no work":   {`{"workDoneToken":"t"}`, `"done"`},
@@ -75,7 +79,10 @@ func TestWorkDoneOnTheWire(t *testing.T) {
 		"array":     {`{"files":1,"workDoneToken":["t"]}`, `"done"`},
 		"null":      {`{"files":1,"workDoneToken":null}`, `"done"`},
 		"boolean":   {`{"files":1,"workDoneToken":true}`, `"done"`},
-		"beside":    {`{"files":1,"how":"","partialResultToken":"p","workDoneToken":"t"}`, `begin-0 end "done"`},
+		"beside": {
+			`{"files":1,"how":"","partialResultToken":"p","workDoneToken":"t"}`,
+			`begin-0 end "done"`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWire(t, stream.NDJSON, indexMux(), nil)
@@ -87,7 +94,8 @@ func TestWorkDoneOnTheWire(t *testing.T) {
 				case "begin":
 					value = `{"kind":"begin","title":"index","percentage":0}`
 				case "titled":
-					value = `{"kind":"begin","title":"Indexing","cancellable":true,"message":"looking","percentage":0}`
+					value = `{"kind":"begin","title":"Indexing","cancellable":true,"message":"looking",` +
+						`"percentage":0}`
 				case "report":
 					value = `{"kind":"report","percentage":` + rest + `}`
 				case "end":
@@ -98,7 +106,8 @@ func TestWorkDoneOnTheWire(t *testing.T) {
 				}
 				switch {
 				case value != "":
-					w.expect(`{"jsonrpc":"2.0","method":"$/progress","params":{"token":` + token + `,"value":` + value + `}}`)
+					w.expect(`{"jsonrpc":"2.0","method":"$/progress","params":{"token":` + token + `,"value":` +
+						value + `}}`)
 				case want[0] == '-':
 					if got := w.read(); !strings.Contains(got, `"code":`+want+`,`) {
 						t.Errorf("got %s, want the error %s", got, want)
@@ -123,7 +132,8 @@ func TestWorkDoneOfOtherDialects(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- w.p.Call(ctx, "m", nil, nil) }()
 	w.expect(`{"jsonrpc":"2.0","method":"m","id":1}`)
-	w.write(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"work-1","kind":"begin"}}`, result("1", "1"))
+	w.write(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"work-1",`+
+		`"kind":"begin"}}`, result("1", "1"))
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
@@ -155,7 +165,8 @@ func TestWorkDone(t *testing.T) {
 				t.Errorf("%q, %v, told %q", got, err, b.work)
 			}
 		}
-		if got, err := farcall.Call[string](t.Context(), c, "index", indexing{Files: 2}); err != nil || got != "done" {
+		if got, err := farcall.Call[string](t.Context(), c, "index", indexing{Files: 2}); err != nil ||
+			got != "done" {
 			t.Errorf("without asking: %q, %v", got, err)
 		}
 	}
@@ -186,7 +197,8 @@ func TestWorkDone(t *testing.T) {
 func TestWorkDoneAndProgress(t *testing.T) {
 	for _, partial := range []bool{false, true} {
 		o := &farcall.Options{Dialect: farcall.Dialect{
-			CancelMethod: "$/cancelRequest", CancelID: "id", ProgressMethod: "$/progress", ProgressToken: "token", ProgressValue: "value",
+			CancelMethod: "$/cancelRequest", CancelID: "id", ProgressMethod: "$/progress",
+			ProgressToken: "token", ProgressValue: "value",
 			PartialResults: partial,
 		}}
 		mux := farcall.NewMux()
@@ -199,7 +211,9 @@ func TestWorkDoneAndProgress(t *testing.T) {
 		a, b := farcall.Pipe()
 		p, _ := connect(t, a, b, nil, mux, o, o)
 		var told both
-		ctx := farcall.OnProgress(told.ask(t.Context()), func(v jsonrpc.Raw) { told.partial = append(told.partial, string(v)) })
+		ctx := farcall.OnProgress(told.ask(t.Context()), func(v jsonrpc.Raw) {
+			told.partial = append(told.partial, string(v))
+		})
 		if err := p.Call(ctx, "find", map[string]string{"Q": "x"}, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -220,7 +234,8 @@ func TestWorkDoneFromForeignPeer(t *testing.T) {
 		return done
 	}
 	progress := func(token, value string) string {
-		return `{"jsonrpc":"2.0","method":"$/progress","params":{"token":` + token + `,"value":` + value + `}}`
+		return `{"jsonrpc":"2.0","method":"$/progress","params":{"token":` + token + `,"value":` +
+			value + `}}`
 	}
 	asking := call(told.ask(t.Context()), nil)
 	w.expect(`{"jsonrpc":"2.0","method":"m","params":{"workDoneToken":"work-1"},"id":1}`)
@@ -231,16 +246,23 @@ func TestWorkDoneFromForeignPeer(t *testing.T) {
 
 	report := `{"kind":"report","message":"%s"}`
 	for i, token := range []string{
-		`1`, `2`, `"work-2"`, `"work-4"`, `"work-"`, `"work--1"`, `"work-1.0"`, `"work-99999999999999999999"`, `"Work-1"`, `"1"`, `"work-1 "`,
-		`null`, `true`, `{"work-1":1}`, `["work-1"]`, `1e400`, `"work-` + strings.Repeat("1", 1<<16) + `"`, `"\ud800"`,
+		`1`, `2`, `"work-2"`, `"work-4"`, `"work-"`, `"work--1"`, `"work-1.0"`,
+		`"work-99999999999999999999"`, `"Work-1"`, `"1"`, `"work-1 "`,
+		`null`, `true`, `{"work-1":1}`, `["work-1"]`, `1e400`,
+		`"work-` + strings.Repeat("1", 1<<16) + `"`, `"\ud800"`,
 	} {
 		w.write(progress(token, fmt.Sprintf(report, fmt.Sprint("token ", i))))
 	}
-	for _, value := range []string{`null`, `1`, `"begin"`, `[]`, `{}`, `{"kind":7}`, `{"kind":"done"}`, `{"kind":"report","percentage":"7"}`, `{"kind":"report","percentage":1e99}`} {
+	for _, value := range []string{
+		`null`, `1`, `"begin"`, `[]`, `{}`, `{"kind":7}`, `{"kind":"done"}`,
+		`{"kind":"report","percentage":"7"}`, `{"kind":"report","percentage":1e99}`,
+	} {
 		w.write(progress(`"work-1"`, value))
 	}
-	w.write(progress(`"\u0077ork-1"`, `{"kind":"begin","title":"T","percentage":0,"else":{}}`), progress(`"work-1"`, `{"kind":"end","message":"M"}`))
-	w.write(result("1", "1"), progress(`"work-1"`, fmt.Sprintf(report, "late")), result("1", "2"), result("1", "3"))
+	w.write(progress(`"\u0077ork-1"`, `{"kind":"begin","title":"T","percentage":0,"else":{}}`),
+		progress(`"work-1"`, `{"kind":"end","message":"M"}`))
+	w.write(result("1", "1"), progress(`"work-1"`, fmt.Sprintf(report, "late")), result("1", "2"),
+		result("1", "3"))
 	for _, done := range []chan error{asking, other, list} {
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -266,7 +288,8 @@ func TestWorkDoneThatIsNotRead(t *testing.T) {
 		})
 		a, b := farcall.Pipe()
 		p := farcall.NewPeer(b, mux, nil)
-		if err := a.Write([]byte(`{"jsonrpc":"2.0","method":"work","params":{"workDoneToken":1},"id":1}`)); err != nil {
+		if err := a.Write(
+			[]byte(`{"jsonrpc":"2.0","method":"work","params":{"workDoneToken":1},"id":1}`)); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-reported; err != nil {
@@ -321,15 +344,17 @@ func TestWorkDoneAfterTheCall(t *testing.T) {
 
 func ExampleReportWorkDone() {
 	mux := farcall.NewMux()
-	farcall.Handle(mux, "workspace/index", func(ctx context.Context, p struct{ Files []string }) (int, error) {
-		for i, name := range p.Files {
-			err := farcall.ReportWorkDone(ctx, farcall.WorkDone{Title: "Indexing", Message: name, Percentage: new(100 * i / len(p.Files))})
-			if err != nil {
-				return 0, err
+	farcall.Handle(mux, "workspace/index",
+		func(ctx context.Context, p struct{ Files []string }) (int, error) {
+			for i, name := range p.Files {
+				err := farcall.ReportWorkDone(ctx,
+					farcall.WorkDone{Title: "Indexing", Message: name, Percentage: new(100 * i / len(p.Files))})
+				if err != nil {
+					return 0, err
+				}
 			}
-		}
-		return len(p.Files), nil // the end is reported
-	})
+			return len(p.Files), nil // the end is reported
+		})
 	a, b := farcall.Pipe()
 	client, server := farcall.NewPeer(a, nil, nil), farcall.NewPeer(b, mux, nil)
 
@@ -340,7 +365,8 @@ func ExampleReportWorkDone() {
 		}
 		fmt.Printf("%s %s %d%%\n", w.Kind, w.Message, *w.Percentage)
 	})
-	n, err := farcall.Call[int](ctx, client, "workspace/index", map[string][]string{"Files": {"a.go", "b.go"}})
+	n, err := farcall.Call[int](ctx, client, "workspace/index",
+		map[string][]string{"Files": {"a.go", "b.go"}})
 	fmt.Println(n, err)
 	_, _ = client.Close(), server.Close()
 	// Output:
