@@ -50,7 +50,9 @@ func TestMarks(t *testing.T) {
 
 // A peer that this machine lacks is reported as missing, and passes no mark.
 func TestMissingPeer(t *testing.T) {
-	missing := subject{"TypeScript", func() (*running, error) { return nil, fmt.Errorf("%w: no Node.js", errSkip) }}
+	missing := subject{"TypeScript", func() (*running, error) {
+		return nil, fmt.Errorf("%w: no Node.js", errSkip)
+	}}
 	works := subject{"farcall", func() (*running, error) {
 		worker := func() func(int) error {
 			return func(n int) error { <-time.After(time.Duration(n) * time.Microsecond); return nil }
@@ -58,7 +60,10 @@ func TestMissingPeer(t *testing.T) {
 		return &running{worker: worker, stop: func() {}}, nil
 	}}
 	var out bytes.Buffer
-	rs, err := measure(group{name: mcpHTTP, workers: 1, base: "farcall", subjects: []subject{missing, works}}, quickConfig(), &out)
+	rs, err := measure(group{
+		name: mcpHTTP, workers: 1, base: "farcall",
+		subjects: []subject{missing, works},
+	}, quickConfig(), &out)
 	if err != nil || len(rs) != 1 {
 		t.Fatalf("%v, %v", rs, err)
 	}
@@ -88,10 +93,16 @@ func TestRatioIsOfPassesSideBySide(t *testing.T) {
 // figure by figure.
 func TestGatewayMarksTakeTheBetter(t *testing.T) {
 	r := func(name string, ns, cpu, memory float64) result {
-		return result{group: gatewayLoad, name: name, ns: []float64{ns}, cpu: []float64{cpu}, memory: []float64{memory}}
+		return result{
+			group: gatewayLoad, name: name, ns: []float64{ns}, cpu: []float64{cpu},
+			memory: []float64{memory},
+		}
 	}
 	all := results{r("farcall", 10, 10, 10), r(superMany, 100, 400, 900), r(superOne, 200, 300, 90)}
-	values := map[string]float64{"calls per second": 10, "CPU time": 10.0 / 300, "resident memory": 10.0 / 90}
+	values := map[string]float64{
+		"calls per second": 10, "CPU time": 10.0 / 300,
+		"resident memory": 10.0 / 90,
+	}
 	for _, m := range gatewayMarks() {
 		for figure, want := range values {
 			if strings.HasPrefix(m.what, gatewayLoad+": "+figure) {
@@ -111,7 +122,9 @@ func TestGatewayMarksTakeTheBetter(t *testing.T) {
 }
 
 func TestAddedByAGateway(t *testing.T) {
-	r := func(name string, p50 ...float64) result { return result{group: gatewaySingle, name: name, p50: p50} }
+	r := func(name string, p50 ...float64) result {
+		return result{group: gatewaySingle, name: name, p50: p50}
+	}
 	all := results{r(direct, 10, 20), r("farcall", 60, 80), r("supergateway", 210, 260)}
 	if got := addedBy(all, "farcall"); got[0] != 50 || got[1] != 60 {
 		t.Errorf("added %v, want 50 and 60", got)

@@ -22,7 +22,9 @@ const subscribers = 1000
 func BenchmarkBroadcast(b *testing.B) {
 	for _, network := range []string{"tcp", "unix"} {
 		for _, size := range []int{20, 1000, 16_000} {
-			b.Run(fmt.Sprint(network, " ", size, " bytes"), func(b *testing.B) { broadcast(b, network, size) })
+			b.Run(fmt.Sprint(network, " ", size, " bytes"), func(b *testing.B) {
+				broadcast(b, network, size)
+			})
 		}
 	}
 }
@@ -30,8 +32,11 @@ func BenchmarkBroadcast(b *testing.B) {
 func broadcast(b *testing.B, network string, size int) {
 	var topic farcall.Topic[string]
 	mux := farcall.NewMux()
-	farcall.HandleTopic(mux, "news", func(context.Context, struct{}) (*farcall.Topic[string], error) { return &topic, nil })
-	const subscribe, answer = `{"jsonrpc":"2.0","method":"subscribe","params":["news"],"id":1}` + "\n", `{"jsonrpc":"2.0","result":"0x1","id":1}` + "\n"
+	farcall.HandleTopic(mux, "news", func(context.Context, struct{}) (*farcall.Topic[string], error) {
+		return &topic, nil
+	})
+	const subscribe, answer = `{"jsonrpc":"2.0","method":"subscribe","params":["news"],"id":1}` + "\n",
+		`{"jsonrpc":"2.0","result":"0x1","id":1}` + "\n"
 	var plain []net.Conn
 	for range subscribers {
 		near, far := socketPair(b, network)
@@ -50,7 +55,9 @@ func broadcast(b *testing.B, network string, size int) {
 		plain = append(plain, near)
 	}
 	event := strings.Repeat("x", size)
-	frame := fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"subscription","params":{"subscription":"0x1","result":%q}}`+"\n", event)
+	frame := fmt.Appendf(nil,
+		`{"jsonrpc":"2.0","method":"subscription","params":{"subscription":"0x1","result":%q}}`+"\n",
+		event)
 	publish := func() {
 		if err := topic.Publish(event); err != nil {
 			b.Fatal(err)

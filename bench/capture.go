@@ -25,7 +25,8 @@ const (
 	captureRing = "to the ring"
 	captureFile = "to a file"
 
-	capturedFrame  = `{"jsonrpc":"2.0","id":17,"method":"tools/call","params":{"name":"git_log","arguments":{"path":"/srv/repo","limit":20,"branch":"main"}}}`
+	capturedFrame = `{"jsonrpc":"2.0","id":17,"method":"tools/call","params":{"name":"git_log",` +
+		`"arguments":{"path":"/srv/repo","limit":20,"branch":"main"}}}`
 	capturedFrames = 20_000
 	// burst is how many frames are recorded before the recorder gets the time to write them.
 	burst = 1000
@@ -33,7 +34,10 @@ const (
 	queued = 64 << 20
 )
 
-var captureFilters = []string{"dur>500s", "method:prompts/*", "nothing", `params.arguments.path=~"^/etc"`}
+var captureFilters = []string{
+	"dur>500s", "method:prompts/*", "nothing",
+	`params.arguments.path=~"^/etc"`,
+}
 
 // captureLoad is what calls over HTTP have.
 var captureLoad = fmt.Sprintf("capture: HTTP POST, %d in flight", inFlight)
@@ -178,11 +182,24 @@ func captureMarks() []mark {
 		}
 	}
 	return []mark{
-		{captureBurst + ": a frame to the ring, for its reader or writer", 80, " ns", of(captureBurst, captureRing, func(r *result) float64 { return median(r.p50) })},
-		{captureBurst + ": allocations of a frame to the ring", 0, "", of(captureBurst, captureRing, func(r *result) float64 {
-			return float64(int(median(r.allocs)/burst*10+0.5)) / 10
-		})},
-		{captureBurst + ": a frame to a file, with all that is done for it", 1000, " ns", of(captureBurst, captureFile, func(r *result) float64 { return median(r.ns) / burst })},
+		{
+			captureBurst + ": a frame to the ring, for its reader or writer", 80, " ns",
+			of(captureBurst, captureRing, func(r *result) float64 {
+				return median(r.p50)
+			}),
+		},
+		{
+			captureBurst + ": allocations of a frame to the ring", 0, "",
+			of(captureBurst, captureRing, func(r *result) float64 {
+				return float64(int(median(r.allocs)/burst*10+0.5)) / 10
+			}),
+		},
+		{
+			captureBurst + ": a frame to a file, with all that is done for it", 1000, " ns",
+			of(captureBurst, captureFile, func(r *result) float64 {
+				return median(r.ns) / burst
+			}),
+		},
 		{captureFilter + ": the slowest", -500, " MB/s", func(rs results) float64 {
 			data, _ := captured() // it was read
 			slowest := 0.0
@@ -196,12 +213,15 @@ func captureMarks() []mark {
 			}
 			return float64(len(data)) / slowest * 1000
 		}},
-		{captureLoad + ": calls per second with frames to a file, in times of off", -0.95, "", func(rs results) float64 {
-			off, file := rs.find(captureLoad, captureOff), rs.find(captureLoad, captureFile)
-			if off == nil || file == nil {
-				return notWanted
-			}
-			return ratio(off, file)
-		}},
+		{
+			captureLoad + ": calls per second with frames to a file, in times of off", -0.95, "",
+			func(rs results) float64 {
+				off, file := rs.find(captureLoad, captureOff), rs.find(captureLoad, captureFile)
+				if off == nil || file == nil {
+					return notWanted
+				}
+				return ratio(off, file)
+			},
+		},
 	}
 }

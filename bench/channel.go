@@ -34,8 +34,10 @@ type pipeEnd struct {
 	w io.WriteCloser
 }
 
-func (p pipeEnd) Write(b []byte) (int, error)      { return p.w.Write(b) }
-func (p pipeEnd) Close() error                     { return errors.Join(p.w.Close(), p.ReadCloser.Close()) }
+func (p pipeEnd) Write(b []byte) (int, error) { return p.w.Write(b) }
+func (p pipeEnd) Close() error {
+	return errors.Join(p.w.Close(), p.ReadCloser.Close())
+}
 func (p pipeEnd) SetWriteDeadline(time.Time) error { return nil }
 
 func memoryPipe() (client, server end, err error) {

@@ -136,7 +136,8 @@ func serveKind(kind string, l net.Listener) error {
 		go accept(l, func(c net.Conn) { jrpc2.NewServer(jrpc2Methods, nil).Start(jchannel.Line(c, c)) })
 	case "tcp sourcegraph":
 		go accept(l, func(c net.Conn) {
-			sourcegraph.NewConn(context.Background(), sourcegraph.NewPlainObjectStream(c), sourcegraph.HandlerWithError(sourcegraphEcho))
+			sourcegraph.NewConn(context.Background(), sourcegraph.NewPlainObjectStream(c),
+				sourcegraph.HandlerWithError(sourcegraphEcho))
 		})
 	case "tcp geth":
 		go s.ServeListener(l)

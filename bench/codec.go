@@ -22,10 +22,14 @@ import (
 
 // The messages to decode.
 const (
-	smallRequest  = `{"jsonrpc":"2.0","id":12345,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":2}}}`
-	smallResponse = `{"jsonrpc":"2.0","id":12345,"result":{"content":[{"type":"text","text":"3"}],"structuredContent":{"sum":3}}}`
-	errorResponse = `{"jsonrpc":"2.0","id":12345,"error":{"code":-32602,"message":"Invalid params","data":{"member":"a"}}}`
-	notification  = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"t-1","progress":50,"total":100}}`
+	smallRequest = `{"jsonrpc":"2.0","id":12345,"method":"tools/call","params":{"name":"add",` +
+		`"arguments":{"a":1,"b":2}}}`
+	smallResponse = `{"jsonrpc":"2.0","id":12345,"result":{"content":[{"type":"text","text":"3"}],` +
+		`"structuredContent":{"sum":3}}}`
+	errorResponse = `{"jsonrpc":"2.0","id":12345,"error":{"code":-32602,"message":"Invalid params",` +
+		`"data":{"member":"a"}}}`
+	notification = `{"jsonrpc":"2.0","method":"notifications/progress",` +
+		`"params":{"progressToken":"t-1","progress":50,"total":100}}`
 )
 
 type message struct {
@@ -50,7 +54,10 @@ func messages() []message {
 		{"notification", request, []byte(notification)},
 		{"batch of 10", batch, tenRequests()},
 		{"100 KB of records", request, records()},
-		{"10 MB string", request, []byte(`{"jsonrpc":"2.0","id":1,"method":"echo","params":["` + strings.Repeat("abcdefghij", 1_000_000) + `"]}`)},
+		{
+			"10 MB string", request,
+			[]byte(`{"jsonrpc":"2.0","id":1,"method":"echo","params":["` + strings.Repeat("abcdefghij", 1_000_000) + `"]}`),
+		},
 	}
 }
 
@@ -70,7 +77,9 @@ func records() []byte {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		fmt.Fprintf(&b, `{"id":%d,"name":"record %d","score":%d.25,"tags":["red","green"],"active":true,"note":"a \"quoted\" word"}`, i, i, i%100)
+		fmt.Fprintf(&b,
+			`{"id":%d,"name":"record %d","score":%d.25,"tags":["red","green"],"active":true,"note":"a `+
+				`\"quoted\" word"}`, i, i, i%100)
 	}
 	b.WriteString(`]}}`)
 	return b.Bytes()
@@ -200,43 +209,52 @@ func repeating(op func() error) func() (*running, error) {
 const smallResult = `{"content":[{"type":"text","text":"3"}],"structuredContent":{"sum":3}}`
 
 func encodeGroup() group {
-	return group{name: "encode small response", workers: 1, bytes: len(smallResponse), base: "farcall", subjects: []subject{
-		{"farcall", func() (*running, error) {
-			buf, id, res := make([]byte, 0, 256), jsonrpc.IntID(12345), jsonrpc.Raw(smallResult)
-			return encoding(func() ([]byte, error) {
-				buf = jsonrpc.V2.AppendResult(buf[:0], id, res)
-				return buf, nil
-			})
-		}},
-		{"jrpc2", func() (*running, error) {
-			r, err := jrpc2Response()
-			if err != nil {
-				return nil, err
-			}
-			return encoding(r.MarshalJSON)
-		}},
-		{"sourcegraph", func() (*running, error) {
-			raw := json.RawMessage(smallResult)
-			r := &sourcegraph.Response{ID: sourcegraph.ID{Num: 12345}, Result: &raw}
-			return encoding(func() ([]byte, error) { return json.Marshal(r) })
-		}},
-		{"go-sdk", func() (*running, error) {
-			id, err := sdk.MakeID(float64(12345))
-			if err != nil {
-				return nil, err
-			}
-			r := &sdk.Response{ID: id, Result: json.RawMessage(smallResult)}
-			return encoding(func() ([]byte, error) { return sdk.EncodeMessage(r) })
-		}},
-		{"json v1", func() (*running, error) {
-			r := &envelope{JSONRPC: "2.0", ID: json.RawMessage("12345"), Result: json.RawMessage(smallResult)}
-			return encoding(func() ([]byte, error) { return json.Marshal(r) })
-		}},
-		{"json v2", func() (*running, error) {
-			r := &envelopeV2{JSONRPC: "2.0", ID: jsontext.Value("12345"), Result: jsontext.Value(smallResult)}
-			return encoding(func() ([]byte, error) { return jsonv2.Marshal(r) })
-		}},
-	}}
+	return group{
+		name: "encode small response", workers: 1, bytes: len(smallResponse), base: "farcall",
+		subjects: []subject{
+			{"farcall", func() (*running, error) {
+				buf, id, res := make([]byte, 0, 256), jsonrpc.IntID(12345), jsonrpc.Raw(smallResult)
+				return encoding(func() ([]byte, error) {
+					buf = jsonrpc.V2.AppendResult(buf[:0], id, res)
+					return buf, nil
+				})
+			}},
+			{"jrpc2", func() (*running, error) {
+				r, err := jrpc2Response()
+				if err != nil {
+					return nil, err
+				}
+				return encoding(r.MarshalJSON)
+			}},
+			{"sourcegraph", func() (*running, error) {
+				raw := json.RawMessage(smallResult)
+				r := &sourcegraph.Response{ID: sourcegraph.ID{Num: 12345}, Result: &raw}
+				return encoding(func() ([]byte, error) { return json.Marshal(r) })
+			}},
+			{"go-sdk", func() (*running, error) {
+				id, err := sdk.MakeID(float64(12345))
+				if err != nil {
+					return nil, err
+				}
+				r := &sdk.Response{ID: id, Result: json.RawMessage(smallResult)}
+				return encoding(func() ([]byte, error) { return sdk.EncodeMessage(r) })
+			}},
+			{"json v1", func() (*running, error) {
+				r := &envelope{
+					JSONRPC: "2.0", ID: json.RawMessage("12345"),
+					Result: json.RawMessage(smallResult),
+				}
+				return encoding(func() ([]byte, error) { return json.Marshal(r) })
+			}},
+			{"json v2", func() (*running, error) {
+				r := &envelopeV2{
+					JSONRPC: "2.0", ID: jsontext.Value("12345"),
+					Result: jsontext.Value(smallResult),
+				}
+				return encoding(func() ([]byte, error) { return jsonv2.Marshal(r) })
+			}},
+		},
+	}
 }
 
 // encoding makes a subject of an encoder, once its output has been looked at.
@@ -246,7 +264,8 @@ func encoding(encode func() ([]byte, error)) (*running, error) {
 		return nil, err
 	}
 	var got, want any
-	if err := errors.Join(json.Unmarshal(out, &got), json.Unmarshal([]byte(smallResponse), &want)); err != nil {
+	if err := errors.Join(json.Unmarshal(out, &got),
+		json.Unmarshal([]byte(smallResponse), &want)); err != nil {
 		return nil, err
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
@@ -260,7 +279,9 @@ func encoding(encode func() ([]byte, error)) (*running, error) {
 
 // jrpc2Response gets a response the only way there is: by asking for it.
 func jrpc2Response() (*jrpc2.Response, error) {
-	methods := handler.Map{"get": func(context.Context, *jrpc2.Request) (any, error) { return json.RawMessage(smallResult), nil }}
+	methods := handler.Map{"get": func(context.Context, *jrpc2.Request) (any, error) {
+		return json.RawMessage(smallResult), nil
+	}}
 	local := server.NewLocal(methods, nil)
 	defer local.Close()
 	r, err := local.Client.Call(context.Background(), "get", nil)

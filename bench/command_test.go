@@ -39,7 +39,8 @@ func TestBenchMarks(t *testing.T) {
 		Latency       struct{ P50 float64 }
 	},
 	) {
-		out, err := exec.CommandContext(t.Context(), program, append([]string{"bench", "--json"}, args...)...).Output()
+		out, err := exec.CommandContext(t.Context(), program,
+			append([]string{"bench", "--json"}, args...)...).Output()
 		var report struct{ Result any }
 		report.Result = &f
 		if err = errors.Join(err, json.Unmarshal(out, &report)); err != nil || f.Failed > 0 {
@@ -47,7 +48,8 @@ func TestBenchMarks(t *testing.T) {
 		}
 		return f
 	}
-	server := exec.CommandContext(t.Context(), program, "serve", "--listen", "127.0.0.1:0", "--log", "off")
+	server := exec.CommandContext(t.Context(), program, "serve", "--listen", "127.0.0.1:0",
+		"--log", "off")
 	stderr, err := server.StderrPipe()
 	if err == nil {
 		err = server.Start()

@@ -26,7 +26,8 @@ func joinFarcall(client, server end) (*session, error) {
 	if _, isFile := c.w.(*os.File); isPipe && isFile {
 		return joinFarcallStdio(c, server.(pipeEnd)), nil
 	}
-	return farcallSession(stream.New(client, stream.NDJSON, nil), stream.New(server, stream.NDJSON, nil)), nil
+	return farcallSession(stream.New(client, stream.NDJSON, nil),
+		stream.New(server, stream.NDJSON, nil)), nil
 }
 
 // joinFarcallStdio speaks over os pipes the way a command does: as standard
@@ -84,5 +85,7 @@ func farcallTCP() func(net.Conn) {
 
 func farcallWebSocket() http.Handler {
 	methods := farcallMethods()
-	return wsrpc.NewHandler(func(t farcall.Transport, _ *http.Request) { farcall.NewPeer(t, methods, nil) }, nil)
+	return wsrpc.NewHandler(func(t farcall.Transport, _ *http.Request) {
+		farcall.NewPeer(t, methods, nil)
+	}, nil)
 }

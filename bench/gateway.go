@@ -44,22 +44,36 @@ func gatewayGroups() []group {
 	var groups []group
 	for _, child := range []string{farcallChild, goSDKChild} {
 		groups = append(groups, group{
-			name: gatewayLoadOf(child), workers: inFlight, longer: 4, base: "farcall", cpuOf: "CPU time, all processes",
+			name: gatewayLoadOf(child), workers: inFlight, longer: 4, base: "farcall",
+			cpuOf: "CPU time, all processes",
 			subjects: []subject{
 				{"farcall", gatewayRun{start: build.farcallGateway(child), sessions: inFlight}.loaded},
 				{"farcall, 1 session", gatewayRun{start: build.farcallGateway(child), sessions: 1}.loaded},
-				{superMany, gatewayRun{start: build.superGateway(child), sessions: inFlight, warm: warmUp}.loaded},
+				{
+					superMany,
+					gatewayRun{start: build.superGateway(child), sessions: inFlight, warm: warmUp}.loaded,
+				},
 				{superOne, gatewayRun{start: build.superGateway(child), sessions: 1, warm: warmUp}.loaded},
 			},
 		})
 	}
-	groups = append(groups, group{name: gatewaySingle, workers: 1, longer: 2, base: direct, cpuOf: "CPU time, all processes", subjects: []subject{
-		{direct, build.stdioAlone},
-		{"the child over HTTP", webAlone},
-		{"farcall", gatewayRun{start: build.farcallGateway(farcallChild), sessions: 1}.sequential},
-		{"supergateway", gatewayRun{start: build.superGateway(farcallChild), sessions: 1, warm: warmUp}.sequential},
-	}})
-	eras := group{name: gatewayEras, workers: inFlight, longer: 2, base: passing(legacyRevision), cpuOf: "gateway's CPU time"}
+	groups = append(groups,
+		group{
+			name: gatewaySingle, workers: 1, longer: 2, base: direct, cpuOf: "CPU time, all processes",
+			subjects: []subject{
+				{direct, build.stdioAlone},
+				{"the child over HTTP", webAlone},
+				{"farcall", gatewayRun{start: build.farcallGateway(farcallChild), sessions: 1}.sequential},
+				{
+					"supergateway",
+					gatewayRun{start: build.superGateway(farcallChild), sessions: 1, warm: warmUp}.sequential,
+				},
+			},
+		})
+	eras := group{
+		name: gatewayEras, workers: inFlight, longer: 2, base: passing(legacyRevision),
+		cpuOf: "gateway's CPU time",
+	}
 	for _, way := range []struct{ client, child string }{
 		{legacyRevision, legacyRevision},
 		{modernRevision, legacyRevision},
@@ -68,7 +82,10 @@ func gatewayGroups() []group {
 		{olderRevision, olderRevision},
 		{olderRevision, legacyRevision},
 	} {
-		run := gatewayRun{start: build.farcallGateway(farcallChild, "--era", way.child), revision: way.client, sessions: inFlight}
+		run := gatewayRun{
+			start:    build.farcallGateway(farcallChild, "--era", way.child),
+			revision: way.client, sessions: inFlight,
+		}
 		eras.subjects = append(eras.subjects, subject{between(way.client, way.child), run.alone})
 	}
 	return append(groups, eras)

@@ -56,7 +56,11 @@ func measureGatewaySessions(numbers ...int) (results, error) {
 		if err != nil {
 			return nil, err
 		}
-		rs = append(rs, result{group: gatewayIdle, name: "farcall", behind: &gatewayIdleResult{sessions: n, before: before, after: after}})
+		rs = append(rs,
+			result{
+				group: gatewayIdle, name: "farcall",
+				behind: &gatewayIdleResult{sessions: n, before: before, after: after},
+			})
 	}
 	return rs, nil
 }
@@ -66,7 +70,8 @@ func gatewayIdleTable(all results) *table {
 	t := &table{head: []string{gatewayIdle, "number", "gateway's memory before", "after", "each"}}
 	for _, r := range all {
 		if s := r.behind; s != nil {
-			t.add(r.name, strconv.Itoa(s.sessions), size(float64(s.before)), size(float64(s.after)), size(s.each()))
+			t.add(r.name, strconv.Itoa(s.sessions), size(float64(s.before)), size(float64(s.after)),
+				size(s.each()))
 		}
 	}
 	return t

@@ -2,11 +2,17 @@ package main
 
 func gatewayMarks() []mark {
 	all := []mark{
-		{gatewayLoad + ": calls per second, in times of supergateway", -15, "", overSuper(func(farcall, other *result) float64 {
-			return ratio(other, farcall)
-		}, true)},
+		{
+			gatewayLoad + ": calls per second, in times of supergateway", -15, "",
+			overSuper(func(farcall, other *result) float64 {
+				return ratio(other, farcall)
+			}, true),
+		},
 		{gatewayLoad + ": CPU time, in times of supergateway", 1.0 / 12, "", overSuper(cpuRatio, false)},
-		{gatewayLoad + ": resident memory, in times of supergateway", 1.0 / 6, "", overSuper(memoryRatio, false)},
+		{
+			gatewayLoad + ": resident memory, in times of supergateway", 1.0 / 6, "",
+			overSuper(memoryRatio, false),
+		},
 		{gatewaySingle + ": added to the median call", 60, " µs", func(rs results) float64 {
 			added := addedBy(rs, "farcall")
 			if added == nil {
@@ -26,16 +32,21 @@ func gatewayMarks() []mark {
 		}},
 	}
 	for _, way := range []struct{ client, child string }{
-		{olderRevision, legacyRevision}, {modernRevision, legacyRevision}, {legacyRevision, modernRevision},
+		{olderRevision, legacyRevision},
+		{modernRevision, legacyRevision},
+		{legacyRevision, modernRevision},
 	} {
 		name := between(way.client, way.child)
-		all = append(all, mark{"gateway from " + name + ": its CPU time, in times of no translation", 1.25, "", func(rs results) float64 {
-			a, b := rs.find(gatewayEras, name), rs.find(gatewayEras, passing(way.client))
-			if a == nil || b == nil {
-				return notWanted
-			}
-			return cpuRatio(a, b)
-		}})
+		all = append(all, mark{
+			"gateway from " + name + ": its CPU time, in times of no translation",
+			1.25, "", func(rs results) float64 {
+				a, b := rs.find(gatewayEras, name), rs.find(gatewayEras, passing(way.client))
+				if a == nil || b == nil {
+					return notWanted
+				}
+				return cpuRatio(a, b)
+			},
+		})
 	}
 	return append(all, mark{gatewayIdle + ": memory of 1,000", 5, " MB", func(rs results) float64 {
 		each := float64(notWanted)

@@ -36,7 +36,10 @@ func buildPrograms() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, from := range [][]string{{"..", "./cmd/farcall"}, {".", "./stdio-farcall", "./stdio-gosdk"}} {
+	for _, from := range [][]string{
+		{"..", "./cmd/farcall"},
+		{".", "./stdio-farcall", "./stdio-gosdk"},
+	} {
 		cmd := exec.Command("go", append([]string{"build", "-trimpath", "-o", dir + "/"}, from[1:]...)...)
 		cmd.Dir = from[0]
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -107,8 +110,10 @@ func (build programs) superGateway(child string) func() (*processes, error) {
 		if err = errors.Join(err, l.Close()); err != nil {
 			return nil, err
 		}
-		cmd := exec.Command(node, filepath.Join("node", "node_modules", "supergateway", "dist", "index.js"),
-			"--stdio", "exec '"+filepath.Join(dir, child)+"'", "--outputTransport", "streamableHttp", "--stateful", "--logLevel", "none", "--port", port)
+		cmd := exec.Command(node,
+			filepath.Join("node", "node_modules", "supergateway", "dist", "index.js"),
+			"--stdio", "exec '"+filepath.Join(dir, child)+"'", "--outputTransport", "streamableHttp",
+			"--stateful", "--logLevel", "none", "--port", port)
 		cmd.Stderr = os.Stderr
 		p := &processes{cmd: cmd, address: net.JoinHostPort("127.0.0.1", port)}
 		if err := p.start(); err != nil {
@@ -129,7 +134,8 @@ func findNode(pkg string) (string, error) {
 		return "", fmt.Errorf("%w: there is no Node.js on this machine", errSkip)
 	}
 	if _, err := os.Stat(filepath.Join("node", "node_modules", filepath.FromSlash(pkg))); err != nil {
-		return "", fmt.Errorf("%w: %s is not installed; 'npm ci --prefix bench/node' installs it", errSkip, pkg)
+		return "", fmt.Errorf("%w: %s is not installed; 'npm ci --prefix bench/node' installs it",
+			errSkip, pkg)
 	}
 	return node, nil
 }

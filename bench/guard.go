@@ -50,14 +50,21 @@ func guardGroups() []group {
 	} {
 		of := group{name: g.name, workers: g.workers, longer: 4, base: unguarded}
 		for _, way := range g.ways {
-			of.subjects = append(of.subjects, subject{way, func() (*running, error) { return guardedServer(g.kind, way, g.workers) }})
+			of.subjects = append(of.subjects, subject{way, func() (*running, error) {
+				return guardedServer(g.kind, way, g.workers)
+			}})
 		}
 		groups = append(groups, of)
 	}
 	build := programs(sync.OnceValues(buildPrograms))
-	of := group{name: guardGateway, workers: inFlight, longer: 4, base: unguarded, cpuOf: "gateway's CPU time"}
+	of := group{
+		name: guardGateway, workers: inFlight, longer: 4, base: unguarded,
+		cpuOf: "gateway's CPU time",
+	}
 	for _, way := range []string{unguarded, tokenUnread, guardJWT} {
-		of.subjects = append(of.subjects, subject{way, func() (*running, error) { return build.guardedGateway(way) }})
+		of.subjects = append(of.subjects, subject{way, func() (*running, error) {
+			return build.guardedGateway(way)
+		}})
 	}
 	groups = append(groups, of)
 	return append(groups, guardWorkGroups()...)
@@ -80,7 +87,10 @@ func guardConfig(o *guardOrder) *guard.Config {
 		Allow: []guard.Rule{
 			{Roles: []string{"admin"}, Calls: []string{"*"}},
 			{Roles: []string{"dev"}, Calls: []string{"tools/call git*", "prompts/get *"}},
-			{Roles: []string{"reader"}, Calls: []string{"echo", "math/*", "tools/call add", "tools/call bench/*"}},
+			{
+				Roles: []string{"reader"},
+				Calls: []string{"echo", "math/*", "tools/call add", "tools/call bench/*"},
+			},
 			{Roles: []string{"ops"}, Calls: []string{"tools/call deploy*", "resources/read *"}},
 			{Roles: []string{"guest"}, Calls: []string{"health"}},
 		},
@@ -166,11 +176,16 @@ func guardedServer(serve, way string, workers int) (*running, error) {
 		stop()
 		return nil, err
 	}
-	return &running{worker: clients.worker(), cpu: c.cpuTime, stop: func() { clients.close(); stop() }}, nil
+	return &running{worker: clients.worker(), cpu: c.cpuTime, stop: func() {
+		clients.close()
+		stop()
+	}}, nil
 }
 
 // openGuarded connects callers who show what the way wants, with a session each or without.
-func openGuarded(address, call string, session bool, way string, tokens *tokens, workers int) (*callers, error) {
+func openGuarded(
+	address, call string, session bool, way string, tokens *tokens, workers int,
+) (*callers, error) {
 	c := &callers{}
 	for i := range workers {
 		conn, err := dialWeb(address)
@@ -193,7 +208,8 @@ func openGuarded(address, call string, session bool, way string, tokens *tokens,
 }
 
 // guardCall is answered with its params, which look like a result.
-const guardCall = `{"jsonrpc":"2.0","id":` + callID + `,"method":"echo","params":{"name":"add","arguments":{"a":1,"b":2},"sum":3}}`
+const guardCall = `{"jsonrpc":"2.0","id":` + callID +
+	`,"method":"echo","params":{"name":"add","arguments":{"a":1,"b":2},"sum":3}}`
 
 // guardedGateway starts farcall with a configuration.
 func (build programs) guardedGateway(way string) (*running, error) {
@@ -213,7 +229,8 @@ func (build programs) guardedGateway(way string) (*running, error) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	p, err := build.farcallListening("serve", "--listen", "127.0.0.1:0", "--log", "off", "--config", file)
+	p, err := build.farcallListening("serve", "--listen", "127.0.0.1:0", "--log", "off",
+		"--config", file)
 	if err != nil {
 		return nil, err
 	}

@@ -34,13 +34,14 @@ type fairResult struct {
 // slowMethods take some time, without computing.
 func slowMethods() *farcall.Mux {
 	mux := farcall.NewMux()
-	mux.Handle("echo", farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
-		select {
-		case <-time.After(fairWork):
-		case <-ctx.Done():
-		}
-		return req.Params, nil
-	}))
+	mux.Handle("echo",
+		farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
+			select {
+			case <-time.After(fairWork):
+			case <-ctx.Done():
+			}
+			return req.Params, nil
+		}))
 	return mux
 }
 
@@ -78,7 +79,7 @@ func measureFair(rounds int, each time.Duration) (result, error) {
 			var all sync.WaitGroup
 			var mu sync.Mutex
 			var errs []error
-			run := func(conn *webConn, text []byte, pause, refusedPause time.Duration, note func(d time.Duration, refused bool)) {
+			run := func(conn *webConn, text []byte, pause, refusedPause time.Duration, note noteFunc) {
 				all.Go(func() {
 					err := callUntil(end, conn, text, pause, refusedPause, func(d time.Duration, refused bool) {
 						mu.Lock()
@@ -93,15 +94,16 @@ func measureFair(rounds int, each time.Duration) (result, error) {
 				})
 			}
 			for i := range fairCallers {
-				run(callers.conns[i], callers.frames[i].text, fairPause, fairPause, func(d time.Duration, refused bool) {
-					if refused {
-						r.fair.refused++
-						return
-					}
-					if took = append(took, d); beside == 1 {
-						r.fair.calls++
-					}
-				})
+				run(callers.conns[i], callers.frames[i].text, fairPause, fairPause,
+					func(d time.Duration, refused bool) {
+						if refused {
+							r.fair.refused++
+							return
+						}
+						if took = append(took, d); beside == 1 {
+							r.fair.calls++
+						}
+					})
 			}
 			for _, conn := range flood[:beside*len(flood)] {
 				run(conn, frame, 0, floodPause, func(_ time.Duration, refused bool) {
@@ -125,8 +127,13 @@ func measureFair(rounds int, each time.Duration) (result, error) {
 	return r, nil
 }
 
+// A noteFunc learns what a call took, and whether it was refused.
+type noteFunc func(took time.Duration, refused bool)
+
 // callUntil calls until a time, with a pause after each answer.
-func callUntil(end time.Time, conn *webConn, text []byte, pause, refusedPause time.Duration, note func(time.Duration, bool)) error {
+func callUntil(
+	end time.Time, conn *webConn, text []byte, pause, refusedPause time.Duration, note noteFunc,
+) error {
 	for time.Now().Before(end) {
 		began := time.Now()
 		body, err := conn.exchange(text)
@@ -146,14 +153,21 @@ func callUntil(end time.Time, conn *webConn, text []byte, pause, refusedPause ti
 
 // fairTable can be empty, like idleTable.
 func fairTable(all results) *table {
-	t := &table{head: []string{guardFair, "median call", "p99", "calls", "of them refused", "calls of the flood", "of them refused"}}
+	t := &table{
+		head: []string{
+			guardFair, "median call", "p99", "calls", "of them refused", "calls of the flood",
+			"of them refused",
+		},
+	}
 	for _, r := range all {
 		f := r.fair
 		if f == nil {
 			continue
 		}
 		t.add("without the flood", duration(median(f.p50[0])), duration(median(f.p99[0])), "", "", "", "")
-		t.add("beside it", duration(median(f.p50[1])), duration(median(f.p99[1])), strconv.Itoa(f.calls+f.refused), strconv.Itoa(f.refused), strconv.Itoa(f.flood), strconv.Itoa(f.flood-f.let))
+		t.add("beside it", duration(median(f.p50[1])), duration(median(f.p99[1])),
+			strconv.Itoa(f.calls+f.refused), strconv.Itoa(f.refused), strconv.Itoa(f.flood),
+			strconv.Itoa(f.flood-f.let))
 	}
 	return t
 }

@@ -2,25 +2,34 @@ package main
 
 func guardMarks() []mark {
 	return []mark{
-		{guardRPC + ": server's CPU time with " + guardJWT + ", in times of none", 1.15, "", guardedCPU(guardRPC, tokenUnread)},
-		{guardDecision + ": " + looksAtCall + ", more than " + noPolicies, 5, " µs", func(rs results) float64 {
-			a, b := rs.find(guardDecision, looksAtCall), rs.find(guardDecision, noPolicies)
-			if a == nil || b == nil {
-				return notWanted
-			}
-			more := make([]float64, len(a.ns))
-			for i := range more {
-				more[i] = a.ns[i] - b.ns[i]
-			}
-			return median(more) / 1000
-		}},
-		{guardSignature + ": " + signedHMAC + ", with the memory of nonces", 5, " µs", func(rs results) float64 {
-			r := rs.find(guardSignature, signedHMAC)
-			if r == nil {
-				return notWanted
-			}
-			return median(r.ns) / 1000
-		}},
+		{
+			guardRPC + ": server's CPU time with " + guardJWT + ", in times of none", 1.15, "",
+			guardedCPU(guardRPC, tokenUnread),
+		},
+		{
+			guardDecision + ": " + looksAtCall + ", more than " + noPolicies, 5, " µs",
+			func(rs results) float64 {
+				a, b := rs.find(guardDecision, looksAtCall), rs.find(guardDecision, noPolicies)
+				if a == nil || b == nil {
+					return notWanted
+				}
+				more := make([]float64, len(a.ns))
+				for i := range more {
+					more[i] = a.ns[i] - b.ns[i]
+				}
+				return median(more) / 1000
+			},
+		},
+		{
+			guardSignature + ": " + signedHMAC + ", with the memory of nonces", 5, " µs",
+			func(rs results) float64 {
+				r := rs.find(guardSignature, signedHMAC)
+				if r == nil {
+					return notWanted
+				}
+				return median(r.ns) / 1000
+			},
+		},
 		{guardFair + ": their p99, in times of that without", 2, "", func(rs results) float64 {
 			r := rs.find(guardFair, "farcall")
 			if r == nil {

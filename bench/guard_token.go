@@ -52,10 +52,12 @@ var newTokens = sync.OnceValues(func() (*tokens, error) {
 	now := time.Now()
 	for i := range t.list {
 		claims, err := json.Marshal(map[string]any{
-			"iss": tokenIssuer, "aud": []string{tokenAudience}, "sub": fmt.Sprintf("3f0f8d1a-6a5e-4c53-9d0b-7d1f4e5a%04d", i),
+			"iss": tokenIssuer, "aud": []string{tokenAudience},
+			"sub": fmt.Sprintf("3f0f8d1a-6a5e-4c53-9d0b-7d1f4e5a%04d", i),
 			"azp": "desktop", "client_id": "desktop", "scope": "openid profile email calls",
-			"roles": []string{"reader", "dev"}, "email": fmt.Sprintf("user%d@example.com", i), "name": "A User",
-			"jti": rand.Text(), "iat": now.Unix(), "nbf": now.Unix(), "exp": now.Add(time.Hour).Unix(),
+			"roles": []string{"reader", "dev"}, "email": fmt.Sprintf("user%d@example.com", i),
+			"name": "A User",
+			"jti":  rand.Text(), "iat": now.Unix(), "nbf": now.Unix(), "exp": now.Add(time.Hour).Unix(),
 		})
 		if err != nil {
 			return nil, err

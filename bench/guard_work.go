@@ -64,7 +64,8 @@ func tenAndFive(looking string) *guard.Config {
 	c := &guard.Config{}
 	for i := range 8 {
 		c.Allow = append(c.Allow, guard.Rule{
-			Roles: []string{fmt.Sprint("role", i)}, Calls: []string{fmt.Sprintf("tools/call up%d/*", i), fmt.Sprintf("math%d/*", i)},
+			Roles: []string{fmt.Sprint("role", i)},
+			Calls: []string{fmt.Sprintf("tools/call up%d/*", i), fmt.Sprintf("math%d/*", i)},
 		})
 	}
 	c.Deny = []guard.Rule{
@@ -90,7 +91,8 @@ func decider(c *guard.Config) (*running, error) {
 		return nil, err
 	}
 	conn := &guard.Conn{Transport: "tcp", Remote: "192.0.2.1:4444", Principal: &guard.Principal{
-		ID: "alice", Kind: "user", Method: "jwt", Issuer: tokenIssuer, Roles: []string{"dev", "role3"}, Scopes: []string{"a", "b"},
+		ID: "alice", Kind: "user", Method: "jwt", Issuer: tokenIssuer, Roles: []string{"dev", "role3"},
+		Scopes: []string{"a", "b"},
 	}}
 	params := jsonrpc.Raw(`{"name":"create_issue","arguments":{"title":"x","labels":["a","b"],"n":3}}`)
 	worker := func() func(int) error {
@@ -116,7 +118,9 @@ func decider(c *guard.Config) (*running, error) {
 
 // within calls f with a context that has the principal of a connection, as handlers get it.
 func within(g *guard.Guard, c *guard.Conn, f func(context.Context) error) error {
-	h := g.Identify(c)(farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) { return nil, f(ctx) }))
+	h := g.Identify(c)(farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
+		return nil, f(ctx)
+	}))
 	_, err := h.ServeRPC(context.Background(), &farcall.Request{Method: "echo"})
 	return err
 }
@@ -163,7 +167,8 @@ func identifier(way string) (*running, error) {
 			continue
 		}
 		var err error
-		if messages[i].Params, err = guard.SignParams(smallMethod, messages[i].Params, signedKeyID, "", key); err != nil {
+		if messages[i].Params, err = guard.SignParams(smallMethod, messages[i].Params, signedKeyID, "",
+			key); err != nil {
 			return nil, err
 		}
 	}
@@ -211,14 +216,19 @@ func serveReplay(l net.Listener) error {
 	if err != nil {
 		return err
 	}
-	h := g.Identify(&guard.Conn{Transport: "tcp"})(farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return nil, nil }))
+	h := g.Identify(
+		&guard.Conn{Transport: "tcp"})(
+		farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
+			return nil, nil
+		}))
 	fill := func(n int) error {
 		for range n {
 			params, err := guard.SignParams(smallMethod, jsonrpc.Raw(smallParams), signedKeyID, "", key)
 			if err != nil {
 				return err
 			}
-			if _, err := h.ServeRPC(context.Background(), &farcall.Request{Method: smallMethod, Params: params}); err != nil {
+			if _, err := h.ServeRPC(context.Background(),
+				&farcall.Request{Method: smallMethod, Params: params}); err != nil {
 				return err
 			}
 		}
@@ -246,7 +256,8 @@ func measureNonces(n int) (result, error) {
 	}
 	defer c.stop()
 	var figures [2][2]int
-	for i, fill := range []int{min(1000, n/10), n - min(1000, n/10)} { // what the first ones need is not the nonces'
+	for i, fill := range []int{min(1000, n/10), n - min(1000, n/10)} {
+		// what the first ones need is not the nonces'
 		client := http.Client{Timeout: 4 * time.Minute}
 		res, err := client.Get("http://" + c.address + "/?n=" + strconv.Itoa(fill))
 		if err != nil {

@@ -38,7 +38,10 @@ func (r *idleResult) worst() float64 { return max(r.fresh, r.after) }
 
 func idleGroup(kind string) string {
 	transport, _, _ := strings.Cut(kind, " ")
-	return map[string]string{"tcp": "idle TCP connections", "ws": "idle WebSocket connections"}[transport]
+	return map[string]string{
+		"tcp": "idle TCP connections",
+		"ws":  "idle WebSocket connections",
+	}[transport]
 }
 
 // measureIdle opens n connections to a child process and reads the child's
@@ -108,7 +111,8 @@ var usage = map[string]struct {
 	},
 	"ws": {
 		open: func(c net.Conn) error {
-			const hello = "GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +
+			const hello = "GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n" +
+				"Connection: Upgrade\r\n" +
 				"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
 			if _, err := c.Write([]byte(hello)); err != nil {
 				return err

@@ -18,11 +18,15 @@ func main() {
 	if kind := os.Getenv(childEnv); kind != "" { // a server in its own process
 		exit(serveChild(kind, os.Stdin, os.Stdout))
 	}
-	cfg := config{passes: 21, each: 50 * time.Millisecond, idle: 10_000, sessions: 5_000, behind: 1_000, nonces: 1_000_000}
+	cfg := config{
+		passes: 21, each: 50 * time.Millisecond, idle: 10_000, sessions: 5_000,
+		behind: 1_000, nonces: 1_000_000,
+	}
 	quick := flag.Bool("quick", false, "one short pass: does everything still run?")
 	only := flag.String("only", "", "measure only the groups that match this `regexp`")
 	report := flag.String("report", "", "also write a page about the run to this `file`")
-	profiles := flag.String("profile", "", "write a CPU profile of each server of this program into this `directory`")
+	profiles := flag.String("profile", "",
+		"write a CPU profile of each server of this program into this `directory`")
 	flag.Parse()
 	if *profiles != "" {
 		if err := os.Setenv(profileEnv, *profiles); err != nil {
@@ -59,7 +63,10 @@ type config struct {
 }
 
 func quickConfig() config {
-	return config{passes: 1, each: 2 * time.Millisecond, idle: 50, sessions: 50, behind: 50, nonces: 5_000, only: regexp.MustCompile("")}
+	return config{
+		passes: 1, each: 2 * time.Millisecond, idle: 50, sessions: 50, behind: 50,
+		nonces: 5_000, only: regexp.MustCompile(""),
+	}
 }
 
 // run measures everything, prints the tables, and writes the report. A missed

@@ -59,7 +59,8 @@ func marks() []mark {
 	}
 	for _, workers := range []int{1, inFlight} {
 		g := httpGroup(workers)
-		all = append(all, mark{g + ": calls per second, in times of the echo", -0.85, "", speedOf(g, "net/http echo")})
+		all = append(all,
+			mark{g + ": calls per second, in times of the echo", -0.85, "", speedOf(g, "net/http echo")})
 	}
 	all = append(all, rpcMarks()...)
 	all = append(all, mcpMarks()...)
@@ -89,10 +90,20 @@ func mcpMarks() []mark {
 		{mcpHTTP + ": calls per second, in times of go-sdk", -13, "", speedOf(mcpHTTP, "go-sdk")},
 		{mcpHTTP + ": CPU time, in times of mcp-go", 0.3, "", cpuTimesOf(mcpHTTP, "mcp-go")},
 		{mcpHTTP + ": calls per second, in times of TypeScript", -7, "", speedOf(mcpHTTP, "TypeScript")},
-		{mcpStdioLoad + ": CPU time, in times of mcp-go", 1.0 / 4, "", cpuTimesOf(mcpStdioLoad, "mcp-go")},
-		{mcpStdioLoad + ": CPU time, in times of go-sdk", 1.0 / 25, "", cpuTimesOf(mcpStdioLoad, "go-sdk")},
-		{idleSessions + ": memory of each", 3, " KB", sessionsOf(func(s *sessionResult) float64 { return s.rss / 1000 })},
-		{idleSessions + ": goroutines", 0, "", sessionsOf(func(s *sessionResult) float64 { return float64(max(s.goroutines, 0)) })},
+		{
+			mcpStdioLoad + ": CPU time, in times of mcp-go", 1.0 / 4, "",
+			cpuTimesOf(mcpStdioLoad, "mcp-go"),
+		},
+		{
+			mcpStdioLoad + ": CPU time, in times of go-sdk", 1.0 / 25, "",
+			cpuTimesOf(mcpStdioLoad, "go-sdk"),
+		},
+		{idleSessions + ": memory of each", 3, " KB", sessionsOf(func(s *sessionResult) float64 {
+			return s.rss / 1000
+		})},
+		{idleSessions + ": goroutines", 0, "", sessionsOf(func(s *sessionResult) float64 {
+			return float64(max(s.goroutines, 0))
+		})},
 	}
 }
 
@@ -119,7 +130,9 @@ func speedOf(group, base string) func(results) float64 {
 // cpuTimesOf is farcall's CPU time, in times of another's.
 func cpuTimesOf(group, base string) func(results) float64 { return against(group, base, cpuRatio) }
 
-func against(group, base string, compare func(farcall, other *result) float64) func(results) float64 {
+func against(
+	group, base string, compare func(farcall, other *result) float64,
+) func(results) float64 {
 	return func(rs results) float64 {
 		a, b := rs.find(group, "farcall"), rs.find(group, base)
 		switch {

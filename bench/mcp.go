@@ -33,12 +33,15 @@ const (
 	callHead   = `{"jsonrpc":"2.0","id":` + callID + `,"method":"tools/call","params":{`
 	callTail   = `"name":"add","arguments":{"a":1,"b":2}}}`
 	legacyCall = callHead + callTail
-	modernCall = callHead + `"_meta":{"io.modelcontextprotocol/protocolVersion":"` + modernRevision + `",` +
-		`"io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}},` + callTail
+	modernCall = callHead + `"_meta":{"io.modelcontextprotocol/protocolVersion":"` +
+		modernRevision + `",` +
+		`"io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1"},` +
+		`"io.modelcontextprotocol/clientCapabilities":{}},` + callTail
 	callResult = `"sum":3`
 	textResult = `\"sum\":3` // where there is no structured output
 
-	initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` + legacyRevision + `",` +
+	initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` +
+		legacyRevision + `",` +
 		`"capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}`
 	initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 )
@@ -60,7 +63,9 @@ func mcpGo(opts ...mcpgoserver.ServerOption) *mcpgoserver.MCPServer {
 	s.AddTool(
 		mcpgo.NewTool("add", mcpgo.WithDescription("Add two numbers"),
 			mcpgo.WithInputSchema[add.Addends](), mcpgo.WithRawOutputSchema(json.RawMessage(add.SumSchema))),
-		mcpgo.NewStructuredToolHandler(func(_ context.Context, _ mcpgo.CallToolRequest, in add.Addends) (add.Sum, error) {
+		mcpgo.NewStructuredToolHandler(func(
+			_ context.Context, _ mcpgo.CallToolRequest, in add.Addends,
+		) (add.Sum, error) {
 			return add.Sum{Sum: in.A + in.B}, nil
 		}))
 	return s
@@ -126,5 +131,7 @@ func serveRPC(l net.Listener, std bool) error {
 var mcpStdio = map[string]func(context.Context) error{
 	"farcall": func(ctx context.Context) error { return addfarcall.NewServer().ServeStdio(ctx) },
 	"mcp-go":  func(context.Context) error { return mcpgoserver.ServeStdio(mcpGo()) },
-	"go-sdk":  func(ctx context.Context) error { return addgosdk.NewServer().Run(ctx, &gosdk.StdioTransport{}) },
+	"go-sdk": func(ctx context.Context) error {
+		return addgosdk.NewServer().Run(ctx, &gosdk.StdioTransport{})
+	},
 }

@@ -32,7 +32,9 @@ func mcpLoadGroups() []group {
 	}}
 	stdio := group{name: mcpStdioLoad, workers: inFlight, longer: 4, base: "farcall"}
 	for _, name := range []string{"farcall", "mcp-go", "go-sdk"} {
-		stdio.subjects = append(stdio.subjects, subject{name, func() (*running, error) { return stdioServer(name) }})
+		stdio.subjects = append(stdio.subjects, subject{name, func() (*running, error) {
+			return stdioServer(name)
+		}})
 	}
 	return []group{web, stdio}
 }
@@ -186,7 +188,8 @@ func stdioServer(name string) (*running, error) {
 	go l.read()
 	started := 0
 	worker := func() func(int) error {
-		frame, answer := newCallFrame([]byte(legacyCall+"\n"), started%inFlight), l.answers[started%inFlight]
+		frame, answer := newCallFrame([]byte(legacyCall+"\n"), started%inFlight),
+			l.answers[started%inFlight]
 		started++
 		return func(n int) error {
 			for range n {

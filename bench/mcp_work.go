@@ -21,7 +21,9 @@ func mcpWorkGroups() []group {
 	return []group{{name: mcpWork, workers: 1, base: "farcall", subjects: []subject{
 		{"farcall", func() (*running, error) { return serveAlone(farcallMCPHandler()), nil }},
 		{"mcp-go", func() (*running, error) { return serveAlone(mcpGoHandler(mcpGo())), nil }},
-		{"mcp-go, validating", func() (*running, error) { return serveAlone(mcpGoHandler(mcpGoValidating())), nil }},
+		{"mcp-go, validating", func() (*running, error) {
+			return serveAlone(mcpGoHandler(mcpGoValidating())), nil
+		}},
 		{"go-sdk", func() (*running, error) { return serveAlone(goSDKHandler(true)), nil }},
 		{"farcall, no HTTP", func() (*running, error) { return farcallAlone(), nil }},
 		{"mcp-go, no HTTP", func() (*running, error) { return mcpGoAlone(mcpGo()), nil }},

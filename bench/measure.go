@@ -89,7 +89,8 @@ func measure(g group, cfg config, out io.Writer) (results, error) {
 				return nil, fmt.Errorf("%s: %w", s.name, err)
 			}
 		}
-		if j.count, err = calibrate(j.run, g.workers, cfg.each*time.Duration(max(g.longer, 1))); err != nil {
+		if j.count, err = calibrate(j.run, g.workers,
+			cfg.each*time.Duration(max(g.longer, 1))); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.name, err)
 		}
 		jobs = append(jobs, j)

@@ -35,7 +35,8 @@ var observedLoad = fmt.Sprintf("observe: HTTP POST, %d in flight", inFlight)
 func observeGroups() []group {
 	counts := func() *observe.Observer { return metrics.New(nil).Observer() }
 	spans := func(ratio float64) *observe.Observer {
-		return observe.Join(counts(), traces.New(&traces.Options{Ratio: ratio, Spans: noSpans{}}).Observer())
+		return observe.Join(counts(),
+			traces.New(&traces.Options{Ratio: ratio, Spans: noSpans{}}).Observer())
 	}
 	idle := &observe.Observer{
 		Start:  func(ctx context.Context, _ *observe.Call) context.Context { return ctx },
@@ -55,7 +56,10 @@ func observeGroups() []group {
 			{unobserved, observedHTTP(unobserved, nil).running},
 			{observedSome, observedHTTP(observedSome, spans(0.01)).running},
 		}},
-		{name: observeScrape, workers: 1, base: scraped, subjects: []subject{{scraped, repeating(scrape())}}},
+		{
+			name: observeScrape, workers: 1, base: scraped,
+			subjects: []subject{{scraped, repeating(scrape())}},
+		},
 	}
 }
 
@@ -67,7 +71,9 @@ func (noSpans) OnEnd(sdk.ReadOnlySpan) {}
 // observed is a call of a handler that does nothing, in no trace.
 func observed(o *observe.Observer) func() (*running, error) {
 	mux := farcall.NewMux()
-	mux.Handle("ok", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return nil, nil }))
+	mux.Handle("ok", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
+		return nil, nil
+	}))
 	r := farcall.NewResponder(mux, &farcall.Options{Observer: o})
 	frame, out := []byte(`{"jsonrpc":"2.0","method":"ok","id":1}`), make([]byte, 0, 1024)
 	return repeating(func() error {
@@ -135,15 +141,21 @@ func observeMarks() []mark {
 			}
 			return max(float64(int(median(a.allocs)*10+0.5)-int(median(b.allocs)*10+0.5)), 0) / 10
 		}},
-		{observedCall + ": traces that are sampled out, more than metrics", 60, " ns", more(observedOut, observedCounts)},
+		{
+			observedCall + ": traces that are sampled out, more than metrics", 60, " ns",
+			more(observedOut, observedCounts),
+		},
 		{observedCall + ": a span, more than metrics", 3500, " ns", more(observedSpans, observedCounts)},
-		{observedLoad + ": calls per second, 1 % sampled, in times of off", -0.95, "", func(rs results) float64 {
-			a, b := rs.find(observedLoad, observedSome), rs.find(observedLoad, unobserved)
-			if a == nil || b == nil {
-				return notWanted
-			}
-			return ratio(b, a)
-		}},
+		{
+			observedLoad + ": calls per second, 1 % sampled, in times of off", -0.95, "",
+			func(rs results) float64 {
+				a, b := rs.find(observedLoad, observedSome), rs.find(observedLoad, unobserved)
+				if a == nil || b == nil {
+					return notWanted
+				}
+				return ratio(b, a)
+			},
+		},
 		{observeScrape, 20, " ms", func(rs results) float64 {
 			r := rs.find(observeScrape, scraped)
 			if r == nil {

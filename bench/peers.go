@@ -53,7 +53,9 @@ func callGroups() []group {
 		for _, ch := range channels {
 			g := group{name: callGroup(ch.name, workers), workers: workers, base: "floor"}
 			for _, p := range peers {
-				g.subjects = append(g.subjects, subject{p.name, func() (*running, error) { return startPeer(ch, p) }})
+				g.subjects = append(g.subjects, subject{p.name, func() (*running, error) {
+					return startPeer(ch, p)
+				}})
 			}
 			if ch.name == "in-memory pipe" {
 				g.subjects = append(g.subjects, subject{"farcall.Pipe", func() (*running, error) {
@@ -112,7 +114,9 @@ func (s *session) running() *running {
 }
 
 // shared makes a session of a client that any number of goroutines can use.
-func shared(call func(ctx context.Context, params, result *json.RawMessage) error, closeAll func()) *session {
+func shared(
+	call func(ctx context.Context, params, result *json.RawMessage) error, closeAll func(),
+) *session {
 	ctx := context.Background()
 	return &session{
 		caller: func() func() ([]byte, error) {
@@ -229,14 +233,18 @@ func joinJRPC2(client, server end) (*session, error) {
 	}, func() { c.Close(); s.Stop() }), nil
 }
 
-func sourcegraphEcho(_ context.Context, _ *sourcegraph.Conn, req *sourcegraph.Request) (any, error) {
+func sourcegraphEcho(
+	_ context.Context, _ *sourcegraph.Conn, req *sourcegraph.Request,
+) (any, error) {
 	return req.Params, nil
 }
 
 func joinSourcegraph(client, server end) (*session, error) {
 	ctx := context.Background()
-	s := sourcegraph.NewConn(ctx, sourcegraph.NewPlainObjectStream(server), sourcegraph.HandlerWithError(sourcegraphEcho))
-	c := sourcegraph.NewConn(ctx, sourcegraph.NewPlainObjectStream(client), sourcegraph.HandlerWithError(sourcegraphEcho))
+	s := sourcegraph.NewConn(ctx, sourcegraph.NewPlainObjectStream(server),
+		sourcegraph.HandlerWithError(sourcegraphEcho))
+	c := sourcegraph.NewConn(ctx, sourcegraph.NewPlainObjectStream(client),
+		sourcegraph.HandlerWithError(sourcegraphEcho))
 	return shared(func(ctx context.Context, params, result *json.RawMessage) error {
 		return c.Call(ctx, "echo", *params, result)
 	}, func() { c.Close(); s.Close() }), nil
@@ -265,5 +273,9 @@ func joinGeth(client, server end) (*session, error) {
 	}
 	return shared(func(ctx context.Context, params, result *json.RawMessage) error {
 		return c.CallContext(ctx, result, "bench_echo", *params)
-	}, func() { client.Close(); c.Close(); s.Stop() }), nil // DialIO's client waits for the end of what it was given
+	}, func() {
+		client.Close()
+		c.Close() // DialIO's client waits for the end of what it was given
+		s.Stop()
+	}), nil
 }

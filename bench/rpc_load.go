@@ -2,8 +2,8 @@ package main
 
 import "fmt"
 
-// rpcHTTP names calls of JSON-RPC by POST to servers in their own processes, by clients that do next
-// to nothing.
+// rpcHTTP names calls of JSON-RPC by POST to servers in their own processes, by clients that do
+// next to nothing.
 func rpcHTTP(workers int) string {
 	if workers == 1 {
 		return "JSON-RPC over HTTP, sequential"
@@ -21,7 +21,9 @@ func rpcLoadGroups() []group {
 			{"farcall", "farcall, rpc.Server"},
 			{"farcall, net/http", "farcall, net/http"},
 		} {
-			g.subjects = append(g.subjects, subject{s.name, func() (*running, error) { return rpcServer(s.server, workers) }})
+			g.subjects = append(g.subjects, subject{s.name, func() (*running, error) {
+				return rpcServer(s.server, workers)
+			}})
 		}
 		groups = append(groups, g)
 	}
@@ -57,9 +59,15 @@ func rpcServer(name string, workers int) (*running, error) {
 
 func rpcMarks() []mark {
 	return []mark{
-		{rpcHTTP(inFlight) + ": calls per second, in times of the echo", -1.6, "", speedOf(rpcHTTP(inFlight), "net/http echo")},
-		{rpcHTTP(1) + ": the median call, in times of the echo", 0.9, "", against(rpcHTTP(1), "net/http echo", func(farcall, other *result) float64 {
-			return ratios(farcall.p50, other.p50)
-		})},
+		{
+			rpcHTTP(inFlight) + ": calls per second, in times of the echo", -1.6, "",
+			speedOf(rpcHTTP(inFlight), "net/http echo"),
+		},
+		{
+			rpcHTTP(1) + ": the median call, in times of the echo", 0.9, "",
+			against(rpcHTTP(1), "net/http echo", func(farcall, other *result) float64 {
+				return ratios(farcall.p50, other.p50)
+			}),
+		},
 	}
 }

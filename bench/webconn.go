@@ -72,7 +72,8 @@ func (c *webConn) refresh() error {
 // headers of what belongs to it.
 func (c *webConn) openSession(revision string) (map[string]string, error) {
 	c.session = ""
-	if _, err := c.exchange(c.request(strings.Replace(initialize, legacyRevision, revision, 1), nil)); err != nil {
+	if _, err := c.exchange(
+		c.request(strings.Replace(initialize, legacyRevision, revision, 1), nil)); err != nil {
 		return nil, err
 	}
 	headers := map[string]string{"MCP-Protocol-Version": revision}
