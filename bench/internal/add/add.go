@@ -14,5 +14,6 @@ type (
 
 // SumSchema is the schema of its result. It says more than the type does, so
 // that anyone who validates has to look.
-const SumSchema = `{"type":"object","properties":{"sum":{"type":"number","minimum":-1e9,"maximum":1e9}},` +
+const SumSchema = `{"type":"object","properties":{"sum":{"type":"number","minimum":-1e9,` +
+	`"maximum":1e9}},` +
 	`"required":["sum"],"additionalProperties":false}`

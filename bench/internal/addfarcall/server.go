@@ -11,7 +11,10 @@ import (
 // NewServer returns a server that has the tool.
 func NewServer() *mcp.Server {
 	s := mcp.NewServer("bench", "1", nil)
-	mcp.AddTool(s, mcp.Tool{Name: "add", Description: "Add two numbers", OutputSchema: []byte(add.SumSchema)}, func(_ context.Context, in add.Addends) (add.Sum, error) {
+	mcp.AddTool(s, mcp.Tool{
+		Name: "add", Description: "Add two numbers",
+		OutputSchema: []byte(add.SumSchema),
+	}, func(_ context.Context, in add.Addends) (add.Sum, error) {
 		return add.Sum{Sum: in.A + in.B}, nil
 	})
 	return s
