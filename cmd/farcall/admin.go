@@ -198,8 +198,10 @@ func adminFailure(got *http.Response, body []byte) error {
 		} `json:"findings"`
 	}
 	exit := &exitError{code: exitAnswered}
-	if !strings.HasPrefix(got.Header.Get("Content-Type"), "application/problem+json") || jsonv2.Unmarshal(body, &p) != nil {
-		exit.err, exit.hint = fmt.Errorf("%s: %s", got.Request.URL, got.Status), noGatewayHint(got.StatusCode)
+	if !strings.HasPrefix(got.Header.Get("Content-Type"), "application/problem+json") ||
+		jsonv2.Unmarshal(body, &p) != nil {
+		exit.err, exit.hint = fmt.Errorf("%s: %s", got.Request.URL, got.Status),
+			noGatewayHint(got.StatusCode)
 		if got.StatusCode == http.StatusUnauthorized {
 			exit.hint = "It needs credentials: --bearer FILE has a key of a principal."
 		}
@@ -207,7 +209,8 @@ func adminFailure(got *http.Response, body []byte) error {
 	}
 	lines := []string{tame(p.Detail)}
 	for _, f := range p.Findings {
-		lines = append(lines, fmt.Sprintf("%s:%d:%d: %s: %s", tame(f.File), f.Line, f.Column, tame(f.Path), tame(f.Message)))
+		lines = append(lines,
+			fmt.Sprintf("%s:%d:%d: %s: %s", tame(f.File), f.Line, f.Column, tame(f.Path), tame(f.Message)))
 	}
 	exit.err = errors.New(strings.Join(lines, "\n"))
 	if p.Permission != "" {
@@ -237,10 +240,11 @@ type upstreamState struct {
 
 // table prints rows below a head.
 func (o *adminOptions) table(head []string, rows [][]string) error {
-	return columns(o.stdout, slices.Concat([][]string{head}, rows), func(row, _ int, text string) string {
-		if row == 0 {
-			return o.paint(colourFaint, text)
-		}
-		return text
-	})
+	return columns(o.stdout, slices.Concat([][]string{head}, rows),
+		func(row, _ int, text string) string {
+			if row == 0 {
+				return o.paint(colourFaint, text)
+			}
+			return text
+		})
 }

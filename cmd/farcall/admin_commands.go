@@ -49,7 +49,8 @@ func listSessions(ctx context.Context, o *adminOptions, _ []string) error {
 			if !s.Since.IsZero() {
 				age = rounded(time.Since(s.Since))
 			}
-			rows = append(rows, []string{s.ID, inLine(s.Path), or(inLine(s.Principal)), or(shorten(inLine(s.Client), 40)), inLine(s.Revision), or(inLine(s.Address)), age})
+			rows = append(rows,
+				[]string{s.ID, inLine(s.Path), or(inLine(s.Principal)), or(shorten(inLine(s.Client), 40)), inLine(s.Revision), or(inLine(s.Address)), age})
 		}
 		return o.table([]string{"ID", "PATH", "PRINCIPAL", "CLIENT", "REVISION", "ADDRESS", "AGE"}, rows)
 	})
@@ -74,11 +75,15 @@ func listCalls(ctx context.Context, o *adminOptions, _ []string) error {
 		for _, c := range slices.Backward(all.Calls) {
 			took := rounded(time.Duration(c.Took * float64(time.Millisecond)))
 			rows = append(rows, []string{
-				c.At.Local().Format(time.DateTime), c.Outcome, shorten(inLine(strings.TrimSpace(c.Method+" "+c.Name)), 60), or(inLine(c.Upstream)),
+				c.At.Local().Format(time.DateTime), c.Outcome,
+				shorten(inLine(strings.TrimSpace(c.Method+" "+c.Name)), 60), or(inLine(c.Upstream)),
 				or(inLine(c.Principal)), took, or(c.Trace), or(shorten(inLine(c.Error), 120)),
 			})
 		}
-		return o.table([]string{"AT", "OUTCOME", "CALL", "UPSTREAM", "PRINCIPAL", "TOOK", "TRACE", "ERROR"}, rows)
+		return o.table([]string{
+			"AT", "OUTCOME", "CALL", "UPSTREAM", "PRINCIPAL", "TOOK", "TRACE",
+			"ERROR",
+		}, rows)
 	})
 }
 
@@ -176,7 +181,8 @@ type pinState struct {
 // show prints what differs.
 func (p *pinState) show(o *adminOptions) error {
 	for _, c := range p.Changes {
-		if err := o.say("%s %s: %s", inLine(c.What), strconv.Quote(inLine(c.Name)), inLine(c.Kind)); err != nil {
+		if err := o.say("%s %s: %s", inLine(c.What), strconv.Quote(inLine(c.Name)),
+			inLine(c.Kind)); err != nil {
 			return err
 		}
 		for line := range strings.Lines(c.Diff) {
@@ -200,7 +206,8 @@ func listPins(ctx context.Context, o *adminOptions, args []string) error {
 		var rows [][]string
 		for i := range all.Upstreams {
 			u := &all.Upstreams[i]
-			rows = append(rows, []string{inLine(u.Upstream), strconv.Itoa(u.Pinned), strconv.Itoa(len(u.Changes))})
+			rows = append(rows,
+				[]string{inLine(u.Upstream), strconv.Itoa(u.Pinned), strconv.Itoa(len(u.Changes))})
 		}
 		return o.table([]string{"UPSTREAM", "PINNED", "DIFFERENT"}, rows)
 	})
@@ -210,12 +217,15 @@ func showPins(ctx context.Context, o *adminOptions, name string) error {
 	var p pinState
 	return o.get(ctx, upstreamPath(name, "/pins"), &p, func() error {
 		if len(p.Changes) == 0 {
-			return o.say("%s of %s, all as pinned in %s", countOf(p.Pinned, "definition"), inLine(p.Upstream), inLine(p.File))
+			return o.say("%s of %s, all as pinned in %s", countOf(p.Pinned, "definition"),
+				inLine(p.Upstream), inLine(p.File))
 		}
 		if err := p.show(o); err != nil {
 			return err
 		}
-		hint := fmt.Sprintf("Read the changes above: a model will act on them. 'farcall admin accept-pins TARGET %s --digest %s' accepts them.", inLine(p.Upstream), inLine(p.Digest))
+		hint := fmt.Sprintf(
+			"Read the changes above: a model will act on them. 'farcall admin accept-pins TARGET %s "+
+				"--digest %s' accepts them.", inLine(p.Upstream), inLine(p.Digest))
 		return failf(exitFailure, hint, "%s is not as %s has it", inLine(p.Upstream), inLine(p.File))
 	})
 }
@@ -235,7 +245,8 @@ func acceptPins(ctx context.Context, o *adminOptions, name, digest string) error
 	var p pinState
 	path, body := upstreamPath(name, "/pins/accept"), map[string]string{"digest": digest}
 	return o.change(ctx, path, body, &p, func() error {
-		return o.say("pinned %s of %s in %s", countOf(p.Pinned, "definition"), inLine(p.Upstream), inLine(p.File))
+		return o.say("pinned %s of %s in %s", countOf(p.Pinned, "definition"), inLine(p.Upstream),
+			inLine(p.File))
 	})
 }
 
@@ -248,8 +259,10 @@ type adminQuestion struct {
 
 func (q *adminQuestion) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&q.as, "as", "", "the caller: the `ID` of a principal of the configuration, or anonymous")
-	f.StringArrayVar(&q.roles, "role", nil, "a `role` of the caller, in place of those in the configuration; can be repeated")
+	f.StringVar(&q.as, "as", "",
+		"the caller: the `ID` of a principal of the configuration, or anonymous")
+	f.StringArrayVar(&q.roles, "role", nil,
+		"a `role` of the caller, in place of those in the configuration; can be repeated")
 	f.StringVar(&q.arguments, "arguments", "", "arguments of the call, as `JSON`")
 	f.BoolVar(&q.local, "local", false, "the call comes from the machine of the gateway")
 }
@@ -291,7 +304,8 @@ func upstreamCommands() []*adminCommand {
 				return orderUpstream(ctx, o, args[0], "restart", map[string]bool{"graceful": graceful})
 			},
 			func(cmd *cobra.Command) {
-				cmd.Flags().BoolVar(&graceful, "graceful", false, "let the calls under way end first, for as long as drain_timeout")
+				cmd.Flags().BoolVar(&graceful, "graceful", false,
+					"let the calls under way end first, for as long as drain_timeout")
 			},
 		},
 		{"drain TARGET NAME", "Let the calls of an upstream end, and disable it", orderOf("drain"), nil},
@@ -339,11 +353,15 @@ func listUpstreams(ctx context.Context, o *adminOptions, args []string) error {
 				note = fmt.Sprintf("%s withheld, as not pinned so; %s", countOf(u.Blocked, "definition"), note)
 			}
 			rows = append(rows, []string{
-				inLine(u.Name), inLine(u.State), strconv.Itoa(u.InFlight), strconv.Itoa(u.Processes), strconv.FormatInt(u.Calls, 10), strconv.FormatInt(u.Errors, 10),
+				inLine(u.Name), inLine(u.State), strconv.Itoa(u.InFlight), strconv.Itoa(u.Processes),
+				strconv.FormatInt(u.Calls, 10), strconv.FormatInt(u.Errors, 10),
 				inMilliseconds(u.P50), inMilliseconds(u.P99), strconv.Itoa(u.Tools), shorten(inLine(note), 80),
 			})
 		}
-		return o.table([]string{"UPSTREAM", "STATE", "IN FLIGHT", "PROCESSES", "CALLS", "ERRORS", "P50", "P99", "TOOLS", "NOTE"}, rows)
+		return o.table([]string{
+			"UPSTREAM", "STATE", "IN FLIGHT", "PROCESSES", "CALLS", "ERRORS", "P50",
+			"P99", "TOOLS", "NOTE",
+		}, rows)
 	})
 }
 

@@ -47,7 +47,8 @@ func (w *adminSignIns) flags(cmd *cobra.Command) {
 
 func (w *adminSignIns) end(ctx context.Context, o *adminOptions, _ []string) error {
 	if w.All == (w.Principal != "" || w.Upstream != "") {
-		return usagef("For example: farcall admin end-sign-ins localhost:7331 --principal ada", "either --principal and --upstream, or --all, say which sign-ins are to end")
+		return usagef("For example: farcall admin end-sign-ins localhost:7331 --principal ada",
+			"either --principal and --upstream, or --all, say which sign-ins are to end")
 	}
 	var r struct {
 		Ended    []signedIn `json:"ended"`
@@ -67,7 +68,10 @@ func (w *adminSignIns) end(ctx context.Context, o *adminOptions, _ []string) err
 	case len(r.Problems) > 0:
 		return &exitError{code: exitFailure, err: errors.New(inLine(strings.Join(r.Problems, "; ")))}
 	case len(r.Ended) == 0:
-		return &exitError{code: exitFailure, err: errors.New("no such sign-in was found"), hint: "'farcall admin sign-ins TARGET' lists them."}
+		return &exitError{
+			code: exitFailure, err: errors.New("no such sign-in was found"),
+			hint: "'farcall admin sign-ins TARGET' lists them.",
+		}
 	}
 	return nil
 }

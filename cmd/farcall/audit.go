@@ -31,7 +31,8 @@ func newAuditVerifyCmd(e *env) *cobra.Command {
 	f.SortFlags = false
 	f.StringVarP(&v.config, "config", "c", "", "the `file` with the guard")
 	f.StringVar(&v.key, "key", "", "the `file` with the key of the audit")
-	f.StringVar(&v.since, "since", "", "a line that was noted, `NUMBER:HASH`: what is before it is not looked at")
+	f.StringVar(&v.since, "since", "",
+		"a line that was noted, `NUMBER:HASH`: what is before it is not looked at")
 	f.BoolVar(&v.asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -43,12 +44,14 @@ func (v *verifying) run(args []string) error {
 		if err != nil {
 			return err
 		}
-		if o.Key = []byte(c.Guard.Audit.Key); len(args) == 0 && c.Guard.Audit.File != "" && c.Guard.Audit.File != "-" {
+		if o.Key = []byte(c.Guard.Audit.Key); len(args) == 0 && c.Guard.Audit.File != "" &&
+			c.Guard.Audit.File != "-" {
 			args = []string{c.Guard.Audit.File}
 		}
 	}
 	if len(args) == 0 {
-		return usagef("For example: farcall audit verify audit.jsonl", "no FILE, and no --config with an audit in a file")
+		return usagef("For example: farcall audit verify audit.jsonl",
+			"no FILE, and no --config with an audit in a file")
 	}
 	if v.key != "" {
 		raw, err := os.ReadFile(v.key)
@@ -60,7 +63,8 @@ func (v *verifying) run(args []string) error {
 	if v.since != "" {
 		since, err := audit.ParseCheckpoint(v.since)
 		if err != nil {
-			return usagef("Take what 'farcall audit verify' has printed after head.", "--since: %q is %w", v.since, err)
+			return usagef("Take what 'farcall audit verify' has printed after head.", "--since: %q is %w",
+				v.since, err)
 		}
 		o.Since = &since
 	}
@@ -121,7 +125,8 @@ func findingText(f audit.Finding) string {
 
 func (v *verifying) print(r *audit.Report) error {
 	out := verified{
-		OK: len(r.Findings) == 0, Lines: r.Lines, First: r.First, Last: r.Last, Head: fmt.Sprintf("%d:%s", r.Head.Seq, r.Head.Hash),
+		OK: len(r.Findings) == 0, Lines: r.Lines, First: r.First, Last: r.Last,
+		Head: fmt.Sprintf("%d:%s", r.Head.Seq, r.Head.Hash),
 		Open: r.Open, More: r.More, Findings: append([]audit.Finding{}, r.Findings...), Notes: r.Notes,
 	}
 	var err error
@@ -150,7 +155,8 @@ func (v *verifying) show(out *verified) {
 	if !out.OK {
 		word = v.paint(colourRed, "NOT OK")
 	}
-	fmt.Fprintf(v.stdout, "%s: %s, from %d to %d; %s no outcome\n", word, countOf(out.Lines, "line"), out.First, out.Last, openText(out.Open))
+	fmt.Fprintf(v.stdout, "%s: %s, from %d to %d; %s no outcome\n", word, countOf(out.Lines, "line"),
+		out.First, out.Last, openText(out.Open))
 	if out.Last > 0 {
 		fmt.Fprintf(v.stdout, "head %s\n", out.Head)
 	}

@@ -22,7 +22,8 @@ func newBatchCmd(e *env) *cobra.Command {
 	cmd := command("batch TARGET FILE|-", "Make many calls and print their answers in order",
 		func(cmd *cobra.Command, args []string) error { return r.batch(cmd, args, concurrency) })
 	r.callFlags(cmd, defaultTimeout)
-	cmd.Flags().IntVar(&concurrency, "concurrency", concurrency, "how many of the calls of lines to make at a time")
+	cmd.Flags().IntVar(&concurrency, "concurrency", concurrency,
+		"how many of the calls of lines to make at a time")
 	return cmd
 }
 
@@ -32,9 +33,11 @@ func (r *remote) batch(cmd *cobra.Command, args []string, concurrency int) error
 	case err != nil:
 		return err
 	case len(rest) != 1:
-		return usagef("For example: "+cmd.CommandPath()+" localhost:7331 requests.json, or - for standard input.", "give one FILE with the requests")
+		return usagef("For example: "+cmd.CommandPath()+
+			" localhost:7331 requests.json, or - for standard input.", "give one FILE with the requests")
 	case concurrency < 1:
-		return usagef("Use --concurrency 1 for one after the other.", "--concurrency %d makes no call", concurrency)
+		return usagef("Use --concurrency 1 for one after the other.", "--concurrency %d makes no call",
+			concurrency)
 	}
 	entries, array, err := r.readBatch(rest[0])
 	if err != nil {
@@ -74,7 +77,8 @@ func (r *remote) readBatch(name string) (entries []*entry, array bool, err error
 	b = bytes.TrimSpace(b)
 	switch {
 	case len(b) == 0:
-		return nil, false, usagef("Give a JSON array of requests, or a request a line.", "there are no requests in %s", name)
+		return nil, false, usagef("Give a JSON array of requests, or a request a line.",
+			"there are no requests in %s", name)
 	case b[0] == '[':
 		entries, err = appendEntries(nil, b, "element")
 		return entries, true, err
@@ -100,7 +104,8 @@ func appendEntries(entries []*entry, text []byte, where string) ([]*entry, error
 	d := jsonrpc.Decoder{MaxBatch: 1 << 20}
 	var b jsonrpc.Batch
 	if err := d.Decode(text, &b); err != nil {
-		return nil, usagef("Give a JSON array of requests, or a request a line.", "%s: %w", where, because(err))
+		return nil, usagef("Give a JSON array of requests, or a request a line.", "%s: %w", where,
+			because(err))
 	}
 	for i := range b.Messages {
 		m := &b.Messages[i]
@@ -110,11 +115,16 @@ func appendEntries(entries []*entry, text []byte, where string) ([]*entry, error
 		}
 		switch m.Kind {
 		case jsonrpc.Request, jsonrpc.Notification:
-			entries = append(entries, &entry{where: at, id: m.ID, method: string(m.Method), params: m.Params, done: make(chan struct{})})
+			entries = append(entries,
+				&entry{
+					where: at, id: m.ID, method: string(m.Method), params: m.Params,
+					done: make(chan struct{}),
+				})
 		case jsonrpc.Response:
 			return nil, usagef("", "%s is a response, not a request", at)
 		default:
-			return nil, usagef(`A request is {"jsonrpc":"2.0","id":1,"method":"name","params":{}}.`, "%s is not a request: %w", at, because(m.Err))
+			return nil, usagef(`A request is {"jsonrpc":"2.0","id":1,"method":"name","params":{}}.`,
+				"%s is not a request: %w", at, because(m.Err))
 		}
 	}
 	return entries, nil
@@ -142,7 +152,10 @@ func (b *batchRun) sendArray(ctx context.Context) error {
 	defer cancel()
 	calls := make([]*farcall.BatchCall, len(b.entries))
 	for i, e := range b.entries {
-		calls[i] = &farcall.BatchCall{Method: e.method, Params: orNil(e.params), Result: &e.result, Notify: e.id.IsAbsent()}
+		calls[i] = &farcall.BatchCall{
+			Method: e.method, Params: orNil(e.params), Result: &e.result,
+			Notify: e.id.IsAbsent(),
+		}
 	}
 	if err := b.session.Batch(limited, calls...); err != nil {
 		return callFailure(ctx, "batch", b.target, b.session, err)
@@ -253,11 +266,19 @@ func (t *tally) exit() error {
 	var first *exitError
 	switch {
 	case errors.As(t.first, &first) && t.unanswered > 1:
-		return &exitError{code: first.code, err: fmt.Errorf("%w (and %d more without an answer)", first.err, t.unanswered-1), hint: first.hint}
+		return &exitError{
+			code: first.code,
+			err:  fmt.Errorf("%w (and %d more without an answer)", first.err, t.unanswered-1),
+			hint: first.hint,
+		}
 	case t.first != nil:
 		return t.first
 	case t.failed > 0:
-		return &exitError{code: exitAnswered, err: fmt.Errorf("answered with an error: %d of %s", t.failed, countOf(t.failed+t.answered, "call"))}
+		return &exitError{
+			code: exitAnswered,
+			err: fmt.Errorf("answered with an error: %d of %s", t.failed,
+				countOf(t.failed+t.answered, "call")),
+		}
 	}
 	return nil
 }

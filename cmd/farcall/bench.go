@@ -46,15 +46,22 @@ func newBenchCmd(e *env) *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVar(&b.tool, "mcp", false, "call a tool of an MCP server")
 	f.StringVar(&b.era, "era", "auto", "with --mcp, speak only `auto|modern|legacy|REVISION`")
-	f.Float64Var(&b.o.Rate, "rate", 0, "begin so many calls a `second`, whether or not they are answered; 0: each worker waits for its answer")
-	f.IntVarP(&b.workers, "concurrency", "c", 0, "have at most so many calls at once; default 16, with --rate 256")
-	f.IntVar(&b.conns, "connections", 0, "use so many connections; default 1, for JSON-RPC over HTTP one for each call at once")
-	f.DurationVarP(&b.o.Duration, "duration", "d", 0, "measure for so long; default 10s without --calls")
+	f.Float64Var(&b.o.Rate, "rate", 0,
+		"begin so many calls a `second`, whether or not they are answered; 0: each worker waits "+
+			"for its answer")
+	f.IntVarP(&b.workers, "concurrency", "c", 0,
+		"have at most so many calls at once; default 16, with --rate 256")
+	f.IntVar(&b.conns, "connections", 0,
+		"use so many connections; default 1, for JSON-RPC over HTTP one for each call at once")
+	f.DurationVarP(&b.o.Duration, "duration", "d", 0,
+		"measure for so long; default 10s without --calls")
 	f.Int64VarP(&b.o.Calls, "calls", "n", 0, "measure so many calls")
-	f.DurationVar(&b.o.Warmup, "warmup", time.Second, "make calls for so long before those that are measured")
+	f.DurationVar(&b.o.Warmup, "warmup", time.Second,
+		"make calls for so long before those that are measured")
 	f.StringVar(&b.against, "against", "", "compare with the server at this `TARGET`")
 	f.IntVar(&b.rounds, "rounds", 20, "with --against, measure each server so many times in turns")
-	f.StringArrayVar(&b.fail, "fail", nil, "exit with status 1 when this is so: `FIGURE>VALUE` or FIGURE<VALUE; can be repeated")
+	f.StringArrayVar(&b.fail, "fail", nil,
+		"exit with status 1 when this is so: `FIGURE>VALUE` or FIGURE<VALUE; can be repeated")
 	f.BoolVar(&b.asJSON, "json", false, "print the result as JSON")
 	return cmd
 }
@@ -67,7 +74,8 @@ func (b *bencher) options(cmd *cobra.Command) error {
 			return usagef("For example: --fail 'p99>20ms'", "--fail: %w", err)
 		}
 		if l.OfTwo() && b.against == "" {
-			return usagef("Add --against TARGET, or leave the prefix out.", "--fail %s: there is one server only", text)
+			return usagef("Add --against TARGET, or leave the prefix out.",
+				"--fail %s: there is one server only", text)
 		}
 		b.limits = append(b.limits, l)
 	}
@@ -89,8 +97,10 @@ func (b *bencher) options(cmd *cobra.Command) error {
 // plausible refuses values that mean nothing.
 func (b *bencher) plausible(cmd *cobra.Command) error {
 	switch {
-	case b.o.Rate < 0 || b.o.Calls < 0 || b.o.Duration < 0 || b.o.Warmup < 0 || b.workers < 0 || b.conns < 0:
-		return usagef("Use a positive value.", "--rate, --calls, --duration, --warmup, --concurrency and --connections cannot be negative")
+	case b.o.Rate < 0 || b.o.Calls < 0 || b.o.Duration < 0 || b.o.Warmup < 0 || b.workers < 0 ||
+		b.conns < 0:
+		return usagef("Use a positive value.",
+			"--rate, --calls, --duration, --warmup, --concurrency and --connections cannot be negative")
 	case b.workers > 10000 || b.conns > 10000:
 		return usagef("Use a smaller value.", "--concurrency and --connections: 10000 at most")
 	case b.against != "" && b.rounds < 2:
@@ -167,9 +177,12 @@ func (b *bencher) close() {
 }
 
 // measure makes the load and prints what came of it.
-func (b *bencher) measure(ctx context.Context, method string, targets []*target.Target, calls [][]load.Call) error {
+func (b *bencher) measure(
+	ctx context.Context, method string, targets []*target.Target, calls [][]load.Call,
+) error {
 	if n := runtime.NumCPU() + 1; b.o.Rate > 0 && runtime.GOMAXPROCS(0) < n {
-		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(n)) // who waits for a call to be due is a thread that sleeps
+		// who waits for a call to be due is a thread that sleeps
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(n))
 	}
 	var broken []string
 	var result any
@@ -191,7 +204,9 @@ func (b *bencher) measure(ctx context.Context, method string, targets []*target.
 	}
 	switch {
 	case ctx.Err() != nil:
-		return &exitError{code: exitInterrupted, err: errors.New("interrupted: this is what was measured until then")}
+		return &exitError{
+			code: exitInterrupted, err: errors.New("interrupted: this is what was measured until then"),
+		}
 	case len(broken) > 0:
 		return &exitError{code: exitFailure, err: errors.New(strings.Join(broken, "\nfarcall: "))}
 	}
@@ -209,7 +224,10 @@ func (b *bencher) show(method string, targets []*target.Target, result any, brok
 			Workers int      `json:"concurrency"`
 			Result  any      `json:"result"`
 			Broken  []string `json:"broken,omitempty"`
-		}{Method: method, Loop: b.loop(), Rate: b.o.Rate, Workers: b.workers, Result: result, Broken: broken}
+		}{
+			Method: method, Loop: b.loop(), Rate: b.o.Rate, Workers: b.workers, Result: result,
+			Broken: broken,
+		}
 		report.Targets = mapped(targets, (*target.Target).String)
 		return b.printValue(report)
 	}
@@ -258,7 +276,9 @@ func (b *bencher) loadLine() string {
 }
 
 // prepare connects to a target and returns the calls of its workers.
-func (b *bencher) prepare(ctx context.Context, t *target.Target, words []string) ([]load.Call, error) {
+func (b *bencher) prepare(
+	ctx context.Context, t *target.Target, words []string,
+) ([]load.Call, error) {
 	if b.tool {
 		return b.toolCalls(ctx, t, words)
 	}
@@ -299,7 +319,9 @@ func (b *bencher) posts(t *target.Target, method string, params jsonrpc.Raw) ([]
 }
 
 // peerCalls calls over connections that carry many calls at once.
-func (b *bencher) peerCalls(ctx context.Context, t *target.Target, method string, params jsonrpc.Raw) ([]load.Call, error) {
+func (b *bencher) peerCalls(
+	ctx context.Context, t *target.Target, method string, params jsonrpc.Raw,
+) ([]load.Call, error) {
 	var peers []*farcall.Peer
 	for range b.connections() {
 		limited, cancel := b.limit(ctx)
@@ -329,7 +351,9 @@ func (b *bencher) peerCalls(ctx context.Context, t *target.Target, method string
 }
 
 // toolCalls calls a tool of MCP.
-func (b *bencher) toolCalls(ctx context.Context, t *target.Target, words []string) ([]load.Call, error) {
+func (b *bencher) toolCalls(
+	ctx context.Context, t *target.Target, words []string,
+) ([]load.Call, error) {
 	given, err := b.arguments(ctx, words[1:])
 	if err != nil {
 		return nil, err
@@ -403,7 +427,8 @@ func (b *bencher) table(out *strings.Builder, results []*load.Result, c *load.Co
 		}
 		if c != nil {
 			if ratio, ok := c.Ratios[figure]; ok && c.Rounds > 0 {
-				cells = append(cells, fmt.Sprintf("%.3f", ratio.Median), fmt.Sprintf("%.3f to %.3f", ratio.Low, ratio.High))
+				cells = append(cells, fmt.Sprintf("%.3f", ratio.Median),
+					fmt.Sprintf("%.3f to %.3f", ratio.Low, ratio.High))
 			}
 		}
 		rows = append(rows, cells)
@@ -437,10 +462,13 @@ func (b *bencher) table(out *strings.Builder, results []*load.Result, c *load.Co
 			fmt.Fprintf(out, "\n%s%d calls failed: %s", who, e.Calls, tame(e.Kind))
 		}
 		if r.Unsent > 0 {
-			fmt.Fprintf(out, "\n%s%d calls were due and not made: the server is slower than --rate", who, r.Unsent)
+			fmt.Fprintf(out, "\n%s%d calls were due and not made: the server is slower than --rate", who,
+				r.Unsent)
 		}
 		if b.o.Rate > 0 && r.Delay.P99 > 1 {
-			fmt.Fprintf(out, "\n%s1%% of the calls began %s late or more, which their latency includes; more --concurrency may shorten it", who, load.Milliseconds(r.Delay.P99))
+			fmt.Fprintf(out,
+				"\n%s1%% of the calls began %s late or more, which their latency includes; more "+
+					"--concurrency may shorten it", who, load.Milliseconds(r.Delay.P99))
 		}
 	}
 	if !strings.HasSuffix(out.String(), "\n") {

@@ -28,7 +28,8 @@ const profileRaw = "raw"
 const bridged = "server"
 
 // notRun is the hint for a command that cannot be run.
-const notRun = "Nothing was started. A command is a program and its arguments, and is run without a shell."
+const notRun = "Nothing was started. A command is a program and its arguments, and is run " +
+	"without a shell."
 
 type bridgeFlags struct {
 	serveFlags
@@ -56,27 +57,48 @@ func (f *bridgeFlags) command(e *env) *cobra.Command {
 
 func (f *bridgeFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.profile, "profile", "auto", "what passes: `mcp`, raw (any JSON-RPC, as it is), or auto (the path or the first message says)")
-	flags.StringArrayVarP(&f.remote.header, "header", "H", nil, "send an HTTP header to TO, `'Name: value'`; can be repeated")
-	flags.StringVar(&f.remote.framing, "framing", "", "frame messages of TO, a byte stream, by `line`, header or raw")
-	flags.DurationVar(&f.remote.timeout, "timeout", time.Minute, "how long a call may be without an answer or progress")
-	flags.StringVar(&f.lifetime, "lifetime", "", "who shares a connection or child: `auto`, shared (one for all), session or call (default auto; raw: a child for each connection)")
-	flags.IntVar(&f.pool, "pool", 0, "connections or children at most for the requests of one caller that have no session (default 8)")
-	flags.StringVar(&f.era, "era", "", "what to speak to the server: `auto`, modern, legacy or a revision (default auto)")
-	flags.StringArrayVar(&f.env, "env", nil, "`NAME=VALUE` for the command's environment, or NAME for one of farcall's own; can be repeated")
+	flags.StringVar(&f.profile, "profile", "auto",
+		"what passes: `mcp`, raw (any JSON-RPC, as it is), or auto (the path or the first message says)")
+	flags.StringArrayVarP(&f.remote.header, "header", "H", nil,
+		"send an HTTP header to TO, `'Name: value'`; can be repeated")
+	flags.StringVar(&f.remote.framing, "framing", "",
+		"frame messages of TO, a byte stream, by `line`, header or raw")
+	flags.DurationVar(&f.remote.timeout, "timeout", time.Minute,
+		"how long a call may be without an answer or progress")
+	flags.StringVar(&f.lifetime, "lifetime", "",
+		"who shares a connection or child: `auto`, shared (one for all), session or call (default "+
+			"auto; raw: a child for each connection)")
+	flags.IntVar(&f.pool, "pool", 0,
+		"connections or children at most for the requests of one caller that have no session (default 8)")
+	flags.StringVar(&f.era, "era", "",
+		"what to speak to the server: `auto`, modern, legacy or a revision (default auto)")
+	flags.StringArrayVar(&f.env, "env", nil,
+		"`NAME=VALUE` for the command's environment, or NAME for one of farcall's own; can be repeated")
 	flags.StringVar(&f.cwd, "cwd", "", "`directory` in which the command runs")
-	flags.StringVar(&f.lock, "lock", "", "`file` with what the server said when it was pinned, which 'farcall pin TARGET' writes")
+	flags.StringVar(&f.lock, "lock", "",
+		"`file` with what the server said when it was pinned, which 'farcall pin TARGET' writes")
 	flags.StringArrayVar(&f.origins, "origin", nil, "`ORIGIN` of web pages on other hosts that may call: https://app.example.com, localhost:3000, *.example.com, or * for all; can be repeated")
-	flags.StringArrayVar(&f.hosts, "host", nil, "DNS `name` of this server, or *.example.com, that a request without credentials may have in its Host header; can be repeated")
-	flags.StringArrayVar(&f.trusted, "trusted-proxy", nil, "`CIDR` or address of a proxy, or unix: its X-Forwarded-For, Forwarded and PROXY protocol name the client; can be repeated")
-	flags.StringVar(&f.tlsCert, "tls-cert", "", "`file` with the certificate (PEM); the port speaks TLS then, and nothing else")
+	flags.StringArrayVar(&f.hosts, "host", nil,
+		"DNS `name` of this server, or *.example.com, that a request without credentials may have in "+
+			"its Host header; can be repeated")
+	flags.StringArrayVar(&f.trusted, "trusted-proxy", nil,
+		"`CIDR` or address of a proxy, or unix: its X-Forwarded-For, Forwarded and PROXY protocol name "+
+			"the client; can be repeated")
+	flags.StringVar(&f.tlsCert, "tls-cert", "",
+		"`file` with the certificate (PEM); the port speaks TLS then, and nothing else")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "`file` with the private key (PEM)")
-	flags.StringVar(&f.clientCA, "tls-client-ca", "", "`file` with the authorities (PEM) with client certificates that count, for mtls of the guard")
-	flags.BoolVar(&f.insecure, "insecure", false, "listen where other machines can connect without a guard or TLS, and accept connections without TLS beside a certificate")
-	flags.StringVar(&f.guard, "guard", "", "`file` with the key guard, as in farcall.yaml: who may call what")
-	flags.Var(&f.maxMessage, "max-message", "largest message, such as 10MB (default: stdio 10MB, TCP 100MB, HTTP and WebSocket 50MB)")
+	flags.StringVar(&f.clientCA, "tls-client-ca", "",
+		"`file` with the authorities (PEM) with client certificates that count, for mtls of the guard")
+	flags.BoolVar(&f.insecure, "insecure", false,
+		"listen where other machines can connect without a guard or TLS, and accept connections "+
+			"without TLS beside a certificate")
+	flags.StringVar(&f.guard, "guard", "",
+		"`file` with the key guard, as in farcall.yaml: who may call what")
+	flags.Var(&f.maxMessage, "max-message",
+		"largest message, such as 10MB (default: stdio 10MB, TCP 100MB, HTTP and WebSocket 50MB)")
 	f.limits.register(cmd)
-	flags.BoolVar(&f.details, "details", false, "tell callers the Go type and text of internal errors; for trusted callers only")
+	flags.BoolVar(&f.details, "details", false,
+		"tell callers the Go type and text of internal errors; for trusted callers only")
 	f.registerLog(cmd)
 }
 
@@ -136,9 +158,10 @@ func (f *bridgeFlags) between(
 	if log != nil {
 		fmt.Fprintf(stderr, "farcall: bridge from %s to %s\n", from, tame(c.Upstreams[0].Target()))
 	}
-	return f.serveGateway(cmd.Context(), b, c, log, stderr, func(ctx context.Context, g *gateway.Gateway) {
-		begun(ctx, g, c, stderr)
-	})
+	return f.serveGateway(cmd.Context(), b, c, log, stderr,
+		func(ctx context.Context, g *gateway.Gateway) {
+			begun(ctx, g, c, stderr)
+		})
 }
 
 // connectNow connects to the server, so that who has started the bridge hears at
@@ -207,7 +230,8 @@ func (f *bridgeFlags) to(cmd *cobra.Command, args []string) (t *target.Target, e
 	case len(args) == 1:
 		return t, usagef("For example: farcall bridge "+args[0]+" -- ./server --stdio", "no TO")
 	default:
-		return t, usagef("A command stands behind --: farcall bridge FROM -- command args", "too many arguments")
+		return t, usagef("A command stands behind --: farcall bridge FROM -- command args",
+			"too many arguments")
 	}
 	if err := f.remote.frame(t); err != nil {
 		return t, err
@@ -221,7 +245,8 @@ func (f *bridgeFlags) config1(t *target.Target) (*gateway.Config, error) {
 	u.Lifetime, u.Pool, u.Era, u.Cwd = f.lifetime, f.pool, f.era, f.cwd
 	u.Timeout, u.MaxMessage = f.remote.timeout, int64(f.maxMessage)
 	if from := f.remote.entry; from != nil {
-		u.Env, u.InheritEnv, u.Transport = maps.Clone(from.Env), slices.Clone(from.InheritEnv), from.Transport
+		u.Env, u.InheritEnv, u.Transport = maps.Clone(from.Env), slices.Clone(from.InheritEnv),
+			from.Transport
 		u.Cwd = cmp.Or(u.Cwd, from.Cwd)
 	}
 	headers, err := f.remote.headers()

@@ -23,11 +23,15 @@ func newCallCmd(e *env) *cobra.Command {
 		func(cmd *cobra.Command, args []string) error { return r.call(cmd, args, o) })
 	r.signFlag(cmd)
 	f := cmd.Flags()
-	f.BoolVar(&r.gzip, "gzip", false, "accept gzip over HTTP; off by default: where answers hold secrets beside what others choose, their sizes reveal them (BREACH)")
+	f.BoolVar(&r.gzip, "gzip", false,
+		"accept gzip over HTTP; off by default: where answers hold secrets beside what others choose, "+
+			"their sizes reveal them (BREACH)")
 	f.BoolVar(&o.raw, "raw", false, "print the whole response as it came")
 	f.BoolVar(&o.curl, "curl", false, "print the shell line that makes the call, instead of making it")
-	f.BoolVar(&o.notifications, "notifications", false, "print the notifications that arrive on standard error")
-	f.StringArrayVar(&o.answers, "answer", nil, "answer the server's own calls, `METHOD=RESULT`; can be repeated")
+	f.BoolVar(&o.notifications, "notifications", false,
+		"print the notifications that arrive on standard error")
+	f.StringArrayVar(&o.answers, "answer", nil,
+		"answer the server's own calls, `METHOD=RESULT`; can be repeated")
 	return cmd
 }
 
@@ -176,7 +180,8 @@ func newNotifyCmd(e *env) *cobra.Command {
 	var curl bool
 	cmd := r.onMethod("notify", "Send a notification, which has no answer",
 		func(cmd *cobra.Command, args []string) error { return r.notify(cmd, args, curl) })
-	cmd.Flags().BoolVar(&curl, "curl", false, "print the shell line that sends it, instead of sending it")
+	cmd.Flags().BoolVar(&curl, "curl", false,
+		"print the shell line that sends it, instead of sending it")
 	return cmd
 }
 
@@ -226,14 +231,17 @@ func (r *remote) with(
 // printShellLine is --curl.
 func (r *remote) printShellLine(q *invocation, notify bool) error {
 	if r.cert != "" && q.target.Kind == target.WebSocket {
-		return usagef("Use an https or tls target, or leave one out.", "--curl: websocat reads no certificate in PEM")
+		return usagef("Use an https or tls target, or leave one out.",
+			"--curl: websocat reads no certificate in PEM")
 	}
 	_, err := fmt.Fprintln(r.stdout, r.shellLine(q.target, q.method, q.params, notify))
 	return err
 }
 
 // shellLine is the line that makes the same call without farcall.
-func (r *remote) shellLine(t *target.Target, method string, params jsonrpc.Raw, notify bool) string {
+func (r *remote) shellLine(
+	t *target.Target, method string, params jsonrpc.Raw, notify bool,
+) string {
 	id := jsonrpc.IntID(1)
 	if notify {
 		id = jsonrpc.ID{}
@@ -241,7 +249,8 @@ func (r *remote) shellLine(t *target.Target, method string, params jsonrpc.Raw, 
 	message := string(r.version().AppendRequest(nil, id, method, compact(params)))
 	line := "printf '%s\\n' " + shellQuote(message) + " | "
 	if t.Framing == stream.Header {
-		line = fmt.Sprintf("printf 'Content-Length: %d\\r\\n\\r\\n%%s' %s | ", len(message), shellQuote(message))
+		line = fmt.Sprintf("printf 'Content-Length: %d\\r\\n\\r\\n%%s' %s | ", len(message),
+			shellQuote(message))
 	}
 	switch t.Kind {
 	case target.HTTP:
@@ -334,7 +343,8 @@ func shellWords(words []string) string {
 // shellQuote writes a word so that a POSIX shell reads it as it is.
 func shellQuote(word string) string {
 	special := func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("-_./:@%+,=", c)
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') &&
+			!strings.ContainsRune("-_./:@%+,=", c)
 	}
 	if word != "" && !strings.ContainsFunc(word, special) {
 		return word

@@ -31,7 +31,8 @@ func (f *changeFlags) print(e *env, report *mock.Report, file string) error {
 	case "junit":
 		err = f.printJUnit(e, report, file)
 	default:
-		return usagef("Write --format text, json, junit or sarif.", "--format: there is no format %q", f.format)
+		return usagef("Write --format text, json, junit or sarif.", "--format: there is no format %q",
+			f.format)
 	}
 	if err == nil && f.failed(report) > 0 {
 		return &exitError{code: exitFailure}
@@ -118,7 +119,10 @@ func printIndented(e *env, value any) error {
 func sarifOf(report *mock.Report, file string) map[string]any {
 	type object = map[string]any
 	rules, results, known := []object{}, []object{}, map[string]bool{}
-	levels := map[diff.Level]string{diff.Breaking: "error", diff.Unclear: "warning", diff.Compatible: "note"}
+	levels := map[diff.Level]string{
+		diff.Breaking: "error", diff.Unclear: "warning",
+		diff.Compatible: "note",
+	}
 	for _, r := range report.Results {
 		for _, c := range r.Findings {
 			if !known[c.Rule] {
@@ -205,7 +209,8 @@ type changeFlags struct {
 
 func (f *changeFlags) register(cmd *cobra.Command, formats string) {
 	flags := cmd.Flags()
-	flags.BoolVar(&f.exact, "exact", false, "compare the values of answers, too: each that differs is breaking")
+	flags.BoolVar(&f.exact, "exact", false,
+		"compare the values of answers, too: each that differs is breaking")
 	flags.BoolVar(&f.strict, "strict", false, "fail when a change is unclear, too")
 	flags.StringVar(&f.format, "format", "text", "print the changes as `FORMAT`: "+formats)
 }
@@ -258,7 +263,8 @@ func (f *diffFlags) run(args []string) error {
 		var scripts [2]*mock.Script
 		for i, path := range args {
 			var err error
-			if scripts[i], err = loadScript(path, &mock.Part{Upstream: f.upstream, Redacted: f.redacted}); err != nil {
+			if scripts[i], err = loadScript(path,
+				&mock.Part{Upstream: f.upstream, Redacted: f.redacted}); err != nil {
 				return err
 			}
 		}

@@ -25,9 +25,12 @@ func newCheckCmd(e *env) *cobra.Command {
 		func(cmd *cobra.Command, args []string) error { return e.check(cmd.Context(), args[0], f) })
 	cmd.Args = oneFile("farcall check farcall.yaml")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON")
-	cmd.Flags().BoolVar(&f.start, "start", false, "start the servers of MCP, list what they have, and end them")
+	cmd.Flags().BoolVar(&f.start, "start", false,
+		"start the servers of MCP, list what they have, and end them")
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "fail when there is a notice")
-	cmd.Flags().BoolVar(&f.insecure, "insecure", false, "accept what 'farcall serve --insecure' accepts: addresses that other machines can reach without a guard or TLS")
+	cmd.Flags().BoolVar(&f.insecure, "insecure", false,
+		"accept what 'farcall serve --insecure' accepts: addresses that other machines can reach "+
+			"without a guard or TLS")
 	return cmd
 }
 
@@ -42,7 +45,8 @@ func (e *env) check(ctx context.Context, file string, f checkFlags) error {
 		switch {
 		case failed == nil && len(bad.Problems) == 1:
 			c, err = only, nil
-		case errors.As(failed, &worse) && !slices.ContainsFunc(worse.Problems, general): // a guard alone, with errors
+		case errors.As(failed, &worse) && !slices.ContainsFunc(worse.Problems, general):
+			// a guard alone, with errors
 			err = worse
 		}
 	}
@@ -70,11 +74,14 @@ func (e *env) check(ctx context.Context, file string, f checkFlags) error {
 // unsafeListeners are problems with which 'farcall serve --config FILE' does not start.
 func unsafeListeners(file string, c *gateway.Config, insecure bool) *gateway.ConfigError {
 	s, err := rpc.NewServer(nil, &rpc.ServeOptions{
-		Service: &behind{config: c.Guard}, CertFile: c.TLS.Cert, KeyFile: c.TLS.Key, ClientCAFile: c.TLS.ClientCA,
+		Service: &behind{config: c.Guard}, CertFile: c.TLS.Cert, KeyFile: c.TLS.Key,
+		ClientCAFile:   c.TLS.ClientCA,
 		TrustedProxies: c.TrustedProxies, Insecure: insecure, Logger: slog.New(slog.DiscardHandler),
 	})
 	if e, ok := errors.AsType[*rpc.ServeError](err); ok {
-		return &gateway.ConfigError{File: file, Problems: []gateway.Problem{c.ProblemAt("tls", e.Reason, e.Hint)}}
+		return &gateway.ConfigError{
+			File: file, Problems: []gateway.Problem{c.ProblemAt("tls", e.Reason, e.Hint)},
+		}
 	}
 	bad := unsafeAddresses(s, c.Guard, c.Listen)
 	if len(bad) == 0 || len(c.Upstreams) == 0 {
@@ -109,7 +116,11 @@ func (e *env) refuseConfig(bad *gateway.ConfigError, asJSON bool) error {
 		return &exitError{code: exitUsage}
 	}
 	fmt.Fprintln(e.stderr, tame(bad.Error()))
-	return &exitError{code: exitUsage, err: fmt.Errorf("%s in %s", countOf(len(bad.Problems), "problem"), bad.File), hint: "docs/config.md has every key, with an example."}
+	return &exitError{
+		code: exitUsage,
+		err:  fmt.Errorf("%s in %s", countOf(len(bad.Problems), "problem"), bad.File),
+		hint: "docs/config.md has every key, with an example.",
+	}
 }
 
 // checkReport is the report about a configuration, and the form of --json.
@@ -196,7 +207,10 @@ func virtualText(e *gateway.Endpoint) string {
 
 func newCheckReport(file string, given *gateway.Config) *checkReport {
 	c := given.Filled()
-	r := &checkReport{OK: true, File: file, Name: c.Name, Listen: c.Listen, Guard: describeGuard(c.Guard)}
+	r := &checkReport{
+		OK: true, File: file, Name: c.Name, Listen: c.Listen,
+		Guard: describeGuard(c.Guard),
+	}
 	for _, p := range given.Notices() {
 		r.Notices = append(r.Notices, checkProblem(p))
 	}
@@ -220,14 +234,18 @@ func newCheckReport(file string, given *gateway.Config) *checkReport {
 	r.Notices = append(r.Notices, hookCaveats(c)...)
 	r.addresses(mcp, c)
 	r.Limits = []string{
-		fmt.Sprintf("%s may wait for an answer of their client, each for %s", countOf(c.MaxSuspended, "call"), brief(c.SuspendTimeout)),
+		fmt.Sprintf("%s may wait for an answer of their client, each for %s",
+			countOf(c.MaxSuspended, "call"), brief(c.SuspendTimeout)),
 		fmt.Sprintf("calls in flight have %s to end when farcall stops", brief(c.DrainTimeout)),
 		"a page of a list has " + countOf(c.PageSize, "item"),
 	}
 	r.Limits = append(r.Limits, sessionsText(c))
 	r.Limits = append(r.Limits, clusterLimits(c)...)
 	if t := c.Tasks; t.Dir != "" {
-		r.Limits = append(r.Limits, fmt.Sprintf("tasks are stored in %s, up to %s for each address, and kept for %s: they survive a restart", t.Dir, bytesText(t.MaxBytes), brief(t.TTL)))
+		r.Limits = append(r.Limits,
+			fmt.Sprintf(
+				"tasks are stored in %s, up to %s for each address, and kept for %s: they survive a restart",
+				t.Dir, bytesText(t.MaxBytes), brief(t.TTL)))
 	}
 	r.Limits = append(r.Limits, signInLimits(c)...)
 	if c.Errors == "plain" {
@@ -244,7 +262,8 @@ func newCheckReport(file string, given *gateway.Config) *checkReport {
 func (r *checkReport) addresses(mcp []string, c *gateway.Config) {
 	if len(mcp) > 0 {
 		all := strings.Join(mcp, ", ")
-		r.Endpoints = append(r.Endpoints, checkEndpoint{"/mcp", "MCP of all as one: " + all}, checkEndpoint{"/sse", "the same, for clients of HTTP+SSE"})
+		r.Endpoints = append(r.Endpoints, checkEndpoint{"/mcp", "MCP of all as one: " + all},
+			checkEndpoint{"/sse", "the same, for clients of HTTP+SSE"})
 	}
 	for _, u := range r.Upstreams {
 		for _, path := range u.Paths {
@@ -256,10 +275,12 @@ func (r *checkReport) addresses(mcp []string, c *gateway.Config) {
 		}
 	}
 	for _, e := range c.Endpoints {
-		r.Endpoints = append(r.Endpoints, checkEndpoint{"/mcp/" + e.Name, virtualText(e)}, checkEndpoint{"/sse/" + e.Name, "the same, for clients of HTTP+SSE"})
+		r.Endpoints = append(r.Endpoints, checkEndpoint{"/mcp/" + e.Name, virtualText(e)},
+			checkEndpoint{"/sse/" + e.Name, "the same, for clients of HTTP+SSE"})
 	}
 	if one(r.Upstreams) && r.has("/rpc/") {
-		r.Endpoints = append(r.Endpoints, checkEndpoint{"/rpc", "JSON-RPC of the only upstream"}, checkEndpoint{"/rpc/ws", "the same over WebSocket"})
+		r.Endpoints = append(r.Endpoints, checkEndpoint{"/rpc", "JSON-RPC of the only upstream"},
+			checkEndpoint{"/rpc/ws", "the same over WebSocket"})
 	}
 	r.Endpoints = append(r.Endpoints, checkEndpoint{"/", "the page for operators"})
 }
@@ -269,7 +290,11 @@ func hookCaveats(c *gateway.Config) (list []checkProblem) {
 	look := func(path string, hooks []gateway.Hook) {
 		for i, h := range hooks {
 			if err := runnable(&gateway.Upstream{Command: h.Command, Env: h.Env}); err != nil {
-				list = append(list, checkProblem{Path: fmt.Sprintf("%s[%d]", path, i), Message: err.Error() + "; its calls are decided by on_failure"})
+				list = append(list,
+					checkProblem{
+						Path:    fmt.Sprintf("%s[%d]", path, i),
+						Message: err.Error() + "; its calls are decided by on_failure",
+					})
 			}
 		}
 	}
@@ -282,7 +307,9 @@ func hookCaveats(c *gateway.Config) (list []checkProblem) {
 
 // has reports whether an endpoint begins so.
 func (r *checkReport) has(path string) bool {
-	return slices.ContainsFunc(r.Endpoints, func(e checkEndpoint) bool { return strings.HasPrefix(e.Path, path) })
+	return slices.ContainsFunc(r.Endpoints, func(e checkEndpoint) bool {
+		return strings.HasPrefix(e.Path, path)
+	})
 }
 
 // one reports whether one upstream is not disabled.
@@ -307,16 +334,19 @@ func caveats(u *gateway.Upstream, c *gateway.Config) (texts []string) {
 	if u.Lifetime == "principal" && !u.Disabled {
 		switch {
 		case c.Guard == nil:
-			texts = append(texts, "lifetime principal: without a guard callers are not authenticated; "+unauthenticatedOwn)
+			texts = append(texts,
+				"lifetime principal: without a guard callers are not authenticated; "+unauthenticatedOwn)
 		case c.Guard.Anonymous:
-			texts = append(texts, "lifetime principal: the guard lets in callers without credentials; "+unauthenticatedOwn)
+			texts = append(texts,
+				"lifetime principal: the guard lets in callers without credentials; "+unauthenticatedOwn)
 		}
 	}
 	return append(texts, signInCaveats(u, c)...)
 }
 
 // unauthenticatedOwn is what callers without credentials have with the lifetime principal.
-const unauthenticatedOwn = "each session or connection of theirs has its own, and so has each HTTP request without a session"
+const unauthenticatedOwn = "each session or connection of theirs has its own, and so has each " +
+	"HTTP request without a session"
 
 // runnable says why a command cannot be run from here.
 func runnable(u *gateway.Upstream) error {
@@ -332,7 +362,8 @@ func runnable(u *gateway.Upstream) error {
 		return nil
 	}
 	program := u.Command[0]
-	if strings.Contains(program, string(filepath.Separator)) && !filepath.IsAbs(program) && u.Cwd != "" {
+	if strings.Contains(program, string(filepath.Separator)) && !filepath.IsAbs(program) &&
+		u.Cwd != "" {
 		program = filepath.Join(u.Cwd, program)
 	}
 	_, err := exec.LookPath(program)
@@ -348,8 +379,10 @@ func runnable(u *gateway.Upstream) error {
 
 func describeUpstream(u *gateway.Upstream, locked bool) checkUpstream {
 	d := checkUpstream{
-		Name: u.Name, Disabled: u.Disabled, Profile: u.Profile, Kind: "url", Target: u.Target(), Cwd: u.Cwd,
-		Env: valuesOf(u, "env", u.Env), Headers: valuesOf(u, "headers", u.Headers), Inherits: u.InheritEnv, Lifetime: u.Lifetime, Sharing: sharing(u),
+		Name: u.Name, Disabled: u.Disabled, Profile: u.Profile, Kind: "url", Target: u.Target(),
+		Cwd: u.Cwd,
+		Env: valuesOf(u, "env", u.Env), Headers: valuesOf(u, "headers", u.Headers),
+		Inherits: u.InheritEnv, Lifetime: u.Lifetime, Sharing: sharing(u),
 		Sandbox: sandboxText(u.Sandbox), Auth: credentialsText(u),
 	}
 	switch {
@@ -358,7 +391,10 @@ func describeUpstream(u *gateway.Upstream, locked bool) checkUpstream {
 	case u.OpenAPI != nil:
 		d.Kind, d.API = "api", describeAPI(u)
 	}
-	d.Limits = []string{brief(u.Timeout) + " for a call", countOf(u.MaxInFlight, "call") + " at once", fmt.Sprintf("%d wait for at most %s", u.MaxQueue, brief(u.QueueTimeout))}
+	d.Limits = []string{
+		brief(u.Timeout) + " for a call", countOf(u.MaxInFlight, "call") + " at once",
+		fmt.Sprintf("%d wait for at most %s", u.MaxQueue, brief(u.QueueTimeout)),
+	}
 	if u.MaxMessage > 0 {
 		d.Limits = append(d.Limits, bytesText(u.MaxMessage)+" for a message")
 	}
@@ -368,9 +404,12 @@ func describeUpstream(u *gateway.Upstream, locked bool) checkUpstream {
 	if u.Restart.Never {
 		d.Failing = append(d.Failing, "not restarted")
 	} else if d.Kind == "command" {
-		d.Failing = append(d.Failing, fmt.Sprintf("restarted after %s to %s", brief(u.Restart.Min), brief(u.Restart.Max)))
+		d.Failing = append(d.Failing,
+			fmt.Sprintf("restarted after %s to %s", brief(u.Restart.Min), brief(u.Restart.Max)))
 	}
-	d.Failing = append(d.Failing, fmt.Sprintf("left alone for %s after %s in a row", brief(u.Breaker.For), countOf(u.Breaker.After, "failure")))
+	d.Failing = append(d.Failing,
+		fmt.Sprintf("left alone for %s after %s in a row", brief(u.Breaker.For),
+			countOf(u.Breaker.After, "failure")))
 	for _, f := range []struct {
 		kind   string
 		filter gateway.Filter
@@ -436,7 +475,8 @@ func sharing(u *gateway.Upstream) string {
 	case u.Lifetime == "shared":
 		return "one " + what + " for all clients, to which no roots are declared"
 	case u.Lifetime == "auto":
-		return "one " + what + " for all clients that can be asked the same; each that declares roots has its own" + asks
+		return "one " + what +
+			" for all clients that can be asked the same; each that declares roots has its own" + asks
 	case u.Lifetime == "principal":
 		return "a " + what + " for each principal" + asks
 	case u.Lifetime == "session":
@@ -460,7 +500,8 @@ func shows(f gateway.Filter) string {
 		parts = append(parts, name+" as "+f.Rename[name])
 	}
 	if len(f.Describe) > 0 {
-		parts = append(parts, "described again: "+strings.Join(slices.Sorted(maps.Keys(f.Describe)), ", "))
+		parts = append(parts,
+			"described again: "+strings.Join(slices.Sorted(maps.Keys(f.Describe)), ", "))
 	}
 	return strings.Join(parts, "; ")
 }

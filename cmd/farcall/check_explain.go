@@ -97,9 +97,13 @@ func (e *env) explainUpstream(u checkUpstream) error {
 
 // explainGateway prints where a gateway is reached, and what bounds it.
 func (e *env) explainGateway(r *checkReport) error {
-	rows := mapped(r.Endpoints, func(p checkEndpoint) []string { return []string{"  " + p.Path, p.What} })
+	rows := mapped(r.Endpoints, func(p checkEndpoint) []string {
+		return []string{"  " + p.Path, p.What}
+	})
 	if err := e.section("Endpoints", rows); err != nil {
 		return err
 	}
-	return e.section("Limits", mapped(r.Limits, func(text string) []string { return []string{"  " + text} }))
+	return e.section("Limits", mapped(r.Limits, func(text string) []string {
+		return []string{"  " + text}
+	}))
 }

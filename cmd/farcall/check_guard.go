@@ -41,17 +41,24 @@ func describeGuard(g *guard.Config) *checkGuard {
 		return nil
 	}
 	d := &checkGuard{
-		Ways: waysIn(g), Allows: rulesText(g.Allow), Denies: rulesText(g.Deny), Local: g.Local, Limits: limitsText(g), Audit: auditText(g), Resource: g.Resource.URL,
+		Ways: waysIn(g), Allows: rulesText(g.Allow), Denies: rulesText(g.Deny), Local: g.Local,
+		Limits: limitsText(g), Audit: auditText(g), Resource: g.Resource.URL,
 	}
 	if g.Mode == "shadow" {
-		d.Mode = "SHADOW: nothing is enforced but authentication; what would be refused passes, and is logged and audited"
+		d.Mode = "SHADOW: nothing is enforced but authentication; what would be refused passes, and is " +
+			"logged and audited"
 	}
 	if g.Cedar != "" {
 		d.Cedar = append(d.Cedar, "in the file")
 	}
 	d.Cedar = append(d.Cedar, g.CedarFiles...)
 	for _, l := range g.Locks {
-		d.Locks = append(d.Locks, describeLock(&lock.Lock{Principal: l.Principal, Key: l.Key, JTI: l.JTI, Session: l.Session, Reason: l.Reason, Expires: l.Expires}))
+		d.Locks = append(d.Locks,
+			describeLock(
+				&lock.Lock{
+					Principal: l.Principal, Key: l.Key, JTI: l.JTI, Session: l.Session, Reason: l.Reason,
+					Expires: l.Expires,
+				}))
 	}
 	if g.LocksFile != "" {
 		d.Locks = append(d.Locks, g.LocksFile)
@@ -69,15 +76,19 @@ func describeGuard(g *guard.Config) *checkGuard {
 		d.Scopes = append(d.Scopes, pattern+": "+strings.Join(g.Resource.Scopes[pattern], " "))
 	}
 	if len(g.Signatures)+len(g.JWT) > 0 {
-		d.Replay = fmt.Sprintf("a signature is good for %s, and once; %d are remembered", brief(cmp.Or(g.Replay.Window, 5*time.Minute)), cmp.Or(g.Replay.Memory, 1_000_000))
+		d.Replay = fmt.Sprintf("a signature is good for %s, and once; %d are remembered",
+			brief(cmp.Or(g.Replay.Window, 5*time.Minute)), cmp.Or(g.Replay.Memory, 1_000_000))
 	}
 	switch g.Params.Schemas {
 	case "":
 		d.Params = append(d.Params, "as the schemas say (what cannot be judged is left to the servers)")
 	case "strict":
-		d.Params = append(d.Params, "as the schemas say (calls that cannot be judged in full are refused)")
+		d.Params = append(d.Params,
+			"as the schemas say (calls that cannot be judged in full are refused)")
 	}
-	d.Params = append(d.Params, "strings up to "+bytesText(int64(cmp.Or(g.Params.MaxString, 10_000_000))), fmt.Sprintf("nested up to %d deep", cmp.Or(g.Params.MaxDepth, 64)))
+	d.Params = append(d.Params,
+		"strings up to "+bytesText(int64(cmp.Or(g.Params.MaxString, 10_000_000))),
+		fmt.Sprintf("nested up to %d deep", cmp.Or(g.Params.MaxDepth, 64)))
 	if !g.Params.AllowKeys {
 		d.Params = append(d.Params, "no key __proto__, constructor, prototype")
 	}
@@ -108,9 +119,16 @@ func unjudged(c *gateway.Config) (notices []checkProblem) {
 			if jsonv2.Unmarshal(raw, &tool) != nil {
 				continue
 			}
-			call := &guard.Call{Method: spec.MethodToolsCall, Upstream: name, Name: tool.Name, Schema: tool.InputSchema}
+			call := &guard.Call{
+				Method: spec.MethodToolsCall, Upstream: name, Name: tool.Name,
+				Schema: tool.InputSchema,
+			}
 			for _, part := range g.Explain(&guard.Principal{ID: "anyone"}, nil, call).Unjudged {
-				notices = append(notices, checkProblem{Path: name, Message: "the schema of " + tool.Name + " cannot be judged at " + part + ": " + effect})
+				notices = append(notices,
+					checkProblem{
+						Path:    name,
+						Message: "the schema of " + tool.Name + " cannot be judged at " + part + ": " + effect,
+					})
 			}
 		}
 	}
@@ -154,7 +172,9 @@ func waysIn(g *guard.Config) (ways []string) {
 	case who.TokenEnv != "":
 		ways = append(ways, "standard input and output: with a key or token in "+who.TokenEnv)
 	case who.Trust == nil || *who.Trust:
-		ways = append(ways, "standard input and output: anyone who starts farcall, as "+cmp.Or(who.ID, "local")+withRoles(who.Roles))
+		ways = append(ways,
+			"standard input and output: anyone who starts farcall, as "+cmp.Or(who.ID, "local")+
+				withRoles(who.Roles))
 	}
 	if g.Anonymous {
 		ways = append(ways, "anybody else, as anonymous (anonymous)")
@@ -213,7 +233,8 @@ func rulesText(rules []guard.Rule) (list []string) {
 func limitsText(g *guard.Config) (list []string) {
 	l := &g.Limits
 	for _, r := range l.Rates {
-		text := fmt.Sprintf("%s in %s per %s", countOf(r.Limit, "call"), brief(r.Every), cmp.Or(r.Per, "principal"))
+		text := fmt.Sprintf("%s in %s per %s", countOf(r.Limit, "call"), brief(r.Every),
+			cmp.Or(r.Per, "principal"))
 		if r.Every == 24*time.Hour {
 			text = fmt.Sprintf("%s a day per %s", countOf(r.Limit, "call"), cmp.Or(r.Per, "principal"))
 		}
@@ -268,7 +289,8 @@ func auditText(g *guard.Config) string {
 	if text == "-" {
 		text = "standard error"
 	} else {
-		text += fmt.Sprintf(", %d files of up to %s, kept for %s; when they are full, ", cmp.Or(a.Keep, 100)+1,
+		text += fmt.Sprintf(", %d files of up to %s, kept for %s; when they are full, ",
+			cmp.Or(a.Keep, 100)+1,
 			bytesText(cmp.Or(a.MaxSize, 100_000_000)), daysText(cmp.Or(a.KeepFor, 90*24*time.Hour)))
 		if a.OnFull == "rotate" {
 			text += "the oldest is deleted"
@@ -349,7 +371,8 @@ func sandboxText(s *gateway.Sandbox) string {
 	default:
 		parts = append(parts, "connects to "+strings.Join(s.Network, ", "))
 	}
-	parts = append(parts, bytesText(s.Memory)+" of memory", countOf(s.Processes, "process"), countOf(s.Files, "file")+" at once")
+	parts = append(parts, bytesText(s.Memory)+" of memory", countOf(s.Processes, "process"),
+		countOf(s.Files, "file")+" at once")
 	if s.CPU > 0 {
 		parts = append(parts, brief(s.CPU)+" of the processor")
 	}
@@ -385,7 +408,8 @@ func credentialsText(u *gateway.Upstream) string {
 		parts = append(parts, "DPoP")
 	}
 	for _, who := range slices.Sorted(maps.Keys(c.Principals)) {
-		parts = append(parts, fmt.Sprintf("%s: %s", who, strings.Join(slices.Sorted(maps.Keys(c.Principals[who])), ", ")))
+		parts = append(parts,
+			fmt.Sprintf("%s: %s", who, strings.Join(slices.Sorted(maps.Keys(c.Principals[who])), ", ")))
 	}
 	return strings.Join(parts, "; ")
 }
@@ -405,7 +429,8 @@ func sandboxCaveats(s *gateway.Sandbox) (texts []string) {
 		effect = "the command runs without that"
 	}
 	for _, part := range sandbox.Missing(&sandbox.Rules{
-		Read: s.Read, Write: s.Write, Execute: s.Execute, Network: s.Network, Memory: s.Memory, Processes: s.Processes, Files: s.Files, CPU: s.CPU,
+		Read: s.Read, Write: s.Write, Execute: s.Execute, Network: s.Network, Memory: s.Memory,
+		Processes: s.Processes, Files: s.Files, CPU: s.CPU,
 	}) {
 		texts = append(texts, "sandbox: "+effect+": this machine lacks "+part)
 	}
@@ -435,7 +460,10 @@ func describeAPI(u *gateway.Upstream) *checkAPI {
 	d := &checkAPI{Tools: []checkOperation{}, Problems: problems}
 	for _, t := range tools {
 		text, _ := jsonv2.Append(nil, t.Tool)
-		o := checkOperation{Name: t.Name, Operation: t.Operation, Tokens: len(text) / 4, Renamed: t.Renamed}
+		o := checkOperation{
+			Name: t.Name, Operation: t.Operation, Tokens: len(text) / 4,
+			Renamed: t.Renamed,
+		}
 		d.Tokens += o.Tokens
 		d.Tools = append(d.Tools, o)
 	}
@@ -454,7 +482,8 @@ func (e *env) explainAPI(name string, d *checkAPI) error {
 		}
 		rows = append(rows, row)
 	}
-	heading := fmt.Sprintf("Tools of %s: %d, about %d tokens for a model", name, len(d.Tools), d.Tokens)
+	heading := fmt.Sprintf("Tools of %s: %d, about %d tokens for a model", name, len(d.Tools),
+		d.Tokens)
 	if err := e.section(heading, rows); err != nil {
 		return err
 	}

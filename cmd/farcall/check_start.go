@@ -47,7 +47,11 @@ func (r *checkReport) start(ctx context.Context, given *gateway.Config) (ok bool
 		guarded.Audit.File = ""
 		c.Guard = &guarded
 	}
-	g, err := gateway.New(&c, &gateway.Options{Version: versionName(), Logger: slog.New(slog.DiscardHandler), Sandbox: launcher(), Hide: ownFiles(given)})
+	g, err := gateway.New(&c,
+		&gateway.Options{
+			Version: versionName(), Logger: slog.New(slog.DiscardHandler),
+			Sandbox: launcher(), Hide: ownFiles(given),
+		})
 	if err != nil {
 		return false, configFailure(err)
 	}
@@ -67,7 +71,8 @@ func (r *checkReport) start(ctx context.Context, given *gateway.Config) (ok bool
 		s := &servers[i]
 		d := checkStarted{
 			Name: s.Upstream, Server: s.Server, Revision: s.Revision, Seconds: s.Took.Seconds(),
-			Tools: s.Tools, Resources: s.Resources, Templates: s.Templates, Prompts: s.Prompts, Bytes: s.Bytes,
+			Tools: s.Tools, Resources: s.Resources, Templates: s.Templates, Prompts: s.Prompts,
+			Bytes: s.Bytes,
 		}
 		if s.SignIn {
 			d = checkStarted{Name: s.Upstream, SignIn: true}
@@ -94,8 +99,11 @@ func (e *env) explainStarted(r *checkReport) error {
 			rows = append(rows, []string{"  " + s.Name, "cannot be used: " + tame(s.Error)})
 			continue
 		}
-		rows = append(rows, []string{"  " + s.Name, fmt.Sprintf("%s, MCP %s, there after %.1f s: %s (%s for a model), %s, %s, %s",
-			tame(s.Server), tame(s.Revision), s.Seconds, countOf(s.Tools, "tool"), modelTokens(s.Bytes), countOf(s.Resources, "resource"), countOf(s.Templates, "template"), countOf(s.Prompts, "prompt"))})
+		rows = append(rows,
+			[]string{"  " + s.Name, fmt.Sprintf("%s, MCP %s, there after %.1f s: %s (%s for a model), %s, %s, %s",
+				tame(s.Server), tame(s.Revision), s.Seconds, countOf(s.Tools, "tool"), modelTokens(s.Bytes),
+				countOf(s.Resources, "resource"), countOf(s.Templates, "template"),
+				countOf(s.Prompts, "prompt"))})
 	}
 	if err := e.section("Started", rows); err != nil {
 		return err
@@ -133,9 +141,15 @@ func (e *env) finish(r *checkReport, asJSON, strict, started bool) error {
 	case asJSON:
 		return &exitError{code: exitFailure}
 	case !started:
-		return &exitError{code: exitFailure, err: fmt.Errorf("not every server of %s can be used", r.File)}
+		return &exitError{
+			code: exitFailure, err: fmt.Errorf("not every server of %s can be used", r.File),
+		}
 	}
-	return &exitError{code: exitFailure, err: fmt.Errorf("%s for %s, and --strict allows none", countOf(len(r.Notices), "notice"), r.File)}
+	return &exitError{
+		code: exitFailure,
+		err: fmt.Errorf("%s for %s, and --strict allows none",
+			countOf(len(r.Notices), "notice"), r.File),
+	}
 }
 
 // sessionsText says where sessions are.
@@ -145,12 +159,16 @@ func sessionsText(c *gateway.Config) string {
 	case "none":
 		return "clients get no sessions: nothing can be asked, and nothing is sent but answers"
 	case "sealed":
-		text := fmt.Sprintf("sessions are sealed with %s and last %s: they survive a restart, and other replicas with the same keys serve them", countOf(len(s.Keys), "key"), brief(s.MaxAge))
+		text := fmt.Sprintf(
+			"sessions are sealed with %s and last %s: they survive a restart, and other replicas with the "+
+				"same keys serve them", countOf(len(s.Keys), "key"), brief(s.MaxAge))
 		if len(s.Keys) == 0 {
-			text = "sessions are sealed with a key of the cluster and last " + brief(s.MaxAge) + ": they survive a restart, and all nodes serve them"
+			text = "sessions are sealed with a key of the cluster and last " + brief(s.MaxAge) +
+				": they survive a restart, and all nodes serve them"
 		}
 		if s.Advertise == "" {
-			return text + "; answers to questions of this replica are refused at others, which advertise would change"
+			return text +
+				"; answers to questions of this replica are refused at others, which advertise would change"
 		}
 		return text + "; answers to its questions are forwarded to " + s.Advertise
 	}

@@ -135,9 +135,15 @@ func (e *env) addToClient(c *clients.Client, entry clients.Entry, f clientFlags)
 	text, err := c.Text(path, old, f.name, entry, f.replace)
 	switch {
 	case errors.Is(err, clients.ErrExists):
-		return &exitError{code: exitFailure, err: fmt.Errorf("%s has a server %q already", path, f.name), hint: "Choose another --name, or replace it with --replace."}
+		return &exitError{
+			code: exitFailure, err: fmt.Errorf("%s has a server %q already", path, f.name),
+			hint: "Choose another --name, or replace it with --replace.",
+		}
 	case err != nil:
-		return &exitError{code: exitFailure, err: fmt.Errorf("%s: %w", path, err), hint: "The file is as it was."}
+		return &exitError{
+			code: exitFailure, err: fmt.Errorf("%s: %w", path, err),
+			hint: "The file is as it was.",
+		}
 	case f.dryRun:
 		_, err := e.stdout.Write(text)
 		return err

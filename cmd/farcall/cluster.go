@@ -60,7 +60,10 @@ func clusterStatus(ctx context.Context, o *adminOptions, _ []string) error {
 				strconv.Itoa(n.Sessions), strconv.Itoa(n.Suspended), strconv.Itoa(n.Children),
 			})
 		}
-		head := []string{"NODE", "VERSION", "AGE", "STATE", "CALLS AT", "SESSIONS", "SUSPENDED", "PROCESSES"}
+		head := []string{
+			"NODE", "VERSION", "AGE", "STATE", "CALLS AT", "SESSIONS", "SUSPENDED",
+			"PROCESSES",
+		}
 		if err := o.table(head, rows); err != nil {
 			return err
 		}
@@ -81,6 +84,7 @@ func clusterStatus(ctx context.Context, o *adminOptions, _ []string) error {
 			return err
 		}
 		return &exitError{code: exitFailure, err: fmt.Errorf(
-			"the shared store does not decide since %s: %s", c.Lost.UTC().Format(time.RFC3339), inLine(c.Reason))}
+			"the shared store does not decide since %s: %s", c.Lost.UTC().Format(time.RFC3339),
+			inLine(c.Reason))}
 	})
 }

@@ -112,7 +112,9 @@ func TestClusterCalls(t *testing.T) {
 	}
 	for i := range 3 {
 		ctx, cancel := context.WithCancel(t.Context())
-		_, err := c.CallTool(mcp.OnProgress(ctx, func(spec.ProgressNotificationParams) { cancel() }), "wait", nil)
+		_, err := c.CallTool(mcp.OnProgress(ctx, func(spec.ProgressNotificationParams) {
+			cancel()
+		}), "wait", nil)
 		if err == nil || ctx.Err() == nil {
 			t.Error("it was not cancelled at its progress:", err)
 		}
@@ -131,7 +133,9 @@ func TestClusterCalls(t *testing.T) {
 func TestClusterPlacesOfOthers(t *testing.T) {
 	t.Parallel()
 	config, log := childConfig(t, "principal", "legacy")
-	config += fmt.Sprintf("  r:\n    command: [%q]\n    env: {FARCALL_TEST_MCP: cluster, FARCALL_TEST_CHILD_LOG: %q, FARCALL_TEST_ERA: %q}\n    profile: raw\n",
+	config += fmt.Sprintf(
+		"  r:\n    command: [%q]\n    env: {FARCALL_TEST_MCP: cluster, FARCALL_TEST_CHILD_LOG: %q, "+
+			"FARCALL_TEST_ERA: %q}\n    profile: raw\n",
 		os.Args[0], log, spec.Revision20260728)
 	var guard strings.Builder
 	guard.WriteString("\nguard:\n  allow: [{calls: [\"*\"]}]\n  keys:\n")
@@ -148,7 +152,8 @@ func TestClusterPlacesOfOthers(t *testing.T) {
 		pids, raw := map[string]bool{}, map[string]bool{}
 		for i, s := range n.all {
 			for _, at := range []string{"http://", "ws://"} {
-				c := dialed(t, at+s.hostport(t)+"/mcp", spec.Revision20251125, mcp.ClientOptions{HTTP: &mcphttp.DialOptions{Header: header}})
+				c := dialed(t, at+s.hostport(t)+"/mcp", spec.Revision20251125,
+					mcp.ClientOptions{HTTP: &mcphttp.DialOptions{Header: header}})
 				pid, _, _ := strings.Cut(textOf(t, c, "where", nil), ":")
 				pids[pid] = true
 				if at == "ws://" {
@@ -156,7 +161,9 @@ func TestClusterPlacesOfOthers(t *testing.T) {
 				}
 			}
 			for _, path := range []string{"/rpc/r", "/rpc/r/"} {
-				r := asking(t, path, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"where","arguments":{},`+modernMeta+`}}`)
+				r := asking(t, path,
+					`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"where","arguments":{},`+
+						modernMeta+`}}`)
 				r.Header.Set("Authorization", "Bearer "+key)
 				status, body := n.send(t, i, r)
 				_, pid, _ := strings.Cut(body, `"text":"`)
@@ -183,18 +190,22 @@ func TestClusterPlacesOfOthers(t *testing.T) {
 	}
 }
 
-// A call that is suspended while its client is asked goes on where it began, whichever node gets the
-// answers; and the processes of a principal are at one node.
+// A call that is suspended while its client is asked goes on where it began, whichever node gets
+// the answers; and the processes of a principal are at one node.
 func TestClusterPlaces(t *testing.T) {
 	t.Parallel()
 	config, _ := childConfig(t, "principal", "legacy")
-	guard := fmt.Sprintf("\nguard:\n  keys:\n    - {id: local, hash: %q}\n    - {id: other, hash: %q}\n  allow: [{calls: [\"*\"]}]\n",
+	guard := fmt.Sprintf("\nguard:\n  keys:\n    - {id: local, hash: %q}\n"+
+		"    - {id: other, hash: %q}\n  allow: [{calls: [\"*\"]}]\n",
 		hashOf([]byte("fc_local")), hashOf([]byte("fc_other")))
 	n := startNodes(t, guard+config)
 	n.present(t)
 	front, _ := n.balance(t)
 	with := func(key, era string) *mcp.Client {
-		return dialed(t, front+"/mcp", era, mcp.ClientOptions{HTTP: &mcphttp.DialOptions{Header: http.Header{"Authorization": {"Bearer " + key}}}})
+		return dialed(t, front+"/mcp", era,
+			mcp.ClientOptions{
+				HTTP: &mcphttp.DialOptions{Header: http.Header{"Authorization": {"Bearer " + key}}},
+			})
 	}
 	pids := map[string]string{}
 	for _, era := range []string{spec.Revision20251125, spec.Revision20260728} {

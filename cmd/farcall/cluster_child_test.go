@@ -41,19 +41,23 @@ func clusterChildMain() int {
 			if err != nil {
 				return nil, err
 			}
-			return &mcp.ToolResult{Content: []mcp.Content{mcp.Text(fmt.Sprint(os.Getpid(), " ", answer.Name))}}, nil
+			return &mcp.ToolResult{
+				Content: []mcp.Content{mcp.Text(fmt.Sprint(os.Getpid(), " ", answer.Name))},
+			}, nil
 		})
 	mcp.AddTool(s, mcp.Tool{Name: "wait"}, func(ctx context.Context, _ struct{}) (string, error) {
 		_ = mcp.Progress(ctx, 1, 2, "half")
 		<-ctx.Done()
 		return "", errors.Join(ctx.Err(), childLine("cancelled"))
 	})
-	mcp.AddTool(s, mcp.Tool{Name: "big"}, func(_ context.Context, p struct{ Size int }) (string, error) {
-		return strings.Repeat("x", p.Size), nil
-	})
-	mcp.AddTool(s, mcp.Tool{Name: "note"}, func(_ context.Context, p struct{ Text string }) (string, error) {
-		return p.Text, childLine(p.Text)
-	})
+	mcp.AddTool(s, mcp.Tool{Name: "big"},
+		func(_ context.Context, p struct{ Size int }) (string, error) {
+			return strings.Repeat("x", p.Size), nil
+		})
+	mcp.AddTool(s, mcp.Tool{Name: "note"},
+		func(_ context.Context, p struct{ Text string }) (string, error) {
+			return p.Text, childLine(p.Text)
+		})
 	if err := s.ServeStdio(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -16,7 +16,8 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-const initializeBody = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` +
+const initializeBody = `{"jsonrpc":"2.0","id":1,"method":"initialize",` +
+	`"params":{"protocolVersion":"` +
 	spec.Revision20251125 + `","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
 
 // sessionAt begins a session at a node.
@@ -96,8 +97,10 @@ func TestClusterNodeLost(t *testing.T) {
 func TestClusterForwardedSignature(t *testing.T) {
 	t.Parallel()
 	config, _ := childConfig(t, "session", "legacy")
-	n := startNodes(t, "sessions: {mode: memory}\ntrusted_proxies: [127.0.0.0/8]\nguard:\n  signatures:\n    - {id: ci, secret: \"file:ci.key\"}\n"+
-		"  resource: {url: \"https://rpc.example\"}\n  allow: [{calls: [\"*\"]}]\n"+config)
+	n := startNodes(t,
+		"sessions: {mode: memory}\ntrusted_proxies: [127.0.0.0/8]\nguard:\n  signatures:\n"+
+			"    - {id: ci, secret: \"file:ci.key\"}\n"+
+			"  resource: {url: \"https://rpc.example\"}\n  allow: [{calls: [\"*\"]}]\n"+config)
 	n.present(t)
 	signed := func(id, body string) *http.Request {
 		r := asking(t, "/mcp", body)
@@ -141,7 +144,8 @@ func TestClusterForwardedSignature(t *testing.T) {
 		r.Header.Set("Farcall-Client", "127.0.0.1:1")
 		r.Header.Set("Farcall-Tls", "yes")
 		for other := range 3 {
-			if status, body := n.send(t, other, r); status != http.StatusUnauthorized || !strings.Contains(body, codeReplayed) {
+			if status, body := n.send(t, other, r); status != http.StatusUnauthorized ||
+				!strings.Contains(body, codeReplayed) {
 				t.Errorf("node %d accepts what node %d has: %d %s", other, i, status, body)
 			}
 		}

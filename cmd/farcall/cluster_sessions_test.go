@@ -80,7 +80,8 @@ func TestClusterSessions(t *testing.T) {
 		c, err := mcp.Dial(t.Context(), front+"/mcp", &mcp.ClientOptions{
 			Era: rev.Name, NoCache: true,
 			Elicit: func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
-				return &spec.ElicitResult{Action: spec.ElicitAccept, Content: jsonrpc.Raw(`{"Name":"ada"}`)}, nil
+				return &spec.ElicitResult{Action: spec.ElicitAccept, Content: jsonrpc.Raw(`{"Name":"ada"}`)},
+					nil
 			},
 		})
 		if err != nil {

@@ -50,7 +50,10 @@ type mailHost struct {
 
 func newMailHost(t *testing.T) *mailHost {
 	t.Helper()
-	h := &mailHost{codes: map[string]url.Values{}, access: map[string]string{}, refresh: map[string]string{}, spent: map[string]bool{}}
+	h := &mailHost{
+		codes: map[string]url.Values{}, access: map[string]string{},
+		refresh: map[string]string{}, spent: map[string]bool{},
+	}
 	s := mcp.NewServer("far", "1", nil)
 	mcp.AddTool(s, mcp.Tool{Name: "whoami"}, func(ctx context.Context, _ struct{}) (string, error) {
 		return h.userOf(mcphttp.RequestFrom(ctx)), nil
@@ -77,7 +80,8 @@ func (h *mailHost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/.well-known/oauth-protected-resource/mcp":
 		fmt.Fprintf(w, `{"resource":%q,"authorization_servers":[%q]}`, h.URL+"/mcp", h.URL)
 	case "/.well-known/oauth-authorization-server":
-		fmt.Fprintf(w, `{"issuer":%[1]q,"authorization_endpoint":"%[1]s/authorize","token_endpoint":"%[1]s/token","registration_endpoint":"%[1]s/register",
+		fmt.Fprintf(w,
+			`{"issuer":%[1]q,"authorization_endpoint":"%[1]s/authorize","token_endpoint":"%[1]s/token","registration_endpoint":"%[1]s/register",
 			"code_challenge_methods_supported":["S256"]}`, h.URL)
 	case "/register":
 		w.WriteHeader(http.StatusCreated)
@@ -122,15 +126,16 @@ func (h *mailHost) token(w http.ResponseWriter, form url.Values) {
 	h.n++
 	access, refresh := fmt.Sprint("access-", h.n), fmt.Sprint("refresh-", h.n)
 	h.access[access], h.refresh[refresh] = user, user
-	fmt.Fprintf(w, `{"access_token":%q,"token_type":"Bearer","refresh_token":%q,"expires_in":1}`, access, refresh)
+	fmt.Fprintf(w, `{"access_token":%q,"token_type":"Bearer","refresh_token":%q,"expires_in":1}`,
+		access, refresh)
 }
 
 var signInLink = regexp.MustCompile(`/signin\?link=(\w+)`)
 
 // A sign-in begins at one node, and its browser comes to the others: the principal is signed in at
-// all, and no other is. All nodes together send each refresh token once, also when one is killed. An
-// operator of any node signs a principal out of all.
-// Without a quorum no token is renewed, and the pages answer 503.
+// all, and no other is. All nodes together send each refresh token once, also when one is killed.
+// An operator of any node signs a principal out of all. Without a quorum no token is renewed, and
+// the pages answer 503.
 func TestClusterSignIns(t *testing.T) {
 	t.Parallel()
 	host := newMailHost(t)
@@ -169,7 +174,8 @@ func TestClusterSignIns(t *testing.T) {
 		if err := os.WriteFile(key, []byte(keyOf("bob")), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		code, stdout, stderr := execute(t, append([]string{"admin", args[0], n.all[i].addrs[0], "--bearer", key}, args[1:]...)...)
+		code, stdout, stderr := execute(t,
+			append([]string{"admin", args[0], n.all[i].addrs[0], "--bearer", key}, args[1:]...)...)
 		return fmt.Sprint(code, " ", stdout, stderr)
 	}
 	if got := ops(1, "sign-ins"); !strings.Contains(got, "ann        far") {
@@ -220,11 +226,13 @@ func TestClusterSignIns(t *testing.T) {
 		return strconv.Itoa(code)
 	})
 	if after := host.count(&host.renewed); after > before+1 || host.count(&host.reused) > 0 {
-		t.Errorf("%d refreshes without a quorum, %d tokens were used twice", after-before, host.count(&host.reused))
+		t.Errorf("%d refreshes without a quorum, %d tokens were used twice", after-before,
+			host.count(&host.reused))
 	}
 }
 
-// quiet waits until no node has renewed a token for a second: what a sign-in has begun is over then.
+// quiet waits until no node has renewed a token for a second: what a sign-in has begun is over
+// then.
 func (h *mailHost) quiet(t *testing.T) {
 	t.Helper()
 	last, at := -1, time.Now()
@@ -248,10 +256,13 @@ func (h *mailHost) count(n *int) int {
 // signIn goes on with a link at one node, and comes back to another one.
 func (h *mailHost) signIn(t *testing.T, n *nodes, link string) {
 	t.Helper()
-	if code, page := n.send(t, 1, asking(t, "/signin?link="+link, "")); code != http.StatusOK || !strings.Contains(page, "<b>ann</b>") {
+	if code, page := n.send(t, 1, asking(t, "/signin?link="+link, "")); code != http.StatusOK ||
+		!strings.Contains(page, "<b>ann</b>") {
 		t.Fatalf("%d %s", code, page)
 	}
-	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
 	resp, err := client.PostForm(n.all[1].addrs[0]+"/signin", url.Values{"link": {link}})
 	if err != nil {
 		t.Fatal(err)
@@ -266,11 +277,13 @@ func (h *mailHost) signIn(t *testing.T, n *nodes, link string) {
 	h.mu.Lock()
 	h.codes["code"] = q
 	h.mu.Unlock()
-	back := asking(t, "/signin/callback/far?"+url.Values{"code": {"code"}, "state": {q.Get("state")}}.Encode(), "")
+	back := asking(t,
+		"/signin/callback/far?"+url.Values{"code": {"code"}, "state": {q.Get("state")}}.Encode(), "")
 	for _, c := range resp.Cookies() {
 		back.AddCookie(c)
 	}
-	if code, page := n.send(t, 2, back); code != http.StatusOK || !strings.Contains(page, "You may close this window.") {
+	if code, page := n.send(t, 2, back); code != http.StatusOK ||
+		!strings.Contains(page, "You may close this window.") {
 		t.Fatalf("%d %s", code, page)
 	}
 	if code, page := n.send(t, 0, back); code != http.StatusForbidden {

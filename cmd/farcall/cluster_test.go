@@ -51,8 +51,8 @@ upstreams:
   none: {url: "http://127.0.0.1:1/mcp"}
 `
 
-// freeAddresses returns loopback addresses on which nothing listens. On Linux no other program takes
-// them in the meantime: their host is one that no other program uses.
+// freeAddresses returns loopback addresses on which nothing listens. On Linux no other program
+// takes them in the meantime: their host is one that no other program uses.
 func freeAddresses(t *testing.T, n int) (all []string) {
 	t.Helper()
 	host := "127.0.0.1"
@@ -64,7 +64,8 @@ func freeAddresses(t *testing.T, n int) (all []string) {
 		if runtime.GOOS == "linux" {
 			port = 10_000 + rand.IntN(20_000) // no connection to the host gets such a one for its own end
 		}
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp",
+			net.JoinHostPort(host, strconv.Itoa(port)))
 		if errors.Is(err, syscall.EADDRINUSE) {
 			continue
 		}
@@ -218,12 +219,14 @@ func TestClusterProcesses(t *testing.T) {
 	for i := range 3 {
 		r := accepted(i)
 		for other := range 3 {
-			if status, body := n.send(t, other, r); status != http.StatusUnauthorized || !strings.Contains(body, codeReplayed) {
+			if status, body := n.send(t, other, r); status != http.StatusUnauthorized ||
+				!strings.Contains(body, codeReplayed) {
 				t.Errorf("node %d accepts what node %d has: %d %s", other, i, status, body)
 			}
 		}
 	}
-	until(t, "cluster: 3 present of 3 nodes\nshared: idempotency keys, nonces of signatures", n.ready(t, 1))
+	until(t, "cluster: 3 present of 3 nodes\nshared: idempotency keys, nonces of signatures",
+		n.ready(t, 1))
 	at := n.all[1].addrs[0]
 	status := func() string {
 		out, _ := program(t, "cluster", "status", at, "--bearer", keyFile(t, "fc_local")).CombinedOutput()
@@ -235,7 +238,8 @@ func TestClusterProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := accepted(0)
-	if status, body := n.send(t, 1, r); status != http.StatusUnauthorized || !strings.Contains(body, codeReplayed) {
+	if status, body := n.send(t, 1, r); status != http.StatusUnauthorized ||
+		!strings.Contains(body, codeReplayed) {
 		t.Errorf("after a loss: %d %s", status, body)
 	}
 	until(t, "2 present of 3 nodes", n.ready(t, 1))
@@ -243,20 +247,22 @@ func TestClusterProcesses(t *testing.T) {
 	if err := n.all[0].cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if status, body := n.send(t, 1, signedCall(t)); status != http.StatusServiceUnavailable || !strings.Contains(body, codeUnavailable) {
+	if status, body := n.send(t, 1, signedCall(t)); status != http.StatusServiceUnavailable ||
+		!strings.Contains(body, codeUnavailable) {
 		t.Errorf("without a quorum: %d %s", status, body)
 	}
 	local := asking(t, "/mcp", `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
 	local.Header.Set("Authorization", "Bearer fc_local")
-	if status, body := n.send(t, 1, local); status == http.StatusUnauthorized || status == http.StatusServiceUnavailable {
+	if status, body := n.send(t, 1, local); status == http.StatusUnauthorized ||
+		status == http.StatusServiceUnavailable {
 		t.Errorf("a call that needs nothing shared: %d %s", status, body)
 	}
 	until(t, "the shared store does not decide since", n.ready(t, 1))
 	until(t, "the shared store does not decide since", status)
 }
 
-// The status and the log name a node with another configuration than the others have, but for listen,
-// and the probe counts it, until it has the same again.
+// The status and the log name a node with another configuration than the others have, but for
+// listen, and the probe counts it, until it has the same again.
 func TestClusterConfigurations(t *testing.T) {
 	t.Parallel()
 	n := startNodes(t, "upstreams: {none: {url: \"http://127.0.0.1:1/mcp\"}}\n")

@@ -31,7 +31,8 @@ func newConformCmd(e *env) *cobra.Command {
 		})
 	r.flags(cmd, 5*time.Second)
 	f := o.flags(cmd, "probe")
-	f.BoolVar(&o.s1, "s1", false, "the server must have the specification's example methods, and its error messages")
+	f.BoolVar(&o.s1, "s1", false,
+		"the server must have the specification's example methods, and its error messages")
 	f.StringVar(&o.echo, "echo", "", "a `method` that returns its params; without, one is looked for")
 	return cmd
 }
@@ -59,7 +60,8 @@ func (r *remote) conform(cmd *cobra.Command, args []string, o conformOptions) er
 	case err != nil:
 		return err
 	case len(rest) > 0:
-		return usagef("For example: "+cmd.CommandPath()+" localhost:7331", "one TARGET, not also %q", rest)
+		return usagef("For example: "+cmd.CommandPath()+" localhost:7331",
+			"one TARGET, not also %q", rest)
 	}
 	options := &conform.Options{Echo: o.echo, S1: o.s1}
 	return r.conformed(cmd, t, o, "'^batch/'", "JSON-RPC 2.0", options, conform.Run)
@@ -105,7 +107,9 @@ func (r *remote) conformed(
 }
 
 // summarise prints how a server keeps to a protocol.
-func (r *remote) summarise(t *target.Target, report *conform.Report, o conformOptions, protocol string) error {
+func (r *remote) summarise(
+	t *target.Target, report *conform.Report, o conformOptions, protocol string,
+) error {
 	if o.json {
 		err := printIndented(r.env, struct {
 			Target string `json:"target"`
@@ -122,7 +126,8 @@ func (r *remote) summarise(t *target.Target, report *conform.Report, o conformOp
 		case o.run != "":
 			verdict = "passes the cases that were run"
 		}
-		fmt.Fprintf(r.stdout, "%d passed, %d failed, %d skipped: %s %s\n", report.Passed, report.Failed, report.Skipped, t, verdict)
+		fmt.Fprintf(r.stdout, "%d passed, %d failed, %d skipped: %s %s\n", report.Passed, report.Failed,
+			report.Skipped, t, verdict)
 	}
 	if report.Failed > 0 {
 		return &exitError{code: exitFailure} // the findings have been printed
@@ -132,9 +137,13 @@ func (r *remote) summarise(t *target.Target, report *conform.Report, o conformOp
 
 // printResult shows a case with its evidence.
 func (r *remote) printResult(res conform.Result) {
-	colour := map[conform.Verdict]string{conform.Pass: colourGreen, conform.Fail: colourRed, conform.Skip: colourFaint}[res.Verdict]
+	colour := map[conform.Verdict]string{
+		conform.Pass: colourGreen, conform.Fail: colourRed,
+		conform.Skip: colourFaint,
+	}[res.Verdict]
 	w := r.stdout
-	fmt.Fprintf(w, "%s %s: %s\n", r.paint(colour, string(res.Verdict)), r.paint(colourName, res.Name), res.Title)
+	fmt.Fprintf(w, "%s %s: %s\n", r.paint(colour, string(res.Verdict)), r.paint(colourName, res.Name),
+		res.Title)
 	if res.Verdict == conform.Skip {
 		fmt.Fprintf(w, "  skipped   %s\n", tame(res.Finding))
 		return

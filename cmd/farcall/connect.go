@@ -29,7 +29,8 @@ func (r *remote) connect(ctx context.Context, t *target.Target, h *callbacks) (*
 	}
 	h = cmp.Or(h, &callbacks{})
 	tap := r.tapOn(t)
-	o := &farcall.Options{V1: r.v1, Logger: slog.New(slog.DiscardHandler)} // the command reports errors itself
+	// the command reports errors itself
+	o := &farcall.Options{V1: r.v1, Logger: slog.New(slog.DiscardHandler)}
 	if t.Kind == target.HTTP {
 		x, err := r.dialHTTP(t)
 		if err != nil {
@@ -112,11 +113,16 @@ func (r *remote) dialer(t *target.Target) (conform.Dialer, error) {
 	case t.Kind == target.WebSocket:
 		return conform.NewWebSocket(o.Client, t.URL.String(), o.Header), nil
 	case t.Framing == stream.Raw:
-		return conform.Dialer{}, usagef("Leave it out: a server that reads raw JSON reads lines as well.", "conform has no cases for the framing raw")
+		return conform.Dialer{}, usagef("Leave it out: a server that reads raw JSON reads lines as well.",
+			"conform has no cases for the framing raw")
 	case t.Framing == stream.Header:
-		return conform.NewHeaders(func(ctx context.Context) (io.ReadWriteCloser, error) { return r.dialBytes(ctx, t) }), nil
+		return conform.NewHeaders(func(ctx context.Context) (io.ReadWriteCloser, error) {
+			return r.dialBytes(ctx, t)
+		}), nil
 	}
-	return conform.NewLines(func(ctx context.Context) (io.ReadWriteCloser, error) { return r.dialBytes(ctx, t) }), nil
+	return conform.NewLines(func(ctx context.Context) (io.ReadWriteCloser, error) {
+		return r.dialBytes(ctx, t)
+	}), nil
 }
 
 // dialBytes opens a byte stream.
@@ -337,7 +343,9 @@ type tappedExchanger struct {
 	tap *tap
 }
 
-func (t tappedExchanger) Exchange(ctx context.Context, frame []byte, reply func([]byte) error) error {
+func (t tappedExchanger) Exchange(
+	ctx context.Context, frame []byte, reply func([]byte) error,
+) error {
 	t.tap.show(">", frame)
 	return t.Exchanger.Exchange(ctx, frame, func(f []byte) error {
 		t.tap.show("<", f)
@@ -348,10 +356,13 @@ func (t tappedExchanger) Exchange(ctx context.Context, frame []byte, reply func(
 
 // callbacks is the handler of a command: what the other end asks of it.
 type callbacks struct {
-	answers map[string]jsonrpc.Raw                                                    // fixed results by method
-	notify  func(method string, params jsonrpc.Raw) error                             // nil: notifications are dropped
-	ask     func(ctx context.Context, method string, params jsonrpc.Raw) (any, error) // nil: other calls are refused
-	mu      sync.Mutex
+	// fixed results by method
+	answers map[string]jsonrpc.Raw
+	// nil: notifications are dropped
+	notify func(method string, params jsonrpc.Raw) error
+	// nil: other calls are refused
+	ask func(ctx context.Context, method string, params jsonrpc.Raw) (any, error)
+	mu  sync.Mutex
 }
 
 // ServeRPC answers the other end.
