@@ -36,14 +36,39 @@ type denial struct {
 }
 
 var denials = []denial{
-	{name: "no credentials", tool: "math_add", method: "math/add", plain: 401, legacy: 401, modern: 401},
-	{name: "wrong key", key: "no-key", tool: "math_add", method: "math/add", plain: 401, legacy: 401, modern: 401},
-	{name: "locked", key: "mallory-key", tool: "math_add", method: "math/add", plain: 401, legacy: 401, modern: 401},
-	{name: "no rule", key: "ci-key", tool: "demo_form", method: "text/upper", plain: 200, legacy: 200, modern: 403},
-	{name: "scope", key: "poor-key", tool: "math_add", method: "math/add", plain: 403, legacy: 403, modern: 403},
-	{name: "rate", key: "slow-key", tool: "math_add", method: "math/add", repeat: true, plain: 200, legacy: 200, modern: 429},
-	{name: "params", key: "ci-key", tool: "math_add", method: "math/add", params: `"__proto__":1,`, plain: 200, legacy: 200, modern: 400},
-	{name: "signature", key: "ci-key", tool: "math_add", method: "math/add", params: `"_meta":{"farcall.dev/signature":{"keyid":"partner"}},`, plain: 200, legacy: 200, modern: 401},
+	{
+		name: "no credentials", tool: "math_add", method: "math/add", plain: 401, legacy: 401,
+		modern: 401,
+	},
+	{
+		name: "wrong key", key: "no-key", tool: "math_add", method: "math/add", plain: 401, legacy: 401,
+		modern: 401,
+	},
+	{
+		name: "locked", key: "mallory-key", tool: "math_add", method: "math/add", plain: 401, legacy: 401,
+		modern: 401,
+	},
+	{
+		name: "no rule", key: "ci-key", tool: "demo_form", method: "text/upper", plain: 200, legacy: 200,
+		modern: 403,
+	},
+	{
+		name: "scope", key: "poor-key", tool: "math_add", method: "math/add", plain: 403, legacy: 403,
+		modern: 403,
+	},
+	{
+		name: "rate", key: "slow-key", tool: "math_add", method: "math/add", repeat: true, plain: 200,
+		legacy: 200, modern: 429,
+	},
+	{
+		name: "params", key: "ci-key", tool: "math_add", method: "math/add", params: `"__proto__":1,`,
+		plain: 200, legacy: 200, modern: 400,
+	},
+	{
+		name: "signature", key: "ci-key", tool: "math_add", method: "math/add",
+		params: `"_meta":{"farcall.dev/signature":{"keyid":"partner"}},`, plain: 200, legacy: 200,
+		modern: 401,
+	},
 }
 
 // The same denial has the same status on every path, of the playground and of a gateway.
@@ -57,10 +82,12 @@ func TestDenialStatuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	upstream := fmt.Sprintf("{command: [env, %s=1, GORACE=%s, %s, serve, --stdio, --log, \"off\"]", execVar, noLinger, program)
+	upstream := fmt.Sprintf("{command: [env, %s=1, GORACE=%s, %s, serve, --stdio, --log, \"off\"]",
+		execVar, noLinger, program)
 	for name, text := range map[string]string{
-		"guard.yaml":   text,
-		"farcall.yaml": text + "upstreams:\n  play: " + upstream + "}\n  raw: " + upstream + ", profile: raw}\n",
+		"guard.yaml": text,
+		"farcall.yaml": text + "upstreams:\n  play: " + upstream + "}\n  raw: " + upstream +
+			", profile: raw}\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -71,8 +98,16 @@ func TestDenialStatuses(t *testing.T) {
 		args  []string
 		paths map[string]string // path: dialect
 	}{
-		{"playground", []string{"--guard", filepath.Join(dir, "guard.yaml")}, map[string]string{"/rpc": "plain", "/mcp": "mcp"}},
-		{"gateway", []string{"--config", filepath.Join(dir, "farcall.yaml")}, map[string]string{"/mcp": "mcp", "/mcp/play": "mcp", "/rpc/raw": "plain"}},
+		{
+			"playground",
+			[]string{"--guard", filepath.Join(dir, "guard.yaml")},
+			map[string]string{"/rpc": "plain", "/mcp": "mcp"},
+		},
+		{
+			"gateway",
+			[]string{"--config", filepath.Join(dir, "farcall.yaml")},
+			map[string]string{"/mcp": "mcp", "/mcp/play": "mcp", "/rpc/raw": "plain"},
+		},
 	} {
 		url := serve(t, append(at.args, "--listen", "127.0.0.1:0", "--log", "off")...).addrs[0]
 		for path, dialect := range at.paths {
@@ -89,30 +124,40 @@ func TestDenialStatuses(t *testing.T) {
 }
 
 func (d *denial) plainTo(t *testing.T, url string) {
-	body := `{"jsonrpc":"2.0","id":1,"method":"` + d.method + `","params":{` + d.params + `"a":1,"b":2,"text":"x"}}`
+	body := `{"jsonrpc":"2.0","id":1,"method":"` + d.method + `","params":{` + d.params +
+		`"a":1,"b":2,"text":"x"}}`
 	d.expect(t, url, body, nil, d.plain)
 }
 
 func (d *denial) legacyTo(t *testing.T, url string) {
 	header := http.Header{"Mcp-Session-Id": {"none"}}
 	if d.legacy == http.StatusOK || d.name == "scope" {
-		_, _, got := d.send(t, url, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`, nil)
+		_, _, got := d.send(t, url,
+			`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18",`+
+				`"capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`, nil)
 		header.Set("Mcp-Session-Id", got.Get("Mcp-Session-Id"))
 		d.send(t, url, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, header)
 	}
 	header.Set("Mcp-Protocol-Version", "2025-06-18")
-	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{` + d.params + `"name":"` + d.tool + `","arguments":{"a":1,"b":2}}}`
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{` + d.params + `"name":"` +
+		d.tool + `","arguments":{"a":1,"b":2}}}`
 	d.expect(t, url, body, header, d.legacy)
 }
 
 func (d *denial) modernTo(t *testing.T, url string) {
-	meta := `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}`
+	meta := `"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+		`"io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},` +
+		`"io.modelcontextprotocol/clientCapabilities":{}`
 	params := strings.Replace(d.params, `"_meta":{`, `"_meta":{`+meta+`,`, 1)
 	if params == d.params {
 		params += `"_meta":{` + meta + `},`
 	}
-	header := http.Header{"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {d.tool}}
-	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{` + params + `"name":"` + d.tool + `","arguments":{"a":1,"b":2}}}`
+	header := http.Header{
+		"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"tools/call"},
+		"Mcp-Name": {d.tool},
+	}
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{` + params + `"name":"` + d.tool +
+		`","arguments":{"a":1,"b":2}}}`
 	d.expect(t, url, body, header, d.modern)
 }
 
@@ -127,7 +172,9 @@ func (d *denial) expect(t *testing.T, url, body string, header http.Header, stat
 	}
 }
 
-func (d *denial) send(t *testing.T, url, body string, header http.Header) (status int, answer []byte, got http.Header) {
+func (d *denial) send(
+	t *testing.T, url, body string, header http.Header,
+) (status int, answer []byte, got http.Header) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
 	if err != nil {

@@ -51,15 +51,21 @@ func newDevCmd(e *env) *cobra.Command {
 		})
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.address, "listen", "127.0.0.1:7331", "`address` for clients, as FROM of 'farcall bridge'")
+	flags.StringVar(&f.address, "listen", "127.0.0.1:7331",
+		"`address` for clients, as FROM of 'farcall bridge'")
 	flags.BoolVar(&f.stdio, "stdio", false, "serve one client over standard input and output instead")
-	flags.StringArrayVar(&f.dirs, "watch", []string{"."}, "`directory` to watch, with those in it; can be repeated")
-	flags.StringSliceVar(&f.ends, "ends", strings.Split(devEnds, ","), "`ends` of the names of files that are watched")
-	flags.StringVar(&f.page, "page", inspectAddress, "serve the page of 'farcall inspect' at this loopback `address`")
+	flags.StringArrayVar(&f.dirs, "watch", []string{"."},
+		"`directory` to watch, with those in it; can be repeated")
+	flags.StringSliceVar(&f.ends, "ends", strings.Split(devEnds, ","),
+		"`ends` of the names of files that are watched")
+	flags.StringVar(&f.page, "page", inspectAddress,
+		"serve the page of 'farcall inspect' at this loopback `address`")
 	flags.BoolVar(&f.noPage, "no-page", false, "serve no page")
-	flags.StringArrayVar(&f.env, "env", nil, "`NAME=VALUE` for the command's environment, or NAME for one of farcall's own; can be repeated")
+	flags.StringArrayVar(&f.env, "env", nil,
+		"`NAME=VALUE` for the command's environment, or NAME for one of farcall's own; can be repeated")
 	flags.StringVar(&f.cwd, "cwd", "", "`directory` in which the command runs")
-	flags.DurationVar(&f.remote.timeout, "timeout", time.Minute, "how long a call may be without an answer or progress")
+	flags.DurationVar(&f.remote.timeout, "timeout", time.Minute,
+		"how long a call may be without an answer or progress")
 	f.limits.register(cmd)
 	f.registerLog(cmd)
 	f.logLevel = "warn" // each call would be a line
@@ -102,14 +108,19 @@ func (f *devFlags) open(
 	if f.noPage {
 		return func() {}, nil
 	}
-	page := inspectFlags{mcpRemote: mcpRemote{remote: &remote{env: &env{stderr: stderr}}}, listen: f.page}
+	page := inspectFlags{
+		mcpRemote: mcpRemote{remote: &remote{env: &env{stderr: stderr}}},
+		listen:    f.page,
+	}
 	return page.serve(ctx, cmd.Flags().Changed("page"), &inspect.Options{
 		Servers: []inspect.Server{{Name: "the server", Protocol: "mcp", Dial: pipeTo(g)}},
 	})
 }
 
 // work starts the server, and again when files have changed, until the context ends.
-func (f *devFlags) work(ctx context.Context, g *gateway.Gateway, c *gateway.Config, stderr io.Writer) {
+func (f *devFlags) work(
+	ctx context.Context, g *gateway.Gateway, c *gateway.Config, stderr io.Writer,
+) {
 	tick := time.NewTicker(watch.Every / 2)
 	defer tick.Stop()
 	seen := f.stamp()
@@ -184,7 +195,10 @@ func toolsOf(ctx context.Context, g *gateway.Gateway) (raw []byte, n int, err er
 }
 
 // devSkipped are directories with what programs make or install.
-var devSkipped = []string{"node_modules", "target", "dist", "build", "out", "vendor", "venv", "__pycache__"}
+var devSkipped = []string{
+	"node_modules", "target", "dist", "build", "out", "vendor", "venv",
+	"__pycache__",
+}
 
 // stamp tells versions of the files apart.
 func (f *devFlags) stamp() (sum uint64) {

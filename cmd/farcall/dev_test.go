@@ -50,7 +50,8 @@ func TestDev(t *testing.T) {
 
 	save("tool.sh", "echo broken >&2; exit 3")
 	s.logged(t, 1, "exit status 3")
-	if _, err := client.CallTool(t.Context(), "weather", nil); err == nil || !strings.Contains(err.Error(), "exit status 3") {
+	if _, err := client.CallTool(t.Context(), "weather", nil); err == nil ||
+		!strings.Contains(err.Error(), "exit status 3") {
 		t.Errorf("a call while it is broken: %v", err)
 	}
 
@@ -68,7 +69,8 @@ func TestDevStamp(t *testing.T) {
 	f := &devFlags{dirs: []string{dir}, ends: strings.Split(devEnds, ",")}
 	before := f.stamp()
 	for name, counts := range map[string]bool{
-		"a.go": true, "sub/b.py": true, ".git/c.go": false, "sub/node_modules/d.js": false, "log.txt": false, "go.mod": true,
+		"a.go": true, "sub/b.py": true, ".git/c.go": false, "sub/node_modules/d.js": false,
+		"log.txt": false, "go.mod": true,
 	} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

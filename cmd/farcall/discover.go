@@ -37,7 +37,8 @@ func (r *remote) discover(cmd *cobra.Command, args []string, text bool) error {
 		return err
 	}
 	if len(rest) > 1 {
-		return usagef("For example: "+cmd.CommandPath()+" localhost:7331 math/add", "one METHOD at most, not %q", rest)
+		return usagef("For example: "+cmd.CommandPath()+" localhost:7331 math/add",
+			"one METHOD at most, not %q", rest)
 	}
 	return r.with(cmd.Context(), t, nil, func(ctx, limited context.Context, s *session) error {
 		doc, err := discover(limited, s)
@@ -104,7 +105,8 @@ func discover(ctx context.Context, c farcall.Caller) (*openRPC, error) {
 		return nil, err
 	}
 	if err := jsonv2.Unmarshal(doc.raw, &doc); err != nil {
-		return nil, fmt.Errorf("%w: the answer of rpc.discover is no OpenRPC document: %w", farcall.ErrProtocol, err)
+		return nil, fmt.Errorf("%w: the answer of rpc.discover is no OpenRPC document: %w",
+			farcall.ErrProtocol, err)
 	}
 	for i := range doc.Methods {
 		m := &doc.Methods[i]
@@ -298,7 +300,10 @@ func (r *remote) printMethod(doc *openRPC, name string, text bool) error {
 		if near := nearestWord(name, doc.names()); near != "" {
 			hint = fmt.Sprintf("Did you mean %q? %s", tame(near), hint)
 		}
-		return &exitError{code: exitAnswered, err: fmt.Errorf("the server does not describe a method %q", name), hint: hint}
+		return &exitError{
+			code: exitAnswered, err: fmt.Errorf("the server does not describe a method %q", name),
+			hint: hint,
+		}
 	}
 	if !text {
 		return r.printJSON(doc.element(i))
@@ -313,7 +318,8 @@ func (r *remote) printMethod(doc *openRPC, name string, text bool) error {
 	rows := [][]string{}
 	add := func(name, kind string, p *descriptor) {
 		schema := string(appendTame(nil, compact(doc.schema(p.Schema))))
-		rows = append(rows, []string{"  " + name, kind, tame(strings.TrimSpace(p.Summary + " " + p.Description)), schema})
+		rows = append(rows,
+			[]string{"  " + name, kind, tame(strings.TrimSpace(p.Summary + " " + p.Description)), schema})
 	}
 	if kind := m.whole(); kind != "" {
 		add("params", kind, &descriptor{Schema: m.Whole})
@@ -338,7 +344,8 @@ func (d *openRPC) schema(raw jsonrpc.Raw) jsonrpc.Raw {
 		Ref string `json:"$ref"`
 	}
 	if jsonv2.Unmarshal(raw, &s) == nil {
-		if name, ok := strings.CutPrefix(s.Ref, "#/components/schemas/"); ok && d.Components.Schemas[name] != nil {
+		if name, ok := strings.CutPrefix(s.Ref, "#/components/schemas/"); ok &&
+			d.Components.Schemas[name] != nil {
 			return d.Components.Schemas[name]
 		}
 	}

@@ -22,10 +22,13 @@ func TestSchemaText(t *testing.T) {
 		`{"$ref":"#/components/schemas/Ada"}`:                                    "Ada",
 		`{"type":"object"}`:                                                      "object",
 		`{"type":"object","title":"Pair"}`:                                       "Pair",
-		`{"type":"object","properties":{"b":{"type":"null"},"a":{}},"required":["a"]}`:                               "{a: any, b?: null}",
-		`{"oneOf":[{"type":"string"},{"type":"string"}]}`:                                                            "string",
-		"{\"const\":\"\u009b31m\"}":                                                                                  `"\u009b31m"`,
-		`{"type":"array","items":` + strings.Repeat(`{"type":"array","items":`, 20) + `{}` + strings.Repeat("}", 21): "any" + strings.Repeat("[]", 9),
+		`{"type":"object","properties":{"b":{"type":"null"},"a":{}},` +
+			`"required":["a"]}`: "{a: any, b?: null}",
+		`{"oneOf":[{"type":"string"},` +
+			`{"type":"string"}]}`: "string",
+		"{\"const\":\"\u009b31m\"}": `"\u009b31m"`,
+		`{"type":"array","items":` + strings.Repeat(`{"type":"array","items":`, 20) + `{}` +
+			strings.Repeat("}", 21): "any" + strings.Repeat("[]", 9),
 	} {
 		if got := (&descriptor{Schema: jsonrpc.Raw(schema)}).kind(); got != want {
 			t.Errorf("%s is %s, want %s", schema, got, want)
@@ -50,7 +53,10 @@ func FuzzSchemaText(f *testing.F) {
 	f.Add(`{"type":["array",1],"items":[{}],"enum":{},"properties":[],"required":1}`)
 	f.Add(`{"$ref":"/","oneOf":[true,null,{"anyOf":[]}]}`)
 	f.Fuzz(func(t *testing.T, schema string) {
-		m := method{Name: "m", Params: []descriptor{{Name: "p", Schema: jsonrpc.Raw(schema)}}, Result: &descriptor{Schema: jsonrpc.Raw(schema)}}
+		m := method{
+			Name: "m", Params: []descriptor{{Name: "p", Schema: jsonrpc.Raw(schema)}},
+			Result: &descriptor{Schema: jsonrpc.Raw(schema)},
+		}
 		if s := m.signature(); tame(s) != s {
 			t.Errorf("%q", s)
 		}

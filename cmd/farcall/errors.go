@@ -60,7 +60,8 @@ func erlmcp() []jsonrpc.Condition {
 		integer := func(column int) int { n, _ := strconv.Atoi(f[column]); return n }
 		all[i] = jsonrpc.Condition{
 			Name: f[0], Category: f[1], Severity: f[2], Retryable: f[3] == "true", HTTPStatus: integer(4),
-			Plain: jsonrpc.Code(integer(5)), Legacy: jsonrpc.Code(integer(5)), Modern: jsonrpc.Code(integer(6)), Source: f[7],
+			Plain: jsonrpc.Code(integer(5)), Legacy: jsonrpc.Code(integer(5)),
+			Modern: jsonrpc.Code(integer(6)), Source: f[7],
 		}
 	}
 	return all
@@ -79,11 +80,13 @@ func (e *env) printCode(text string) error {
 			return !strings.Contains(strings.ToLower(c.Name+" "+c.Category+" "+c.Source), word)
 		})
 		if len(rows) == 0 {
-			return usagef("'farcall errors' lists those that are common.", "no error has %q in its name", text)
+			return usagef("'farcall errors' lists those that are common.",
+				"no error has %q in its name", text)
 		}
 		return e.printConditions(rows)
 	}
-	if n > 0 && len(meanings(jsonrpc.Code(n))) == 0 && (len(meanings(jsonrpc.Code(-n))) > 0 || reserved(-n)) {
+	if n > 0 && len(meanings(jsonrpc.Code(n))) == 0 &&
+		(len(meanings(jsonrpc.Code(-n))) > 0 || reserved(-n)) {
 		n = -n // the sign is a nuisance on a command line
 	}
 	known := meanings(jsonrpc.Code(n))
@@ -127,7 +130,8 @@ func (e *env) explainCondition(n int, c jsonrpc.Condition) error {
 	if c.Explained() {
 		rows = append(rows, []string{"  why", "data of the error says it"})
 	}
-	fmt.Fprintf(e.stdout, "%s  %s\n", e.paint(colourNumber, strconv.Itoa(n)), e.paint(colourName, c.Name))
+	fmt.Fprintf(e.stdout, "%s  %s\n", e.paint(colourNumber, strconv.Itoa(n)),
+		e.paint(colourName, c.Name))
 	return columns(e.stdout, rows[1:], nil)
 }
 
@@ -150,11 +154,13 @@ func advice(c jsonrpc.Condition) string {
 	case jsonrpc.ParseError:
 		return "Send valid JSON in UTF-8. 'farcall call --curl' shows what farcall would send."
 	case jsonrpc.InvalidRequest:
-		return `Send {"jsonrpc":"2.0","id":1,"method":"name","params":{}}: params an object or array, id a string or number, no member twice.`
+		return `Send {"jsonrpc":"2.0","id":1,"method":"name","params":{}}: params an object or array, ` +
+			`id a string or number, no member twice.`
 	case jsonrpc.MethodNotFound:
 		return "Check the name, which is case-sensitive. 'farcall discover TARGET' lists what there is."
 	case jsonrpc.InvalidParams:
-		return "Check the params against 'farcall discover TARGET METHOD'; data may say which one is wrong."
+		return "Check the params against 'farcall discover TARGET METHOD'; data may say which " +
+			"one is wrong."
 	case jsonrpc.InternalError:
 		return "The fault is the server's; its log has the cause."
 	default:
@@ -162,7 +168,8 @@ func advice(c jsonrpc.Condition) string {
 	switch {
 	case c.Retryable:
 		return "Try again, after a pause that grows with each attempt."
-	case c.Category == "auth" || c.Category == "authentication" || c.Category == "authorization" || c.Category == "security":
+	case c.Category == "auth" || c.Category == "authentication" || c.Category == "authorization" ||
+		c.Category == "security":
 		return "Send valid credentials that allow it; the same call without them fails again."
 	case c.HTTPStatus >= 400 && c.HTTPStatus < 500:
 		return "Change the call; the same one fails again."
@@ -171,7 +178,12 @@ func advice(c jsonrpc.Condition) string {
 }
 
 func (e *env) printConditions(list []jsonrpc.Condition) error {
-	rows := [][]string{{"JSON-RPC", "MCP<=2025", "MCP 2026", "NAME", "CATEGORY", "SEVERITY", "RETRY", "HTTP", "DEFINED BY"}}
+	rows := [][]string{
+		{
+			"JSON-RPC", "MCP<=2025", "MCP 2026", "NAME", "CATEGORY", "SEVERITY", "RETRY", "HTTP",
+			"DEFINED BY",
+		},
+	}
 	for _, c := range list {
 		retry := "-"
 		if c.Retryable {

@@ -35,22 +35,28 @@ func newExplainCmd(e *env) *cobra.Command {
 	f.SortFlags = false
 	f.StringVarP(&x.config, "config", "c", "", "the `file` with the guard")
 	f.StringVar(&x.as, "as", "", "who calls, or ISSUER|`ID`")
-	f.StringArrayVar(&x.roles, "role", nil, "a `role` of the caller, in place of those in the configuration; can be repeated")
-	f.StringArrayVar(&x.scopes, "scope", nil, "a `scope` of the caller, in place of those in the configuration; can be repeated")
+	f.StringArrayVar(&x.roles, "role", nil,
+		"a `role` of the caller, in place of those in the configuration; can be repeated")
+	f.StringArrayVar(&x.scopes, "scope", nil,
+		"a `scope` of the caller, in place of those in the configuration; can be repeated")
 	f.StringVar(&x.kind, "kind", "", "the `kind` of the caller: user, service, agent, process")
-	f.StringArrayVar(&x.claims, "claim", nil, "a claim of the caller's token, `NAME=VALUE`; can be repeated")
+	f.StringArrayVar(&x.claims, "claim", nil,
+		"a claim of the caller's token, `NAME=VALUE`; can be repeated")
 	f.StringVar(&x.transport, "transport", "http", "how the call comes: http, ws, tcp, unix, stdio")
 	f.BoolVar(&x.local, "local", false, "the caller is on this machine (stdio and unix always are)")
-	f.StringVar(&x.upstream, "upstream", "", "the `name` of the upstream, if CALL does not begin with it")
+	f.StringVar(&x.upstream, "upstream", "",
+		"the `name` of the upstream, if CALL does not begin with it")
 	f.StringVar(&x.annotations, "annotations", "", "the tool's annotations, as `JSON`")
 	f.StringVar(&x.schema, "schema", "", "the tool's input schema, as `JSON`")
-	f.StringArrayVar(&x.audits, "replay", nil, "the `file` of an audit with calls to decide again; can be repeated, the oldest first")
+	f.StringArrayVar(&x.audits, "replay", nil,
+		"the `file` of an audit with calls to decide again; can be repeated, the oldest first")
 	f.BoolVar(&x.asJSON, "json", false, "print JSON")
 	return cmd
 }
 
 func (x *explaining) run(args []string) error {
-	const example = `For example: farcall explain --config farcall.yaml --as ci "tools/call github/create_issue"`
+	const example = `For example: farcall explain --config farcall.yaml --as ci "tools/call ` +
+		`github/create_issue"`
 	switch {
 	case x.config == "":
 		return usagef(example, "no --config")
@@ -71,8 +77,11 @@ func (x *explaining) run(args []string) error {
 	if err != nil {
 		return unknownUsage(err)
 	}
-	if call.Method == spec.MethodToolsCall && call.Annotations == nil && looksAtAnnotations(config.Guard) {
-		notes = append(notes, "the tool's annotations are not known, so it is taken for one that may destroy; --annotations has them")
+	if call.Method == spec.MethodToolsCall && call.Annotations == nil &&
+		looksAtAnnotations(config.Guard) {
+		notes = append(notes,
+			"the tool's annotations are not known, so it is taken for one that may destroy; "+
+				"--annotations has them")
 	}
 	g, err := offlineGuard(config.Guard, nil)
 	if err != nil {
@@ -136,21 +145,32 @@ func (x *explaining) principal(c *guard.Config) (p *guard.Principal, notes []str
 	}
 	p = &guard.Principal{ID: id, Issuer: issuer, Method: "jwt"}
 	key := slices.IndexFunc(c.Keys, func(k guard.Key) bool { return k.ID == id && !vouched })
-	signer := slices.IndexFunc(c.Signatures, func(s guard.Signer) bool { return s.ID == id && !vouched })
+	signer := slices.IndexFunc(c.Signatures, func(s guard.Signer) bool {
+		return s.ID == id && !vouched
+	})
 	switch {
 	case id == "" || id == "anonymous":
-		*p = guard.Principal{ID: "anonymous", Kind: "anonymous", Method: "none", Roles: []string{"anonymous"}}
+		*p = guard.Principal{
+			ID: "anonymous", Kind: "anonymous", Method: "none",
+			Roles: []string{"anonymous"},
+		}
 		if !c.Anonymous {
-			notes = append(notes, "the guard does not let anonymous callers in (anonymous: true would); this is what its policies say")
+			notes = append(notes,
+				"the guard does not let anonymous callers in (anonymous: true would); this is what its "+
+					"policies say")
 		}
 	case key >= 0:
 		k := c.Keys[key]
-		*p = guard.Principal{ID: id, Kind: cmp.Or(k.Kind, "service"), Method: "key", Roles: k.Roles, Scopes: k.Scopes, Expires: k.Expires}
+		*p = guard.Principal{
+			ID: id, Kind: cmp.Or(k.Kind, "service"), Method: "key", Roles: k.Roles,
+			Scopes: k.Scopes, Expires: k.Expires,
+		}
 		notes = append(notes, expired(&k)...)
 	case signer >= 0:
 		s := c.Signatures[signer]
 		*p = guard.Principal{ID: id, Kind: cmp.Or(s.Kind, "service"), Method: "signature", Roles: s.Roles}
-	case x.transport == "stdio" && id == cmp.Or(c.Stdio.ID, "local"), id == cmp.Or(c.Stdio.ID, "local") && x.kind == "" && len(x.roles) == 0:
+	case x.transport == "stdio" && id == cmp.Or(c.Stdio.ID, "local"),
+		id == cmp.Or(c.Stdio.ID, "local") && x.kind == "" && len(x.roles) == 0:
 		*p = guard.Principal{ID: id, Kind: "process", Method: "process", Roles: c.Stdio.Roles}
 	default:
 		if notes, err = x.vouched(p, c, vouched); err != nil {
@@ -170,7 +190,9 @@ func (x *explaining) principal(c *guard.Config) (p *guard.Principal, notes []str
 
 // vouched completes a principal that the configuration does not name: one of an issuer or of a
 // client certificate. p has its id and issuer; named says that the issuer was given.
-func (x *explaining) vouched(p *guard.Principal, c *guard.Config, named bool) (notes []string, err error) {
+func (x *explaining) vouched(
+	p *guard.Principal, c *guard.Config, named bool,
+) (notes []string, err error) {
 	unknown := admits(c, p.Issuer, p.ID)
 	described := len(x.roles) > 0 || len(x.scopes) > 0 || len(x.claims) > 0 || x.kind != ""
 	if unknown != nil && (x.strict || !described) {
@@ -200,7 +222,9 @@ func expired(k *guard.Key) []string {
 	if k.Expires.IsZero() || k.Expires.After(time.Now()) {
 		return nil
 	}
-	return []string{fmt.Sprintf("the key of %s has expired and is refused; this is what the policies say", k.ID)}
+	return []string{
+		fmt.Sprintf("the key of %s has expired and is refused; this is what the policies say", k.ID),
+	}
 }
 
 // parseClaims reads NAME=VALUE; a value that is JSON is taken as JSON.
@@ -226,7 +250,9 @@ func parseClaims(words []string) (map[string]any, error) {
 // looksAtAnnotations reports whether a policy may go by what a tool says of itself.
 func looksAtAnnotations(c *guard.Config) bool {
 	return c.Cedar != "" || len(c.CedarFiles) > 0 ||
-		slices.ContainsFunc(slices.Concat(c.Allow, c.Deny), func(r guard.Rule) bool { return r.Destructive != nil })
+		slices.ContainsFunc(slices.Concat(c.Allow, c.Deny), func(r guard.Rule) bool {
+			return r.Destructive != nil
+		})
 }
 
 // ask explains the call as one that comes over the transport.
@@ -251,9 +277,12 @@ type explained struct {
 	Notes    []string `json:"notes,omitempty"`
 }
 
-func (x *explaining) print(p *guard.Principal, call *guard.Call, e guard.Explanation, notes []string) error {
+func (x *explaining) print(
+	p *guard.Principal, call *guard.Call, e guard.Explanation, notes []string,
+) error {
 	out := &explained{
-		Allowed: e.Allowed, Call: callText(call), As: p.Name(), Kind: p.Kind, Roles: p.Roles, Policies: e.Policies, Reason: e.Reason,
+		Allowed: e.Allowed, Call: callText(call), As: p.Name(), Kind: p.Kind, Roles: p.Roles,
+		Policies: e.Policies, Reason: e.Reason,
 		Scopes: e.Scopes, Limits: e.Limits, Unjudged: e.Unjudged, Shadow: e.Shadow, Notes: notes,
 	}
 	err := x.show(out)
@@ -344,7 +373,8 @@ func (x *explaining) call(args []string, config *gateway.Config) (*guard.Call, e
 			continue
 		}
 		if f.text[0] != '{' || jsonrpc.Valid([]byte(f.text)) != nil {
-			return nil, usagef(fmt.Sprintf("As in --%s '%s'.", f.name, f.example), "--%s is no object in JSON", f.name)
+			return nil, usagef(fmt.Sprintf("As in --%s '%s'.", f.name, f.example),
+				"--%s is no object in JSON", f.name)
 		}
 		*f.dst = jsonrpc.Raw(f.text)
 	}
@@ -353,11 +383,14 @@ func (x *explaining) call(args []string, config *gateway.Config) (*guard.Call, e
 }
 
 // method reads the method of CALL and the name that it goes by, which may be the next word.
-func (x *explaining) method(word string, rest []string, upstreams []*gateway.Upstream) (method, name string, left []string, err error) {
+func (x *explaining) method(
+	word string, rest []string, upstreams []*gateway.Upstream,
+) (method, name string, left []string, err error) {
 	method, name, hasName := strings.Cut(word, " ")
 	switch {
 	case hasName && !goesByName(method):
-		return "", "", nil, usagef(`As in "tools/call github/create_issue". Other methods have no name.`, "%s does not go by a name", method)
+		return "", "", nil, usagef(`As in "tools/call github/create_issue". Other methods have no name.`,
+			"%s does not go by a name", method)
 	case hasName:
 	case goesByName(method) && len(rest) > 0:
 		name, rest = rest[0], rest[1:]
@@ -381,7 +414,9 @@ func isRaw(name string, upstreams []*gateway.Upstream) bool {
 	if name == "" && len(upstreams) == 1 {
 		name = upstreams[0].Name
 	}
-	return slices.ContainsFunc(upstreams, func(u *gateway.Upstream) bool { return u.Name == name && u.Profile == profileRaw })
+	return slices.ContainsFunc(upstreams, func(u *gateway.Upstream) bool {
+		return u.Name == name && u.Profile == profileRaw
+	})
 }
 
 // ownerOf returns the upstream that a word which is not a method of MCP begins with.
@@ -421,5 +456,6 @@ func (x *explaining) place(c *guard.Call, name string, upstreams []*gateway.Upst
 		return nil
 	}
 	names := namesOf(upstreams)
-	return usagef(fmt.Sprintf("Write it as %s/%s. The upstreams are %s.", names[0], name, strings.Join(names, ", ")), "which upstream has %s?", name)
+	return usagef(fmt.Sprintf("Write it as %s/%s. The upstreams are %s.", names[0], name,
+		strings.Join(names, ", ")), "which upstream has %s?", name)
 }

@@ -72,7 +72,9 @@ func principalsOf(c *guard.Config) (ids []string) {
 func admits(c *guard.Config, issuer, id string) *unknownNameError {
 	const advice = "explain --role ROLE asks about a caller that the configuration does not have."
 	switch {
-	case issuer != "" && slices.ContainsFunc(c.JWT, func(i guard.Issuer) bool { return i.Issuer == issuer }):
+	case issuer != "" && slices.ContainsFunc(c.JWT, func(i guard.Issuer) bool {
+		return i.Issuer == issuer
+	}):
 		return nil
 	case issuer != "":
 		issuers := mapped(c.JWT, func(i guard.Issuer) string { return i.Issuer })
@@ -94,12 +96,17 @@ func resembles(c *guard.Config, p *guard.Principal) []string {
 	if p.Method == "mtls" {
 		by = "client certificates"
 	}
-	return []string{fmt.Sprintf("the configuration does not name %q, which is taken for a principal by %s; did you mean %q?", p.ID, by, near)}
+	return []string{
+		fmt.Sprintf(
+			"the configuration does not name %q, which is taken for a principal by %s; did you mean %q?",
+			p.ID, by, near),
+	}
 }
 
 // ownAreas are what the names of methods begin with that MCP and the gateway define.
 var ownAreas = []string{
-	"completion", "elicitation", "gateway", "logging", "notifications", "prompts", "resources", "roots", "sampling", "server", "subscriptions", "tasks", "tools",
+	"completion", "elicitation", "gateway", "logging", "notifications", "prompts", "resources",
+	"roots", "sampling", "server", "subscriptions", "tasks", "tools",
 }
 
 // namesOf lists the names of upstreams.
@@ -118,8 +125,11 @@ func unknownUpstream(c *guard.Call, name string, upstreams []*gateway.Upstream) 
 		return newUnknownName("upstream", c.Upstream, names, "")
 	case c.Upstream != "" || len(names) == 0:
 		return nil
-	case found && tail != "" && (c.Method == spec.MethodToolsCall || c.Method == spec.MethodPromptsGet || near && c.Method == methodRPC):
-		return newUnknownName("upstream", head, names, fmt.Sprintf("Write %s/%s when the whole of it is a name there.", names[0], name))
+	case found && tail != "" &&
+		(c.Method == spec.MethodToolsCall || c.Method == spec.MethodPromptsGet ||
+			near && c.Method == methodRPC):
+		return newUnknownName("upstream", head, names,
+			fmt.Sprintf("Write %s/%s when the whole of it is a name there.", names[0], name))
 	case found && near && name == "" && !slices.Contains(ownAreas, head):
 		return newUnknownName("upstream", head, names, "")
 	}

@@ -24,16 +24,21 @@ func newExportCmd(e *env) *cobra.Command {
 		func(_ *cobra.Command, args []string) error { return f.run(args) })
 	cmd.Args = oneFile("farcall export a.jsonl --format har")
 	flags := cmd.Flags()
-	flags.StringVar(&f.format, "format", "har", "write this `FORMAT`: "+strings.Join(export.Formats(), ", "))
-	flags.StringVar(&f.out, "out", "", "write to this `file`, with mode 0600 (default: standard output)")
-	flags.StringVar(&f.filter, "filter", "", "write only frames that the `filter` selects, as 'farcall view' takes it")
-	flags.StringVar(&f.url, "url", "", "send the requests of curl to this `URL` (default: where the capture says)")
+	flags.StringVar(&f.format, "format", "har",
+		"write this `FORMAT`: "+strings.Join(export.Formats(), ", "))
+	flags.StringVar(&f.out, "out", "",
+		"write to this `file`, with mode 0600 (default: standard output)")
+	flags.StringVar(&f.filter, "filter", "",
+		"write only frames that the `filter` selects, as 'farcall view' takes it")
+	flags.StringVar(&f.url, "url", "",
+		"send the requests of curl to this `URL` (default: where the capture says)")
 	return cmd
 }
 
 func (f *exportFlags) run(args []string) error {
 	if !slices.Contains(export.Formats(), f.format) {
-		return usagef("Write --format "+strings.Join(export.Formats(), ", ")+".", "--format: there is no format %q", f.format)
+		return usagef("Write --format "+strings.Join(export.Formats(), ", ")+".",
+			"--format: there is no format %q", f.format)
 	}
 	filter, err := capture.ParseFilter(f.filter)
 	if err != nil {
@@ -52,5 +57,6 @@ func (f *exportFlags) run(args []string) error {
 		}
 		out, end = io.Writer(file), file.Close
 	}
-	return errors.Join(export.Write(out, r, f.format, &export.Options{Filter: filter, URL: f.url}), end())
+	return errors.Join(export.Write(out, r, f.format, &export.Options{Filter: filter, URL: f.url}),
+		end())
 }

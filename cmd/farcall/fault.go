@@ -70,7 +70,8 @@ func (x *faulting) report(e fault.Event) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	fmt.Fprintf(x.stderr, "fault: %s %s, connection %d, frame %d%s\n", e.Fault, e.To, e.Connection, e.Frame, what)
+	fmt.Fprintf(x.stderr, "fault: %s %s, connection %d, frame %d%s\n", e.Fault, e.To, e.Connection,
+		e.Frame, what)
 }
 
 func (x *faulting) run(cmd *cobra.Command, args []string) error {
@@ -116,8 +117,11 @@ func (x *faulting) ends(cmd *cobra.Command, args []string) (from, to *target.Tar
 	if dash >= 0 {
 		words = args[:dash]
 	}
-	if want := 2; dash < 0 && len(words) != want || dash >= 0 && (len(words) > 1 || len(args) == dash) {
-		return nil, nil, usagef("For example: farcall fault --fault drop:p=0.1 tcp://127.0.0.1:7400 tcp://127.0.0.1:7331, or a command behind --", "FROM and TO are needed")
+	if want := 2; dash < 0 && len(words) != want ||
+		dash >= 0 && (len(words) > 1 || len(args) == dash) {
+		return nil, nil,
+			usagef("For example: farcall fault --fault drop:p=0.1 tcp://127.0.0.1:7400 "+
+				"tcp://127.0.0.1:7331, or a command behind --", "FROM and TO are needed")
 	}
 	if dash >= 0 {
 		to = target.Child(args[dash:])
@@ -135,14 +139,16 @@ func (x *faulting) ends(cmd *cobra.Command, args []string) (from, to *target.Tar
 			return nil, nil, err
 		}
 		if (from.URL != nil) != (to.URL != nil) {
-			return nil, nil, usagef("Use http or ws at both ends, or tcp or unix as FROM.", "%s cannot be in front of %s", from, to)
+			return nil, nil, usagef("Use http or ws at both ends, or tcp or unix as FROM.",
+				"%s cannot be in front of %s", from, to)
 		}
 		if from.Secure || from.Scheme == "npipe" {
 			return nil, nil, usagef("Use http, ws, tcp or unix.", "FROM cannot be %s", from)
 		}
 	}
 	if to.Framing == stream.Raw {
-		return nil, nil, usagef("Use line or header.", "the framing raw is not possible: faults are those of frames")
+		return nil, nil, usagef("Use line or header.",
+			"the framing raw is not possible: faults are those of frames")
 	}
 	return from, to, nil
 }
@@ -197,14 +203,17 @@ func (s stdio) Close() error {
 
 // ended is the exit of a proxy after its connection has ended.
 func (x *faulting) ended(ctx context.Context, err error) error {
-	if ctx.Err() != nil || errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrClosed) || errors.Is(err, io.ErrClosedPipe) {
+	if ctx.Err() != nil || errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrClosed) ||
+		errors.Is(err, io.ErrClosedPipe) {
 		err = nil
 	}
 	return err
 }
 
 // serveBytes connects each client to a server.
-func (x *faulting) serveBytes(ctx context.Context, in *fault.Injector, l net.Listener, to *target.Target) error {
+func (x *faulting) serveBytes(
+	ctx context.Context, in *fault.Injector, l net.Listener, to *target.Target,
+) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
@@ -220,7 +229,8 @@ func (x *faulting) serveBytes(ctx context.Context, in *fault.Injector, l net.Lis
 				x.complain(err)
 				return
 			}
-			if err := x.ended(ctx, in.Proxy(ctx, &noHTTP{Conn: client}, server, to.Framing == stream.Header)); err != nil {
+			if err := x.ended(ctx,
+				in.Proxy(ctx, &noHTTP{Conn: client}, server, to.Framing == stream.Header)); err != nil {
 				x.complain(err)
 			}
 		})
@@ -234,7 +244,9 @@ func (x *faulting) complain(err error) {
 }
 
 // serveWeb passes HTTP and WebSockets on.
-func (x *faulting) serveWeb(ctx context.Context, in *fault.Injector, l net.Listener, to *target.Target) error {
+func (x *faulting) serveWeb(
+	ctx context.Context, in *fault.Injector, l net.Listener, to *target.Target,
+) error {
 	client, err := x.httpClient()
 	if err != nil {
 		return err

@@ -18,9 +18,13 @@ func TestFaultTransports(t *testing.T) {
 	host := strings.TrimPrefix(server.addrs[0], "http://")
 	for _, scheme := range []string{"tcp", "http", "ws"} {
 		for rule, want := range map[string]string{
-			"duplicate": "06", "split:size=2": "0", "delay:delay=1ms": "0", "slow:delay=1ms": "0", "reorder:delay=1ms": "0",
-			"error": "4", "half": "36", "close": "36", "reset": "36", "drop": "5", "silence": "5", "late:delay=1m": "5", "wrong-id": "56",
-			"bad-utf8": "6", "duplicate-member": "056", "garbage": "6", "huge:size=1000": "0", "error:every=2": "0",
+			"duplicate": "06", "split:size=2": "0", "delay:delay=1ms": "0", "slow:delay=1ms": "0",
+			"reorder:delay=1ms": "0",
+			"error":             "4", "half": "36", "close": "36", "reset": "36", "drop": "5",
+			"silence":       "5",
+			"late:delay=1m": "5", "wrong-id": "56",
+			"bad-utf8": "6", "duplicate-member": "056", "garbage": "6", "huge:size=1000": "0",
+			"error:every=2": "0",
 		} {
 			address := faultProxy(t, "--fault", rule, scheme+"://127.0.0.1:0", scheme+"://"+host)
 			timeout := "1m" // an answer or an error comes however busy the machine is
@@ -28,9 +32,13 @@ func TestFaultTransports(t *testing.T) {
 				timeout = "500ms" // neither may come
 			}
 			var out, errs strings.Builder
-			code := run(t.Context(), []string{"call", "--timeout", timeout, scheme + "://" + address, "math/add", "2", "3"}, strings.NewReader(""), &out, &errs)
+			code := run(t.Context(), []string{
+				"call", "--timeout", timeout, scheme + "://" + address,
+				"math/add", "2", "3",
+			}, strings.NewReader(""), &out, &errs)
 			if !strings.ContainsRune(want, rune('0'+code)) {
-				t.Errorf("%s %s: exit status %d, want one of %s: %s%s", scheme, rule, code, want, out.String(), errs.String())
+				t.Errorf("%s %s: exit status %d, want one of %s: %s%s", scheme, rule, code, want, out.String(),
+					errs.String())
 			}
 		}
 	}

@@ -70,7 +70,8 @@ func buildFaulty(t *testing.T) string {
 	edit("time/time.go", "\tsec, nsec, mono := runtimeNow()\n\tif mono == 0 {",
 		"\tsec, nsec, mono := runtimeNow()\n\tsec += testSkew\n\tif mono == 0 {")
 	write("time/skew.go", skewCode)
-	edit("internal/poll/fd_fsync_posix.go", "\tdefer fd.decref()\n", "\tdefer fd.decref()\n\tslowSync()\n")
+	edit("internal/poll/fd_fsync_posix.go", "\tdefer fd.decref()\n",
+		"\tdefer fd.decref()\n\tslowSync()\n")
 	write("internal/poll/slow.go", slowCode)
 
 	overlay := filepath.Join(dir, "overlay.json")

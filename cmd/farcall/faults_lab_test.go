@@ -135,7 +135,8 @@ func newFaultLab(t *testing.T, size int, faulty string) *faultLab {
 		p.wait.Go(p.run)
 	}
 	l := &faultLab{
-		t: t, size: size, addrs: addresses[:size], webs: addresses[size:], all: make([]*served, size), old: make([]bool, size),
+		t: t, size: size, addrs: addresses[:size], webs: addresses[size:], all: make([]*served, size),
+		old:  make([]bool, size),
 		ways: ways, log: filepath.Join(t.TempDir(), "log"), faults: map[string]int{},
 		faulty: faulty, skew: time.Second,
 	}
@@ -154,8 +155,12 @@ func newFaultLab(t *testing.T, size int, faulty string) *faultLab {
 				peers = append(peers, l.ways[[2]int{i, to}].Addr().String())
 			}
 		}
-		config := fmt.Sprintf(faultConfig, l.addrs[i], strings.Join(peers, ", "), l.skew, hashOf([]byte("fc_local")), os.Args[0], l.log, os.Args[0], execVar)
-		for name, text := range map[string]string{"cluster.key": string(key), "ci.key": clusterSecret, "farcall.yaml": config} {
+		config := fmt.Sprintf(faultConfig, l.addrs[i], strings.Join(peers, ", "), l.skew,
+			hashOf([]byte("fc_local")), os.Args[0], l.log, os.Args[0], execVar)
+		for name, text := range map[string]string{
+			"cluster.key": string(key), "ci.key": clusterSecret,
+			"farcall.yaml": config,
+		} {
 			if err := os.WriteFile(filepath.Join(l.dirs[i], name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -182,9 +187,11 @@ func (l *faultLab) start(i int, skew time.Duration) {
 		cmd.Path = os.Getenv(oldVar)
 	case l.faulty != "":
 		cmd.Path = l.faulty
-		cmd.Env = append(cmd.Env, slowVar+"="+l.slow(i), fmt.Sprintf("%s=%d", skewVar, int(skew.Seconds())))
+		cmd.Env = append(cmd.Env, slowVar+"="+l.slow(i),
+			fmt.Sprintf("%s=%d", skewVar, int(skew.Seconds())))
 	}
-	l.all[i] = serveProgram(l.t, cmd, "--config", filepath.Join(l.dirs[i], "farcall.yaml"), "--listen", l.webs[i])
+	l.all[i] = serveProgram(l.t, cmd, "--config", filepath.Join(l.dirs[i], "farcall.yaml"), "--listen",
+		l.webs[i])
 }
 
 // healed waits until all nodes know all others, and their stores decide.

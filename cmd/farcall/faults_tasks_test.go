@@ -23,8 +23,10 @@ var (
 // modern makes a request of the revision of 2026-07-28 at a node, and returns its answer; "": there
 // is none.
 func (h *history) modern(node int, method, name, params string) string {
-	meta := strings.Replace(modernMeta, `Capabilities":{}`, `Capabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}`, 1)
-	r := h.request(0, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{%s,%s}}`, method, params, meta))
+	meta := strings.Replace(modernMeta, `Capabilities":{}`,
+		`Capabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}`, 1)
+	r := h.request(0,
+		fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{%s,%s}}`, method, params, meta))
 	r.URL.Host, r.URL.Path = h.l.webs[node], "/mcp/t"
 	r.Header.Del("Mcp-Session-Id")
 	r.Header.Set("Mcp-Protocol-Version", spec.Revision20260728)
@@ -60,7 +62,8 @@ func (h *history) startTask(node int, rng *rand.Rand) {
 }
 
 // askTask asks a node for a task that a client has the id of: each node knows it, or says that it
-// cannot read now what is known, and an end does not change. It reports whether there was an answer.
+// cannot read now what is known, and an end does not change. It reports whether there was an
+// answer.
 func (h *history) askTask(node int, id string) bool {
 	body := h.modern(node, spec.MethodTasksGet, id, fmt.Sprintf(`"taskId":%q`, id))
 	status := taskStatusForm.FindStringSubmatch(body)
@@ -73,7 +76,8 @@ func (h *history) askTask(node int, id string) bool {
 		return false
 	}
 	if end := h.ends[id]; end != "" && end != status[1] {
-		h.l.t.Errorf("seed %d: the task %s, which was %s, is %s at node %d", h.seed, id, end, status[1], node)
+		h.l.t.Errorf("seed %d: the task %s, which was %s, is %s at node %d", h.seed, id, end,
+			status[1], node)
 	}
 	if spec.TaskEnded(status[1]) {
 		h.ends[id] = status[1]
@@ -110,5 +114,6 @@ func (h *history) checkTasks() {
 			failed++
 		}
 	}
-	h.l.t.Logf("seed %d: %d tasks, %d have ended, %d of them have failed", h.seed, len(h.tasks), len(h.ends), failed)
+	h.l.t.Logf("seed %d: %d tasks, %d have ended, %d of them have failed", h.seed, len(h.tasks),
+		len(h.ends), failed)
 }

@@ -24,8 +24,8 @@ import (
 
 const (
 	// faultsVar says how many seeds TestFaults has, for three nodes and for five together, and
-	// faultsFromVar which is the first one. oldVar names a farcall of another version: the nodes change
-	// between the two versions, one after another.
+	// faultsFromVar which is the first one. oldVar names a farcall of another version: the nodes
+	// change between the two versions, one after another.
 	faultsVar, faultsFromVar, oldVar = "FARCALL_FAULTS", "FARCALL_FAULTS_FROM", "FARCALL_FAULTS_OLD"
 
 	faultClients = 4
@@ -87,7 +87,8 @@ func (h *history) send(node int, kind, text string, r *http.Request) {
 	switch {
 	case err == nil && strings.Contains(body, `"content":[{`) && strings.Contains(body, text):
 		m.answered++
-	case errors.Is(err, syscall.ECONNREFUSED), strings.Contains(body, `"sent":"no"`), strings.Contains(body, `"id":null`):
+	case errors.Is(err, syscall.ECONNREFUSED), strings.Contains(body, `"sent":"no"`),
+		strings.Contains(body, `"id":null`):
 	default:
 		m.unknown++
 	}
@@ -192,11 +193,13 @@ func (h *history) check(what string) (calls, unknown int) {
 		case n > 1:
 			h.l.t.Errorf("seed %d, %s: the %s call %s was executed %d times", h.seed, what, m.kind, text, n)
 		case m.answered > 0 && n == 0:
-			h.l.t.Errorf("seed %d, %s: the %s call %s has a result, and was not executed", h.seed, what, m.kind, text)
+			h.l.t.Errorf("seed %d, %s: the %s call %s has a result, and was not executed", h.seed, what,
+				m.kind, text)
 		case m.kind == callSigned && m.answered > 1:
 			h.l.t.Errorf("seed %d, %s: a nonce was accepted %d times: %s", h.seed, what, m.answered, text)
 		case m.answered+m.unknown == 0 && n > 0:
-			h.l.t.Errorf("seed %d, %s: the %s call %s was executed, and its error says that it was not sent", h.seed, what, m.kind, text)
+			h.l.t.Errorf("seed %d, %s: the %s call %s was executed, and its error says that it was not sent",
+				h.seed, what, m.kind, text)
 		}
 		if calls++; m.answered == 0 && m.unknown > 0 {
 			unknown++
@@ -209,7 +212,9 @@ func (h *history) check(what string) (calls, unknown int) {
 }
 
 // run makes the history of a seed.
-func (l *faultLab) run(seed uint64, longest time.Duration) (calls, unknown int, took time.Duration) {
+func (l *faultLab) run(
+	seed uint64, longest time.Duration,
+) (calls, unknown int, took time.Duration) {
 	rng := rand.New(rand.NewPCG(seed*mix, 1<<32))
 	h := &history{l: l, seed: seed, calls: map[string]*faultCall{}, ends: map[string]string{}}
 	h.begin(rng)
@@ -226,7 +231,8 @@ func (l *faultLab) run(seed uint64, longest time.Duration) (calls, unknown int, 
 	h.checkTasks()
 	l.faults[what]++
 	calls, unknown = h.check(what)
-	l.t.Logf("seed %d, %s: %d calls, %d without a known outcome, the longest took %v", seed, what, calls, unknown, h.longest)
+	l.t.Logf("seed %d, %s: %d calls, %d without a known outcome, the longest took %v", seed, what,
+		calls, unknown, h.longest)
 	return calls, unknown, h.longest
 }
 
@@ -235,7 +241,8 @@ func (l *faultLab) children() (pids []string) {
 	all, _ := os.ReadDir("/proc")
 	for _, e := range all {
 		env, err := os.ReadFile("/proc/" + e.Name() + "/environ")
-		if err == nil && strings.Contains(string(env), l.log) && strings.Contains(string(env), mcpServerVar+"=cluster") {
+		if err == nil && strings.Contains(string(env), l.log) &&
+			strings.Contains(string(env), mcpServerVar+"=cluster") {
 			pids = append(pids, e.Name())
 		}
 	}
@@ -243,8 +250,8 @@ func (l *faultLab) children() (pids []string) {
 }
 
 // Nodes that are killed, stopped, cut off, restarted one after another, or have no room on their
-// disk, a slow one, or a wrong clock: no signature is accepted twice, no call is executed twice, each ends within 30 s, no task is
-// lost, and no process is left.
+// disk, a slow one, or a wrong clock: no signature is accepted twice, no call is executed twice,
+// each ends within 30 s, no task is lost, and no process is left.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	race.Skip(t, "three processes run for it")
@@ -275,7 +282,8 @@ func TestFaults(t *testing.T) {
 				}
 				return "no process"
 			})
-			t.Logf("%d seeds, %v: %d calls, %d without a known outcome, the longest took %v", seeds, l.faults, calls, unknown, slowest)
+			t.Logf("%d seeds, %v: %d calls, %d without a known outcome, the longest took %v", seeds,
+				l.faults, calls, unknown, slowest)
 		})
 	}
 }

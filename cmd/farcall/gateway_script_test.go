@@ -38,7 +38,8 @@ func TestGatewayScripts(t *testing.T) {
 	}
 	sock := filepath.Join(dir, "s")
 	cert, key := writeCertificate(t, dir)
-	plain := serve(t, "--listen", "127.0.0.1:0", "--listen", "unix:"+sock, "--tls-cert", cert, "--tls-key", key, "--insecure", "--log", "off")
+	plain := serve(t, "--listen", "127.0.0.1:0", "--listen", "unix:"+sock, "--tls-cert", cert,
+		"--tls-key", key, "--insecure", "--log", "off")
 	vars := map[string]string{
 		execVar: "1", "GORACE": noLinger, "PATH": dir + string(os.PathListSeparator) + os.Getenv("PATH"),
 		"GITHUB_TOKEN": "ghp_s3cr3t", "HOST": plain.hostport(t), "SOCK": sock,
@@ -141,7 +142,8 @@ func startGateway(ts *testscript.TestScript, neg bool, args []string) {
 	b := &background{cmd: exec.Command(exe, args[1:]...), done: make(chan struct{})}
 	b.change.L = &b.mu
 	b.cmd.Dir = ts.Getenv("WORK")
-	b.cmd.Env = append(os.Environ(), execVar+"=1", "GORACE="+noLinger, "PATH="+ts.Getenv("PATH"), "SSL_CERT_FILE="+ts.Getenv("SSL_CERT_FILE"), "WORD="+ts.Getenv("WORD"))
+	b.cmd.Env = append(os.Environ(), execVar+"=1", "GORACE="+noLinger, "PATH="+ts.Getenv("PATH"),
+		"SSL_CERT_FILE="+ts.Getenv("SSL_CERT_FILE"), "WORD="+ts.Getenv("WORD"))
 	stderr, err := b.cmd.StderrPipe()
 	ts.Check(err)
 	ts.Check(b.cmd.Start())

@@ -22,7 +22,8 @@ var helpFiles embed.FS
 func addHelp(root *cobra.Command) {
 	words := []string{
 		"{faults}", faultHelp(),
-		"{logComponents}", strings.Join(levels.Standard(), ", "), "{redirectURL}", mcpauth.DefaultRedirect,
+		"{logComponents}", strings.Join(levels.Standard(), ", "), "{redirectURL}",
+		mcpauth.DefaultRedirect,
 	}
 	schemes := "  " + strings.Join(target.Standard().Forms(), "\n  ")
 	parts, _ := helpFiles.ReadDir("help/parts")

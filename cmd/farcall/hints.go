@@ -46,12 +46,14 @@ func codeHint(method string, t *target.Target, e *jsonrpc.Error) string {
 	c := e.Code
 	switch c {
 	case jsonrpc.MethodNotFound:
-		return fmt.Sprintf("'farcall discover %s' lists the methods, if the server describes itself.", where)
+		return fmt.Sprintf("'farcall discover %s' lists the methods, if the server describes itself.",
+			where)
 	case jsonrpc.InvalidParams:
 		if strings.ContainsAny(method, ", ") { // a place in a batch
 			method = "METHOD"
 		}
-		return fmt.Sprintf("'farcall discover %s %s' shows the params, if the server describes itself.", where, tame(method))
+		return fmt.Sprintf("'farcall discover %s %s' shows the params, if the server describes itself.",
+			where, tame(method))
 	case jsonrpc.InternalError:
 		return "The cause is in the server's log, if it has one."
 	case jsonrpc.InvalidRequest, jsonrpc.ParseError:
@@ -62,8 +64,12 @@ func codeHint(method string, t *target.Target, e *jsonrpc.Error) string {
 	switch {
 	case mayRetry(e):
 		return fmt.Sprintf("It may work later. 'farcall errors %d' says what the code means.", int(c))
-	case len(known) > 0 && !slices.ContainsFunc(known, func(k jsonrpc.Condition) bool { return k.Category != "auth" }):
-		return fmt.Sprintf("--bearer FILE sends a key or token, --cert FILE a client certificate. 'farcall errors %d' says what the code means.", int(c))
+	case len(known) > 0 && !slices.ContainsFunc(known, func(k jsonrpc.Condition) bool {
+		return k.Category != "auth"
+	}):
+		return fmt.Sprintf(
+			"--bearer FILE sends a key or token, --cert FILE a client certificate. 'farcall errors %d' "+
+				"says what the code means.", int(c))
 	}
 	if len(known) > 0 {
 		return fmt.Sprintf("'farcall errors %d' says what the code means.", int(c))
@@ -77,7 +83,8 @@ func mayRetry(e *jsonrpc.Error) bool {
 		Retryable    bool        `json:"retryable"`
 		RetryAfterMs jsonrpc.Raw `json:"retryAfterMs"`
 	}
-	return len(e.Data) > 0 && e.Data[0] == '{' && jsonv2.Unmarshal(e.Data, &data) == nil && (data.Retryable || data.RetryAfterMs != nil)
+	return len(e.Data) > 0 && e.Data[0] == '{' && jsonv2.Unmarshal(e.Data, &data) == nil &&
+		(data.Retryable || data.RetryAfterMs != nil)
 }
 
 // methodFailure is callFailure with the name of the method that was probably meant, where the
@@ -117,7 +124,8 @@ func callFailure(ctx context.Context, what string, t *target.Target, s *session,
 		return &exitError{code: exitInterrupted, err: fmt.Errorf("%s: interrupted", what)}
 	}
 	if noise, raw := s.noise(); noise != "" {
-		return failf(exitProtocol, noiseHint(t, raw), "%s: %s sent what is not JSON-RPC: %s", what, t, noise)
+		return failf(exitProtocol, noiseHint(t, raw), "%s: %s sent what is not JSON-RPC: %s", what,
+			t, noise)
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
@@ -125,7 +133,10 @@ func callFailure(ctx context.Context, what string, t *target.Target, s *session,
 	case errors.Is(err, httprpc.ErrConnect) && !errors.Is(err, io.EOF):
 		return connectFailure(t, err)
 	case errors.Is(err, farcall.ErrProtocol):
-		return &exitError{code: exitProtocol, err: fmt.Errorf("%s: %w", what, trim(err)), hint: protocolHint(t, err)}
+		return &exitError{
+			code: exitProtocol, err: fmt.Errorf("%s: %w", what, trim(err)),
+			hint: protocolHint(t, err),
+		}
 	case errors.Is(err, farcall.ErrClosed), errors.Is(err, io.EOF):
 		return closedFailure(what, t, s.received(), err)
 	}
@@ -164,7 +175,10 @@ func connectFailure(t *target.Target, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		code = exitTimeout
 	}
-	return &exitError{code: code, err: fmt.Errorf("cannot connect to %s: %w", t, bareReason(err)), hint: connectHint(t, err)}
+	return &exitError{
+		code: code, err: fmt.Errorf("cannot connect to %s: %w", t, bareReason(err)),
+		hint: connectHint(t, err),
+	}
 }
 
 // bareReason leaves out the address, which the message has already.
@@ -187,7 +201,8 @@ func connectHint(t *target.Target, err error) string {
 	var authority x509.UnknownAuthorityError
 	var host x509.HostnameError
 	switch {
-	case t.Kind == target.Command && (errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist)):
+	case t.Kind == target.Command &&
+		(errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist)):
 		return commandHint(t.Command[0])
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "Nothing listens there. 'farcall serve' starts a server on " + defaultAddress + "."
@@ -196,7 +211,8 @@ func connectHint(t *target.Target, err error) string {
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return "The name of the host is not known."
 	case errors.As(err, &authority):
-		return "No known authority signed the certificate. --cacert FILE trusts one; --insecure does not check."
+		return "No known authority signed the certificate. --cacert FILE trusts one; --insecure " +
+			"does not check."
 	case errors.As(err, &host):
 		return "The certificate is for another name. --insecure does not check."
 	case errors.Is(err, context.DeadlineExceeded):
@@ -247,7 +263,8 @@ func isHTTP(p []byte) bool { return bytes.HasPrefix(p, []byte("HTTP/")) }
 // isHeader reports whether p begins with a header of the base protocol of language servers.
 func isHeader(p []byte) bool {
 	name, _, found := strings.Cut(string(p), ":")
-	return found && (strings.EqualFold(name, "Content-Length") || strings.EqualFold(name, "Content-Type"))
+	return found &&
+		(strings.EqualFold(name, "Content-Length") || strings.EqualFold(name, "Content-Type"))
 }
 
 // isJSON reports whether p begins as a message does.
@@ -304,7 +321,8 @@ func silent(what string, t *target.Target, p []byte) error {
 // no message.
 func closedFailure(what string, t *target.Target, p []byte, err error) error {
 	if exit, ok := errors.AsType[*stream.ExitError](err); ok {
-		return failf(exitProtocol, stderrHint(exit), "%s: %s ended without an answer: %v", what, t, exit.State)
+		return failf(exitProtocol, stderrHint(exit), "%s: %s ended without an answer: %v", what, t,
+			exit.State)
 	}
 	text := fmt.Sprintf("%s: %s closed the connection without an answer", what, t)
 	if cause := closeCause(err); cause != "" {

@@ -34,7 +34,8 @@ func TestHintOfChallenge(t *testing.T) {
 	if got := protocolHint(to, asks); !strings.Contains(got, "--bearer FILE") {
 		t.Error(got)
 	}
-	if got := protocolHint(to, &httprpc.StatusError{Code: http.StatusUnauthorized}); strings.Contains(got, "--bearer") {
+	if got := protocolHint(to, &httprpc.StatusError{Code: http.StatusUnauthorized}); strings.Contains(
+		got, "--bearer") {
 		t.Error("it guesses:", got)
 	}
 }
@@ -46,7 +47,8 @@ func TestClosedWithoutAnswer(t *testing.T) {
 	}))
 	defer closes.Close()
 	out, err := program(t, "call", closes.URL, "x").CombinedOutput()
-	if got := string(out); err == nil || !strings.Contains(got, "closed the connection without an answer") {
+	if got := string(out); err == nil ||
+		!strings.Contains(got, "closed the connection without an answer") {
 		t.Errorf("%v: %s", err, got)
 	}
 }

@@ -95,7 +95,9 @@ func (f *inspectFlags) run(cmd *cobra.Command, args []string) error {
 }
 
 // serve serves the page until it is stopped, and prints its URL.
-func (f *inspectFlags) serve(ctx context.Context, chosen bool, o *inspect.Options) (stop func(), err error) {
+func (f *inspectFlags) serve(
+	ctx context.Context, chosen bool, o *inspect.Options,
+) (stop func(), err error) {
 	l, err := f.open(ctx, chosen)
 	if err != nil {
 		return nil, err

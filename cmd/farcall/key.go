@@ -48,7 +48,8 @@ func noKeyArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return usagef(fmt.Sprintf("The id is a flag: %s --id %s", cmd.CommandPath(), shellQuote(args[0])), "%s takes no argument, and %q is one", cmd.CommandPath(), args[0])
+	return usagef(fmt.Sprintf("The id is a flag: %s --id %s", cmd.CommandPath(), shellQuote(args[0])),
+		"%s takes no argument, and %q is one", cmd.CommandPath(), args[0])
 }
 
 // random returns 256 random bits.
@@ -152,7 +153,9 @@ func newKeySignCmd(e *env) *cobra.Command {
 			case to.out != "":
 				m.Config = fmt.Sprintf("{id: %s, secret: %q}", yamlWord(id), "file:"+to.beside(to.out))
 			default:
-				advice = fmt.Sprintf("This is the only time that the secret is shown. Put it into the variable %s, or into a file: secret: file:PATH.", secretVariable(id))
+				advice = fmt.Sprintf(
+					"This is the only time that the secret is shown. Put it into the variable %s, or into a "+
+						"file: secret: file:PATH.", secretVariable(id))
 			}
 			return to.put(e, m, secret, "signatures", advice)
 		})
@@ -222,8 +225,10 @@ type keyTarget struct {
 
 func (k *keyTarget) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&k.out, "out", "", "write the secret to a new `file` that only its owner can read (0600)")
-	f.StringVar(&k.guard, "guard", "", "add the line to the guard of this configuration (a `file` in YAML; a new one if there is none)")
+	f.StringVar(&k.out, "out", "",
+		"write the secret to a new `file` that only its owner can read (0600)")
+	f.StringVar(&k.guard, "guard", "",
+		"add the line to the guard of this configuration (a `file` in YAML; a new one if there is none)")
 	f.BoolVar(&k.asJSON, "json", false, "print JSON; with --out without the secret")
 }
 
@@ -283,7 +288,8 @@ func (k *keyTarget) put(e *env, m *made, secret, list, advice string) (err error
 func writeSecret(path, secret string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return usagef("Choose another name, or remove it first.", "--out: %s exists and is not overwritten", path)
+		return usagef("Choose another name, or remove it first.",
+			"--out: %s exists and is not overwritten", path)
 	} else if err != nil {
 		return unwritable(path, err)
 	}
@@ -299,7 +305,8 @@ func writeSecret(path, secret string) error {
 func unwritable(path string, err error) error {
 	reason, hint := pathReason(err), pathHint(path, err)
 	if dir := filepath.Dir(path); errors.Is(err, fs.ErrNotExist) {
-		reason, hint = errors.New("there is no directory "+dir), "Make it first: mkdir -p "+shellQuote(dir)
+		reason, hint = errors.New("there is no directory "+dir),
+			"Make it first: mkdir -p "+shellQuote(dir)
 	}
 	return usagef(hint, "--out: cannot make %s: %w", path, reason)
 }
@@ -307,8 +314,10 @@ func unwritable(path string, err error) error {
 // exposure returns a warning when other users can read a file with a secret, or "".
 func exposure(path string) string {
 	info, err := os.Stat(path)
-	if err != nil || runtime.GOOS == "windows" || !info.Mode().IsRegular() || info.Mode().Perm()&0o077 == 0 {
+	if err != nil || runtime.GOOS == "windows" || !info.Mode().IsRegular() ||
+		info.Mode().Perm()&0o077 == 0 {
 		return ""
 	}
-	return fmt.Sprintf("warning: other users may read %s (mode %04o): chmod 600 %s", path, info.Mode().Perm(), shellQuote(path))
+	return fmt.Sprintf("warning: other users may read %s (mode %04o): chmod 600 %s", path,
+		info.Mode().Perm(), shellQuote(path))
 }

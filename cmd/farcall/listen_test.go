@@ -49,10 +49,13 @@ func TestListenConnectsAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || !strings.Contains(line, `"method":"subscribe","params":["news"]`) {
+		if line, err := bufio.NewReader(c).ReadString('\n'); err != nil ||
+			!strings.Contains(line, `"method":"subscribe","params":["news"]`) {
 			t.Fatalf("it sent %q, %v", line, err)
 		}
-		fmt.Fprintf(c, `{"jsonrpc":"2.0","result":"s%d","id":1}`+"\n"+`{"jsonrpc":"2.0","method":"news","params":[%d]}`+"\n", n, n)
+		fmt.Fprintf(c,
+			`{"jsonrpc":"2.0","result":"s%d","id":1}`+"\n"+`{"jsonrpc":"2.0","method":"news","params":[%d]}`+
+				"\n", n, n)
 		want := fmt.Sprintf(`{"method":"news","params":[%d]}`+"\n", n)
 		if got, err := lines.ReadString('\n'); err != nil || got != want {
 			t.Fatalf("it printed %q, %v, want %q", got, err, want)
@@ -105,7 +108,10 @@ func TestPipeWithoutWriter(t *testing.T) {
 	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != exitTimeout {
 		t.Errorf("%v", err)
 	}
-	for _, want := range []string{"waiting for params on standard input", "not closed in time", "</dev/null"} {
+	for _, want := range []string{
+		"waiting for params on standard input", "not closed in time",
+		"</dev/null",
+	} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("%q is missing:\n%s", want, out)
 		}
@@ -115,13 +121,14 @@ func TestPipeWithoutWriter(t *testing.T) {
 // The events of a subscription of the library are what listen prints.
 func TestListenToSubscription(t *testing.T) {
 	mux := farcall.NewMux()
-	farcall.HandleSubscription(mux, "news/items", func(ctx context.Context, p struct{ Topic string }) (iter.Seq2[string, error], error) {
-		return func(yield func(string, error) bool) {
-			if yield(p.Topic+" 1", nil) && yield(p.Topic+" 2", nil) {
-				<-ctx.Done()
-			}
-		}, nil
-	})
+	farcall.HandleSubscription(mux, "news/items",
+		func(ctx context.Context, p struct{ Topic string }) (iter.Seq2[string, error], error) {
+			return func(yield func(string, error) bool) {
+				if yield(p.Topic+" 1", nil) && yield(p.Topic+" 2", nil) {
+					<-ctx.Done()
+				}
+			}, nil
+		})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +141,8 @@ func TestListenToSubscription(t *testing.T) {
 			<-farcall.NewPeer(stream.New(conn, stream.NDJSON, nil), mux, nil).Done()
 		}
 	}()
-	cmd := program(t, "listen", "tcp://"+l.Addr().String(), "news/subscription", "--call", `news/subscribe ["items", {"Topic": "go"}]`, "--count", "2")
+	cmd := program(t, "listen", "tcp://"+l.Addr().String(), "news/subscription", "--call",
+		`news/subscribe ["items", {"Topic": "go"}]`, "--count", "2")
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +150,9 @@ func TestListenToSubscription(t *testing.T) {
 	<-served
 	id := `{"method":"news/subscription","params":{"subscription":`
 	lines := strings.Split(string(out), "\n")
-	if len(lines) != 3 || !strings.HasPrefix(lines[0], id) || !strings.HasSuffix(lines[0], `"result":"go 1"}}`) || !strings.HasSuffix(lines[1], `"result":"go 2"}}`) {
+	if len(lines) != 3 || !strings.HasPrefix(lines[0], id) ||
+		!strings.HasSuffix(lines[0], `"result":"go 1"}}`) ||
+		!strings.HasSuffix(lines[1], `"result":"go 2"}}`) {
 		t.Errorf("%s", out)
 	}
 }

@@ -22,7 +22,9 @@ func lockFlags(cmd *cobra.Command, l *lock.Lock) {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&l.Principal, "principal", "", "the `name` of a principal: its id, or 'ISSUER|ID'")
-	f.StringVar(&l.Key, "key", "", "the hash of an API key (sha256:…), the id of a signing key, the kid or DPoP thumbprint of tokens, or the SHA-256 of a certificate")
+	f.StringVar(&l.Key, "key", "",
+		"the hash of an API key (sha256:…), the id of a signing key, the kid or DPoP thumbprint of "+
+			"tokens, or the SHA-256 of a certificate")
 	f.StringVar(&l.JTI, "jti", "", "the `id` of a token: its claim jti")
 	f.StringVar(&l.Session, "session", "", "the `id` of an MCP session")
 }
@@ -86,7 +88,9 @@ func newLockRemoveCmd(e *env) *cobra.Command {
 			case err != nil:
 				return locksFailure(err)
 			case n == 0 && !expired:
-				return &exitError{code: exitFailure, err: fmt.Errorf("%s has no lock of %s", args[0], l.Target())}
+				return &exitError{
+					code: exitFailure, err: fmt.Errorf("%s has no lock of %s", args[0], l.Target()),
+				}
 			}
 			return e.say("removed %d", n)
 		})

@@ -69,7 +69,8 @@ func (e *env) openStore(flag string) (*tokenStore, error) {
 	case "":
 		dir, err := os.UserConfigDir()
 		if err != nil {
-			return nil, usagef("Name a file with --store FILE or "+storeVar+".", "there is no place to keep tokens: %w", err)
+			return nil, usagef("Name a file with --store FILE or "+storeVar+".",
+				"there is no place to keep tokens: %w", err)
 		}
 		s.name = filepath.Join(dir, "farcall", "tokens.json")
 	}
@@ -184,9 +185,11 @@ func (e *env) authorizeUpstream(ctx context.Context, u *gateway.Upstream) error 
 		return err
 	}
 	u.Auth = &gateway.Credentials{
-		Type: "oauth", ClientID: l.ClientID, Secret: l.ClientSecret, MetadataURL: l.MetadataURL, DPoP: l.DPoP, Store: s.name,
+		Type: "oauth", ClientID: l.ClientID, Secret: l.ClientSecret, MetadataURL: l.MetadataURL,
+		DPoP: l.DPoP, Store: s.name,
 	}
-	fmt.Fprintf(e.stderr, "farcall: calls of %s are made with the login of 'farcall login %s'\n", u.Name, tame(l.Target))
+	fmt.Fprintf(e.stderr, "farcall: calls of %s are made with the login of 'farcall login %s'\n",
+		u.Name, tame(l.Target))
 	return nil
 }
 
@@ -206,7 +209,9 @@ func newLoginCmd(e *env) *cobra.Command {
 		func(cmd *cobra.Command, args []string) error {
 			switch {
 			case f.signIns.config != "" && (!f.list || len(args) > 0):
-				return usagef("For example: farcall login --list --config farcall.yaml", "principals sign in to upstreams of a gateway with their browsers; --config only lists them, with --list")
+				return usagef("For example: farcall login --list --config farcall.yaml",
+					"principals sign in to upstreams of a gateway with their browsers; --config only lists "+
+						"them, with --list")
 			case f.signIns.config != "":
 				return f.printSignIns(cmd.Context(), &f.signIns)
 			case f.list:
@@ -216,16 +221,21 @@ func newLoginCmd(e *env) *cobra.Command {
 		})
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.BoolVar(&f.noBrowser, "no-browser", false, "only print the address; open it in a browser on this machine")
-	flags.StringArrayVar(&f.scopes, "scope", nil, "ask for this `scope`; can be repeated (default: what the server names)")
-	flags.StringVar(&f.ClientID, "client-id", "", "the `ID` that farcall is registered with at the authorization server")
+	flags.BoolVar(&f.noBrowser, "no-browser", false,
+		"only print the address; open it in a browser on this machine")
+	flags.StringArrayVar(&f.scopes, "scope", nil,
+		"ask for this `scope`; can be repeated (default: what the server names)")
+	flags.StringVar(&f.ClientID, "client-id", "",
+		"the `ID` that farcall is registered with at the authorization server")
 	flags.StringVar(&f.secretFile, "client-secret-file", "", "`file` with the secret of that client")
 	flags.StringVar(&f.MetadataURL, "client-metadata", "", "`URL` of a client ID metadata document")
 	flags.StringVar(&f.redirect, "redirect", "", "`URL` that the browser is sent to, where the authorization server allows one only: http://127.0.0.1:PORT/PATH")
 	flags.BoolVar(&f.DPoP, "dpop", false, "bind the tokens to a key (RFC 9449) where the server can")
 	f.common(cmd)
 	flags.BoolVar(&f.list, "list", false, "list the logins, without TARGET")
-	flags.StringVar(&f.signIns.config, "config", "", "with --list: list the principals that have signed in to upstreams of the gateway with this configuration `file`")
+	flags.StringVar(&f.signIns.config, "config", "",
+		"with --list: list the principals that have signed in to upstreams of the gateway with this "+
+			"configuration `file`")
 	return cmd
 }
 
@@ -237,22 +247,27 @@ func newLogoutCmd(e *env) *cobra.Command {
 				return f.logout(cmd, args)
 			}
 			if f.signIns.config == "" || len(args) > 0 {
-				return usagef("For example: farcall logout --config farcall.yaml --principal ada", "--principal, --upstream and --all go with --config, and there is no TARGET then")
+				return usagef("For example: farcall logout --config farcall.yaml --principal ada",
+					"--principal, --upstream and --all go with --config, and there is no TARGET then")
 			}
 			return f.endSignIns(cmd.Context(), &f.signIns)
 		})
 	f.common(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.signIns.config, "config", "", "the configuration `file` of a gateway with principals that have signed in to upstreams")
-	flags.StringVar(&f.signIns.principal, "principal", "", "end the sign-ins of the principal of this `name`")
-	flags.StringVar(&f.signIns.upstream, "upstream", "", "end the sign-ins to the upstream of this `name`")
+	flags.StringVar(&f.signIns.config, "config", "",
+		"the configuration `file` of a gateway with principals that have signed in to upstreams")
+	flags.StringVar(&f.signIns.principal, "principal", "",
+		"end the sign-ins of the principal of this `name`")
+	flags.StringVar(&f.signIns.upstream, "upstream", "",
+		"end the sign-ins to the upstream of this `name`")
 	flags.BoolVar(&f.signIns.all, "all", false, "end all sign-ins")
 	return cmd
 }
 
 func (f *loginFlags) common(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.store, "store", "", "keep the tokens in this `file`, or in the desktop's keyring: keyring")
+	flags.StringVar(&f.store, "store", "",
+		"keep the tokens in this `file`, or in the desktop's keyring: keyring")
 	f.tlsFlags(cmd)
 }
 
@@ -272,7 +287,9 @@ func (f *loginFlags) target(cmd *cobra.Command, args []string) (*target.Target, 
 }
 
 // client is who gets the tokens.
-func (f *loginFlags) client(t *target.Target, l *login, s *tokenStore, adjust func(*mcpauth.Options)) (*mcpauth.Client, error) {
+func (f *loginFlags) client(
+	t *target.Target, l *login, s *tokenStore, adjust func(*mcpauth.Options),
+) (*mcpauth.Client, error) {
 	o := l.options(s)
 	if f.overTLS() {
 		client, err := f.httpClient()
@@ -343,7 +360,8 @@ func (f *loginFlags) failure(ctx context.Context, t *target.Target, err error) e
 	}
 	hint := ""
 	if strings.Contains(err.Error(), "says who issues tokens") {
-		hint = t.String() + " may have no OAuth. A key or a token that you have otherwise is sent with --bearer FILE."
+		hint = t.String() +
+			" may have no OAuth. A key or a token that you have otherwise is sent with --bearer FILE."
 	}
 	return &exitError{code: exitFailure, err: fmt.Errorf("login: %s", plainWords(err)), hint: hint}
 }
@@ -381,7 +399,8 @@ func expiry(st *mcpauth.Status, now time.Time) string {
 	case !end.After(now):
 		return "has expired" + renewed
 	default:
-		return fmt.Sprintf("%s (in %v)%s", end.Format(time.RFC3339), end.Sub(now).Round(time.Second), renewed)
+		return fmt.Sprintf("%s (in %v)%s", end.Format(time.RFC3339), end.Sub(now).Round(time.Second),
+			renewed)
 	}
 }
 
@@ -402,7 +421,10 @@ func (f *loginFlags) logout(cmd *cobra.Command, args []string) error {
 	}
 	l, ok := all[t.URL.String()]
 	if !ok {
-		return &exitError{code: exitFailure, err: fmt.Errorf("not logged in to %s", t), hint: "'farcall login --list' shows the logins."}
+		return &exitError{
+			code: exitFailure, err: fmt.Errorf("not logged in to %s", t),
+			hint: "'farcall login --list' shows the logins.",
+		}
 	}
 	c, err := f.client(t, &l, s, nil)
 	if err != nil {
@@ -456,9 +478,11 @@ func unauthenticated(c jsonrpc.Code) bool {
 // loginHint is for a server that wants to know who calls.
 func loginHint(t *target.Target, status int) string {
 	if status == http.StatusForbidden {
-		return "The server denies this to the credentials that were sent. Send another key or token with --bearer FILE, or log in again: farcall login " + t.String()
+		return "The server denies this to the credentials that were sent. Send another key or token " +
+			"with --bearer FILE, or log in again: farcall login " + t.String()
 	}
-	return "If the server has OAuth, run: farcall login " + t.String() + "\nOtherwise send a key or a token: --bearer FILE, or -H 'Authorization: Bearer TOKEN'."
+	return "If the server has OAuth, run: farcall login " + t.String() +
+		"\nOtherwise send a key or a token: --bearer FILE, or -H 'Authorization: Bearer TOKEN'."
 }
 
 // signIns names the sign-ins to upstreams of a gateway that a command is about.
@@ -472,7 +496,8 @@ func (s *signIns) chooses() bool { return s.principal != "" || s.upstream != "" 
 
 // has reports whether it is about the sign-in of a principal to an upstream.
 func (s *signIns) has(principal, upstream string) bool {
-	return (s.principal == "" || s.principal == principal) && (s.upstream == "" || s.upstream == upstream)
+	return (s.principal == "" || s.principal == principal) &&
+		(s.upstream == "" || s.upstream == upstream)
 }
 
 // printSignIns lists the principals that have signed in to upstreams of a gateway.
@@ -499,7 +524,8 @@ func (e *env) printSignIns(ctx context.Context, s *signIns) error {
 // endSignIns revokes and removes the tokens of principals of a gateway.
 func (e *env) endSignIns(ctx context.Context, s *signIns) error {
 	if !s.chooses() {
-		return usagef("For example: farcall logout --config "+s.config+" --principal NAME; --all ends all sign-ins.", "--config needs --principal, --upstream or --all")
+		return usagef("For example: farcall logout --config "+s.config+
+			" --principal NAME; --all ends all sign-ins.", "--config needs --principal, --upstream or --all")
 	}
 	c, err := gateway.Load(s.config)
 	if err != nil {
@@ -516,14 +542,19 @@ func (e *env) endSignIns(ctx context.Context, s *signIns) error {
 	case err != nil:
 		return signInFailure(err)
 	case ended == 0:
-		return &exitError{code: exitFailure, err: errors.New("no such sign-in was found"), hint: "'farcall login --list --config " + s.config + "' lists them."}
+		return &exitError{
+			code: exitFailure, err: errors.New("no such sign-in was found"),
+			hint: "'farcall login --list --config " + s.config + "' lists them.",
+		}
 	}
 	return nil
 }
 
 // signInFailure is the exit for tokens that cannot be read or removed.
 func signInFailure(err error) error {
-	return &exitError{code: exitFailure, err: errors.New(tame(strings.TrimPrefix(err.Error(), "gateway: ")))}
+	return &exitError{
+		code: exitFailure, err: errors.New(tame(strings.TrimPrefix(err.Error(), "gateway: "))),
+	}
 }
 
 // signInCaveats are what of an upstream with sign-in has no effect.
@@ -531,7 +562,10 @@ func signInCaveats(u *gateway.Upstream, c *gateway.Config) []string {
 	if c.Lock == "" || u.Disabled || u.Auth == nil || u.Auth.Type != "sign_in" {
 		return nil
 	}
-	return []string{"it cannot be pinned, because each principal signs in to it: with " + c.Lock + " nothing of it is shown"}
+	return []string{
+		"it cannot be pinned, because each principal signs in to it: with " + c.Lock +
+			" nothing of it is shown",
+	}
 }
 
 // signInLimits say how principals sign in to upstreams. Nil: they do not.
@@ -551,7 +585,8 @@ func signInLimits(c *gateway.Config) []string {
 	} else if s.Dir == "" {
 		text += "their tokens are in memory: a restart ends them"
 	} else {
-		text += fmt.Sprintf("their tokens are in %s, sealed with %s: they survive a restart", s.Dir, countOf(len(s.Keys), "key"))
+		text += fmt.Sprintf("their tokens are in %s, sealed with %s: they survive a restart", s.Dir,
+			countOf(len(s.Keys), "key"))
 	}
 	if s.Browser == "principal" {
 		text += "; a browser has to show the credentials of the principal"
