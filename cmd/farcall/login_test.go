@@ -36,7 +36,9 @@ type authorizing struct {
 func newAuthorizing(t *testing.T) *authorizing {
 	t.Helper()
 	s := mcp.NewServer("guarded", "1", nil)
-	mcp.AddTool(s, mcp.Tool{Name: "whoami"}, func(context.Context, struct{}) (string, error) { return "ann", nil })
+	mcp.AddTool(s, mcp.Tool{Name: "whoami"}, func(context.Context, struct{}) (string, error) {
+		return "ann", nil
+	})
 	h := mcphttp.NewHandler(s, nil)
 	a := &authorizing{valid: map[string]bool{}}
 	mux := http.NewServeMux()
@@ -52,14 +54,17 @@ func newAuthorizing(t *testing.T) *authorizing {
 		ok := a.valid[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
 		a.mu.Unlock()
 		if !ok {
-			w.Header().Set("WWW-Authenticate", `Bearer resource_metadata="`+a.URL+`/.well-known/oauth-protected-resource/mcp"`)
+			w.Header().Set("WWW-Authenticate",
+				`Bearer resource_metadata="`+a.URL+`/.well-known/oauth-protected-resource/mcp"`)
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
 		h.ServeHTTP(w, r)
 	})
-	mux.HandleFunc("/.well-known/oauth-protected-resource/mcp", answer(`{"resource":"URL/mcp","authorization_servers":["URL"],"scopes_supported":["read"]}`))
-	mux.HandleFunc("/.well-known/oauth-authorization-server", answer(`{"issuer":"URL","authorization_endpoint":"URL/authorize","token_endpoint":"URL/token",
+	mux.HandleFunc("/.well-known/oauth-protected-resource/mcp",
+		answer(`{"resource":"URL/mcp","authorization_servers":["URL"],"scopes_supported":["read"]}`))
+	mux.HandleFunc("/.well-known/oauth-authorization-server",
+		answer(`{"issuer":"URL","authorization_endpoint":"URL/authorize","token_endpoint":"URL/token",
 		"registration_endpoint":"URL/register","revocation_endpoint":"URL/revoke","response_types_supported":["code"],"code_challenge_methods_supported":["S256"],
 		"token_endpoint_auth_methods_supported":["none"],"grant_types_supported":["authorization_code","refresh_token"]}`))
 	mux.HandleFunc("/register", func(w http.ResponseWriter, _ *http.Request) {
@@ -69,7 +74,8 @@ func newAuthorizing(t *testing.T) *authorizing {
 	})
 	mux.HandleFunc("/authorize", func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
-		http.Redirect(w, r, q.Get("redirect_uri")+"?code=c&state="+url.QueryEscape(q.Get("state")), http.StatusFound)
+		http.Redirect(w, r, q.Get("redirect_uri")+"?code=c&state="+url.QueryEscape(q.Get("state")),
+			http.StatusFound)
 	})
 	mux.HandleFunc("/token", func(w http.ResponseWriter, _ *http.Request) {
 		a.mu.Lock()
@@ -78,7 +84,9 @@ func newAuthorizing(t *testing.T) *authorizing {
 		token := fmt.Sprintf("s3cr3t-access-%d", a.n)
 		a.valid[token] = true
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"access_token":%q,"token_type":"Bearer","expires_in":3600,"refresh_token":"s3cr3t-refresh-%d","scope":"read"}`, token, a.n)
+		fmt.Fprintf(w,
+			`{"access_token":%q,"token_type":"Bearer","expires_in":3600,`+
+				`"refresh_token":"s3cr3t-refresh-%d","scope":"read"}`, token, a.n)
 	})
 	mux.HandleFunc("/revoke", func(_ http.ResponseWriter, r *http.Request) {
 		a.mu.Lock()
@@ -106,7 +114,9 @@ func newHome(t *testing.T, more ...string) *home {
 func (h *home) program(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := program(t, args...)
-	cmd.Env = append(slices.DeleteFunc(cmd.Env, func(v string) bool { return strings.HasPrefix(v, storeVar+"=") }), h.vars...)
+	cmd.Env = append(slices.DeleteFunc(cmd.Env, func(v string) bool {
+		return strings.HasPrefix(v, storeVar+"=")
+	}), h.vars...)
 	return cmd
 }
 
@@ -163,14 +173,18 @@ func TestLogin(t *testing.T) {
 	server := newAuthorizing(t)
 	at := server.URL + "/mcp"
 	h := newHome(t)
-	if out := h.run(t, exitProtocol, "mcp", "tools", at); !strings.Contains(out, "run: farcall login "+at) {
+	if out := h.run(t, exitProtocol, "mcp", "tools", at); !strings.Contains(out,
+		"run: farcall login "+at) {
 		t.Errorf("no advice: %s", out)
 	}
 	if out := h.run(t, exitOK, "login", "--list"); !strings.Contains(out, "there are no logins") {
 		t.Errorf("%s", out)
 	}
 	out := h.login(t, at)
-	for _, want := range []string{"logged in to " + at, "issuer   " + server.URL, "client   registered", "scopes   read", "renewed without you", "tokens.json"} {
+	for _, want := range []string{
+		"logged in to " + at, "issuer   " + server.URL,
+		"client   registered", "scopes   read", "renewed without you", "tokens.json",
+	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%s\nhas not: %s", out, want)
 		}
@@ -181,13 +195,17 @@ func TestLogin(t *testing.T) {
 	if out := h.run(t, exitOK, "mcp", "call", strings.TrimPrefix(server.URL, "http://"), "whoami"); !strings.Contains(out, "ann") {
 		t.Errorf("%s", out)
 	}
-	if out := h.run(t, exitOK, "login", "--list"); !strings.Contains(out, at) || !strings.Contains(out, "scopes   read") {
+	if out := h.run(t, exitOK, "login", "--list"); !strings.Contains(out, at) ||
+		!strings.Contains(out, "scopes   read") {
 		t.Errorf("%s", out)
 	}
-	if out := h.run(t, exitOK, "mcp", "call", "whoami", "--", os.Args[0], "bridge", "stdio", at); !strings.Contains(out, "ann") || !strings.Contains(out, "with the login of 'farcall login "+at) {
+	if out := h.run(t, exitOK, "mcp", "call", "whoami", "--", os.Args[0], "bridge", "stdio",
+		at); !strings.Contains(out, "ann") ||
+		!strings.Contains(out, "with the login of 'farcall login "+at) {
 		t.Errorf("%s", out)
 	}
-	if out := h.run(t, exitOK, "logout", at); !strings.Contains(out, "logged out of "+at) || server.revoked == 0 {
+	if out := h.run(t, exitOK, "logout", at); !strings.Contains(out, "logged out of "+at) ||
+		server.revoked == 0 {
 		t.Errorf("%s, %d revoked", out, server.revoked)
 	}
 	h.run(t, exitProtocol, "mcp", "tools", at)
@@ -213,8 +231,14 @@ func TestLoginStore(t *testing.T) {
 	if err := os.Chmod(path, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"mcp", "tools", at}, {"login", "--list"}, {"bridge", "stdio", at}, {"login", "--no-browser", at}} {
-		if out := h.run(t, exitFailure, args...); !strings.Contains(out, "others can read the token store") {
+	for _, args := range [][]string{
+		{"mcp", "tools", at},
+		{"login", "--list"},
+		{"bridge", "stdio", at},
+		{"login", "--no-browser", at},
+	} {
+		if out := h.run(t, exitFailure, args...); !strings.Contains(out,
+			"others can read the token store") {
 			t.Errorf("%q: %s", args, out)
 		}
 	}

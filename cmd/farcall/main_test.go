@@ -19,7 +19,8 @@ func TestMain(m *testing.M) {
 		os.Exit(mcpStdioMain())
 	case os.Getenv(mcpServerVar) == "cluster":
 		os.Exit(clusterChildMain())
-	case os.Getenv(execVar) == "1", len(os.Args) > 1 && os.Args[1] == "sandbox": // the launcher of children, with a clean environment
+	case os.Getenv(execVar) == "1", len(os.Args) > 1 && os.Args[1] == "sandbox":
+		// the launcher of children, with a clean environment
 		main()
 	}
 	_ = flag.Set("test.parallel", "6") // most wait for other processes; -parallel replaces it

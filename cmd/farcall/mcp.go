@@ -68,13 +68,19 @@ func (m *mcpRemote) flags(cmd *cobra.Command) {
 	if m.kept != nil {
 		return // the others are about connecting
 	}
-	f.DurationVar(&m.timeout, "timeout", defaultTimeout, "how long to wait for an answer, from the last sign of progress; 0 for ever")
-	f.StringArrayVarP(&m.header, "header", "H", nil, "send an HTTP header, `'Name: value'`; can be repeated")
-	f.StringVar(&m.bearer, "bearer", "", "send the key or token in this `file` as Authorization: Bearer")
+	f.DurationVar(&m.timeout, "timeout", defaultTimeout,
+		"how long to wait for an answer, from the last sign of progress; 0 for ever")
+	f.StringArrayVarP(&m.header, "header", "H", nil,
+		"send an HTTP header, `'Name: value'`; can be repeated")
+	f.StringVar(&m.bearer, "bearer", "",
+		"send the key or token in this `file` as Authorization: Bearer")
 	m.tlsFlags(cmd)
 	f.StringVar(&m.era, "era", "auto", "speak only `auto|modern|legacy|REVISION`")
-	f.StringVar(&m.log, "log", "", "show the server's log from this `level` on: "+strings.Join(spec.LogLevels(), ", "))
-	f.BoolVarP(&m.verbose, "verbose", "v", false, "show the messages on standard error, > sent and < received, which may hold secrets, and progress also where it is no terminal")
+	f.StringVar(&m.log, "log", "",
+		"show the server's log from this `level` on: "+strings.Join(spec.LogLevels(), ", "))
+	f.BoolVarP(&m.verbose, "verbose", "v", false,
+		"show the messages on standard error, > sent and < received, which may hold secrets, and "+
+			"progress also where it is no terminal")
 }
 
 // askFlags adds the options for what the server may ask.
@@ -83,13 +89,17 @@ func (m *mcpRemote) askFlags(cmd *cobra.Command) {
 		return // they are those of the shell
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&m.answers, "answer", nil, "answer a form of the server's with this `JSON` object, or with accept, decline or cancel; can be repeated")
+	f.StringArrayVar(&m.answers, "answer", nil,
+		"answer a form of the server's with this `JSON` object, or with accept, decline or cancel; can "+
+			"be repeated")
 	f.StringVar(&m.sample, "sample", "", "answer the server's requests to a model with this `text`")
-	f.StringArrayVar(&m.roots, "root", nil, "show the server this `directory` as a root; can be repeated")
+	f.StringArrayVar(&m.roots, "root", nil,
+		"show the server this `directory` as a root; can be repeated")
 }
 
 func (m *mcpRemote) outputFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&m.output, "output", "o", "", "save images and other binary content in this `directory`")
+	cmd.Flags().StringVarP(&m.output, "output", "o", "",
+		"save images and other binary content in this `directory`")
 }
 
 // onTarget makes a command that takes TARGET, and at most so many words more.
@@ -134,7 +144,9 @@ func (m *mcpRemote) onName(
 }
 
 // named returns the target of a command line, the name or URI behind it, and what follows that.
-func (m *mcpRemote) named(cmd *cobra.Command, args []string, what string) (t *target.Target, name string, rest []string, err error) {
+func (m *mcpRemote) named(
+	cmd *cobra.Command, args []string, what string,
+) (t *target.Target, name string, rest []string, err error) {
 	t, rest, err = m.target(cmd, args)
 	if err != nil {
 		return t, "", nil, err
@@ -144,7 +156,8 @@ func (m *mcpRemote) named(cmd *cobra.Command, args []string, what string) (t *ta
 		if t.Kind == target.Command {
 			hint = "It stands before --: "
 		}
-		return t, "", nil, usagef(hint+commandLine(cmd.CommandPath(), t, strings.ToUpper(what)), "no %s", what)
+		return t, "", nil, usagef(hint+commandLine(cmd.CommandPath(), t, strings.ToUpper(what)),
+			"no %s", what)
 	}
 	return t, rest[0], rest[1:], nil
 }
@@ -163,11 +176,14 @@ func none(cmd *cobra.Command, rest []string) error {
 	if len(rest) == 0 {
 		return nil
 	}
-	return usagef(fmt.Sprintf("Run '%s --help' for its arguments.", cmd.CommandPath()), "there is no place for %q", rest[0])
+	return usagef(fmt.Sprintf("Run '%s --help' for its arguments.", cmd.CommandPath()),
+		"there is no place for %q", rest[0])
 }
 
 // completer offers names to the shell.
-func (m *mcpRemote) completer(names func(ctx context.Context, s *mcpSession) []string) cobra.CompletionFunc {
+func (m *mcpRemote) completer(
+	names func(ctx context.Context, s *mcpSession) []string,
+) cobra.CompletionFunc {
 	return m.completeSecond(func(ctx context.Context, text string) []string {
 		t, err := forMCP(m.locate(text))
 		if err != nil || m.check(t) != nil {

@@ -83,7 +83,8 @@ func TestTypedArguments(t *testing.T) {
 func TestNearestTool(t *testing.T) {
 	names := []string{"math_add", "echo"}
 	for name, want := range map[string]string{
-		"math_sub": `Did you mean "math_add"?`, "ECHO": `Did you mean "echo"?`, "somethingelse": "Its tools are: math_add, echo.",
+		"math_sub": `Did you mean "math_add"?`, "ECHO": `Did you mean "echo"?`,
+		"somethingelse": "Its tools are: math_add, echo.",
 	} {
 		if got := nearestTool(name, names); got != want {
 			t.Errorf("%s: %s", name, got)
@@ -95,7 +96,10 @@ func TestNearestTool(t *testing.T) {
 }
 
 func FuzzMembers(f *testing.F) {
-	for _, s := range []string{`{}`, `{"a":1}`, `{"a":{"b":[1,{"c":2}]},"d":"}"}`, `[]`, `[{"a":1}]`, `"a"`, `{"a\u0041": "x,:" , "b":[]}`} {
+	for _, s := range []string{
+		`{}`, `{"a":1}`, `{"a":{"b":[1,{"c":2}]},"d":"}"}`, `[]`, `[{"a":1}]`,
+		`"a"`, `{"a\u0041": "x,:" , "b":[]}`,
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {

@@ -35,7 +35,10 @@ type asker struct {
 }
 
 func (m *mcpRemote) newAsker() (*asker, error) {
-	a := &asker{screen: m.screen, sampleText: m.sample, verbose: m.verbose, answers: m.answers, turn: make(chan struct{}, 1)}
+	a := &asker{
+		screen: m.screen, sampleText: m.sample, verbose: m.verbose, answers: m.answers,
+		turn: make(chan struct{}, 1),
+	}
 	if m.lines != nil {
 		a.stdin, a.models = m.lines, !m.sampleGiven
 	} else if isPerson(m.stdin) && m.screen.tty {
@@ -77,7 +80,8 @@ func readAnswer(text string) (action string, content jsonrpc.Raw, err error) {
 	}
 	raw := jsonrpc.Raw(strings.TrimSpace(text))
 	if jsonrpc.Valid(raw) != nil || raw[0] != '{' {
-		return "", nil, usagef(`Write it as --answer '{"name":"Ada"}', or accept, decline or cancel.`, "%q is not an answer", text)
+		return "", nil, usagef(`Write it as --answer '{"name":"Ada"}', or accept, decline or cancel.`,
+			"%q is not an answer", text)
 	}
 	return spec.ElicitAccept, raw, nil
 }
@@ -90,7 +94,9 @@ func (a *asker) failed() error {
 }
 
 // elicit answers a form, or whether a page may be opened.
-func (a *asker) elicit(ctx context.Context, p *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
+func (a *asker) elicit(
+	ctx context.Context, p *spec.ElicitRequestParams,
+) (*spec.ElicitResult, error) {
 	select {
 	case a.turn <- struct{}{}:
 		defer func() { <-a.turn }()
@@ -129,7 +135,9 @@ func (a *asker) elicit(ctx context.Context, p *spec.ElicitRequestParams) (*spec.
 
 // given takes the first of the answers of the command line that fits. Questions
 // of one round come in any order.
-func (a *asker) given(p *spec.ElicitRequestParams, f form) (r *spec.ElicitResult, used int, err error) {
+func (a *asker) given(
+	p *spec.ElicitRequestParams, f form,
+) (r *spec.ElicitResult, used int, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var misfit error
@@ -149,14 +157,17 @@ func (a *asker) given(p *spec.ElicitRequestParams, f form) (r *spec.ElicitResult
 		misfit = cmp.Or(misfit, err)
 	}
 	if misfit != nil && a.stdin == nil {
-		a.failure = usagef("The server asks: "+tame(p.Message)+"\nFor example --answer '"+f.example()+"'", "--answer does not fit: %w", misfit)
+		a.failure = usagef("The server asks: "+tame(p.Message)+"\nFor example --answer '"+f.example()+"'",
+			"--answer does not fit: %w", misfit)
 		return nil, used, a.failure
 	}
 	return nil, used, nil
 }
 
 // sample stands in for a model.
-func (a *asker) sample(ctx context.Context, p *spec.CreateMessageRequestParams) (*spec.CreateMessageResult, error) {
+func (a *asker) sample(
+	ctx context.Context, p *spec.CreateMessageRequestParams,
+) (*spec.CreateMessageResult, error) {
 	if a.verbose {
 		raw, err := jsonv2.Append(nil, p)
 		if err != nil {
@@ -173,7 +184,8 @@ func (a *asker) sample(ctx context.Context, p *spec.CreateMessageRequestParams) 
 		model = "farcall shell"
 	}
 	return &spec.CreateMessageResult{
-		Role: spec.RoleAssistant, Content: []spec.Content{mcp.Text(text)}, Model: model, StopReason: spec.StopEndTurn,
+		Role: spec.RoleAssistant, Content: []spec.Content{mcp.Text(text)}, Model: model,
+		StopReason: spec.StopEndTurn,
 	}, nil
 }
 
@@ -205,7 +217,9 @@ func (a *asker) askModel(ctx context.Context, p *spec.CreateMessageRequestParams
 }
 
 // askPage asks whether a page may be opened.
-func (a *asker) askPage(ctx context.Context, p *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
+func (a *asker) askPage(
+	ctx context.Context, p *spec.ElicitRequestParams,
+) (*spec.ElicitResult, error) {
 	a.screen.printf("The server asks you to open a page: %s\n  %s", tame(p.Message), tame(p.URL))
 	for {
 		a.screen.write("Have you, or will you? [y/n] ")
@@ -225,8 +239,12 @@ func (a *asker) askPage(ctx context.Context, p *spec.ElicitRequestParams) (*spec
 }
 
 // askForm asks for the fields of a form one by one.
-func (a *asker) askForm(ctx context.Context, p *spec.ElicitRequestParams, f form) (*spec.ElicitResult, error) {
-	a.screen.printf("The server asks: %s\n(\"decline\" or \"cancel\" end the form, and so does Ctrl-D.)", tame(p.Message))
+func (a *asker) askForm(
+	ctx context.Context, p *spec.ElicitRequestParams, f form,
+) (*spec.ElicitResult, error) {
+	a.screen.printf(
+		"The server asks: %s\n(\"decline\" or \"cancel\" end the form, and so does Ctrl-D.)",
+		tame(p.Message))
 	content := jsonrpc.Raw{'{'}
 	for i := range f {
 		field := &f[i]
@@ -247,7 +265,9 @@ func (a *asker) askForm(ctx context.Context, p *spec.ElicitRequestParams, f form
 
 // askField asks until the answer fits. A nil value is none; an action ends the
 // form.
-func (a *asker) askField(ctx context.Context, field *field) (value jsonrpc.Raw, action string, err error) {
+func (a *asker) askField(
+	ctx context.Context, field *field,
+) (value jsonrpc.Raw, action string, err error) {
 	for {
 		a.screen.write(field.prompt())
 		line, ok, err := a.stdin.line(ctx)
@@ -419,7 +439,8 @@ func progressBar(done float64, total *float64, message string) string {
 	if total != nil && *total > 0 {
 		share := min(max(done / *total, 0), 1)
 		full := int(share * barCells)
-		line = fmt.Sprintf("%s%s %3.0f%% %s", strings.Repeat("█", full), strings.Repeat("░", barCells-full), 100*share, message)
+		line = fmt.Sprintf("%s%s %3.0f%% %s", strings.Repeat("█", full),
+			strings.Repeat("░", barCells-full), 100*share, message)
 	}
 	return shorten(strings.TrimSpace(line), barWidth)
 }

@@ -57,7 +57,9 @@ func (m *mcpRemote) arguments(ctx context.Context, words []string) (toolArgument
 	if len(words) == 0 {
 		raw, err := m.pipedParams(ctx)
 		if err == nil && raw != nil && raw[0] != '{' {
-			err = usagef("", "standard input: a tool takes its arguments by name: they must be a JSON object, not %s", excerpt(raw))
+			err = usagef("",
+				"standard input: a tool takes its arguments by name: they must be a JSON object, not %s",
+				excerpt(raw))
 		}
 		return toolArguments{json: raw}, err
 	}
@@ -65,7 +67,8 @@ func (m *mcpRemote) arguments(ctx context.Context, words []string) (toolArgument
 		if !namedParam.MatchString(w) {
 			raw, err := parseParams(words, m.stdin)
 			if err == nil && raw[0] != '{' {
-				err = usagef("Write name=value, or a JSON object.", "a tool takes its arguments by name: %q has none", words[0])
+				err = usagef("Write name=value, or a JSON object.",
+					"a tool takes its arguments by name: %q has none", words[0])
 			}
 			return toolArguments{json: raw}, err
 		}
@@ -81,7 +84,9 @@ type toolArguments struct {
 
 // fit makes the arguments of a tool. near is a hint in case the server refuses
 // them: for a tool that there is not, or has other arguments.
-func (s *mcpSession) fit(ctx context.Context, tool string, given toolArguments) (arguments any, near string, err error) {
+func (s *mcpSession) fit(
+	ctx context.Context, tool string, given toolArguments,
+) (arguments any, near string, err error) {
 	tools, err := s.Tools(ctx)
 	if err != nil && ctx.Err() != nil {
 		return nil, "", s.failure(ctx, spec.MethodToolsList, err)
@@ -172,17 +177,24 @@ func typedValue(name, text string, kinds []string) (jsonrpc.Raw, error) {
 	}
 	raw := jsonrpc.Raw(strings.TrimSpace(text))
 	if jsonrpc.Valid(raw) == nil {
-		if kind := jsonv2.KindOf(raw); kind != "string" && (slices.Contains(kinds, kind) || kind == "number" && slices.Contains(kinds, "integer")) {
+		if kind := jsonv2.KindOf(raw); kind != "string" &&
+			(slices.Contains(kinds, kind) || kind == "number" && slices.Contains(kinds, "integer")) {
 			return raw, nil
 		}
 	}
 	if slices.Contains(kinds, "string") {
 		return jsonrpc.AppendString(nil, text), nil
 	}
-	example := map[string]string{"number": name + "=1.5", "integer": name + "=3", "boolean": name + "=true", "array": name + `='["a","b"]'`, "object": name + `='{"a":1}'`, "null": name + "=null"}
+	example := map[string]string{
+		"number": name + "=1.5", "integer": name + "=3",
+		"boolean": name + "=true", "array": name + `='["a","b"]'`, "object": name + `='{"a":1}'`,
+		"null": name + "=null",
+	}
 	return nil, usagef(
-		fmt.Sprintf("For example %s. To send it all the same: %s:='%s'.", example[kinds[0]], name, jsonrpc.AppendString(nil, text)),
-		"the argument %q must be of type %s, and %s is not", name, strings.Join(kinds, " or "), excerpt([]byte(text)),
+		fmt.Sprintf("For example %s. To send it all the same: %s:='%s'.", example[kinds[0]], name,
+			jsonrpc.AppendString(nil, text)),
+		"the argument %q must be of type %s, and %s is not", name, strings.Join(kinds, " or "),
+		excerpt([]byte(text)),
 	)
 }
 

@@ -34,7 +34,8 @@ func forMCP(t *target.Target, err error) (*target.Target, error) {
 		return t, err
 	}
 	if t.Kind != target.Command && t.Framing != stream.NDJSON {
-		return t, usagef("Leave ?framing="+target.FramingName(t.Framing)+" out.", "MCP has one message a line")
+		return t, usagef("Leave ?framing="+target.FramingName(t.Framing)+" out.",
+			"MCP has one message a line")
 	}
 	t.DefaultPath(mcpPath)
 	return t, nil
@@ -58,7 +59,8 @@ func (m *mcpRemote) target(cmd *cobra.Command, args []string) (*target.Target, [
 		return t, nil, usagef(eraHint(), "there is no era %q", m.era)
 	}
 	if m.log != "" && spec.LogSeverity(m.log) < 0 {
-		return t, nil, usagef("The levels are "+strings.Join(spec.LogLevels(), ", ")+".", "there is no log level %q", m.log)
+		return t, nil, usagef("The levels are "+strings.Join(spec.LogLevels(), ", ")+".",
+			"there is no log level %q", m.log)
 	}
 	m.sampleGiven = cmd.Flags().Changed("sample")
 	return t, rest, nil
@@ -83,7 +85,9 @@ type mcpSession struct {
 }
 
 // open connects. What adjusts the options is called before.
-func (m *mcpRemote) open(ctx context.Context, t *target.Target, adjust ...func(*mcp.ClientOptions)) (*mcpSession, error) {
+func (m *mcpRemote) open(
+	ctx context.Context, t *target.Target, adjust ...func(*mcp.ClientOptions),
+) (*mcpSession, error) {
 	if m.kept != nil {
 		return m.kept.mcp, nil
 	}
@@ -127,8 +131,8 @@ func (m *mcpRemote) open(ctx context.Context, t *target.Target, adjust ...func(*
 	return s, nil
 }
 
-// with connects, and disconnects after use. Ctrl-C ends the context of use. What adjusts the options
-// is called before.
+// with connects, and disconnects after use. Ctrl-C ends the context of use. What adjusts the
+// options is called before.
 func (m *mcpRemote) with(
 	ctx context.Context, t *target.Target, use func(context.Context, *mcpSession) error,
 	adjust ...func(*mcp.ClientOptions),
@@ -163,8 +167,9 @@ func (m *mcpRemote) options(a *asker) (*mcp.ClientOptions, error) {
 		Name: "farcall", Version: versionName(), Era: m.era,
 		Timeout: m.timeout, MaxTimeout: -1,
 		LogLevel: m.log, OnLog: m.printLog, Trace: m.trace(),
-		HTTP:      &mcphttp.DialOptions{HTTP: client, Header: header},
-		RPC:       &farcall.Options{Logger: slog.New(slog.DiscardHandler)}, // the command reports errors itself
+		HTTP: &mcphttp.DialOptions{HTTP: client, Header: header},
+		// the command reports errors itself
+		RPC:       &farcall.Options{Logger: slog.New(slog.DiscardHandler)},
 		Elicit:    a.elicit,
 		OnWarning: func(err error) { m.screen.printf("farcall: warning: %s", plainWords(err)) },
 		OnSessionLost: func() {
@@ -207,8 +212,10 @@ func plainWords(err error) string {
 
 var libraryTerms = strings.NewReplacer(
 	"; see ClientOptions.Era", "", " (it may be legacy: see ClientOptions.Era)", " (it may be legacy)",
-	"; see ClientOptions.MaxRounds", "", "; raise DialOptions.MaxMessage", "", " (ClientOptions.Timeout)", "", " (ClientOptions.MaxTimeout)", "",
-	"dial: wsrpc: cannot connect: ", "", "mcp: ", "", "gateway: ", "", "mcphttp: ", "", "mcpauth: ", "", "farcall: ", "")
+	"; see ClientOptions.MaxRounds", "", "; raise DialOptions.MaxMessage", "",
+	" (ClientOptions.Timeout)", "", " (ClientOptions.MaxTimeout)", "",
+	"dial: wsrpc: cannot connect: ", "", "mcp: ", "", "gateway: ", "", "mcphttp: ", "", "mcpauth: ",
+	"", "farcall: ", "")
 
 // plainError is an error in plain words.
 type plainError struct{ error }
@@ -239,7 +246,11 @@ func (s *mcpSession) failure(ctx context.Context, what string, err error) error 
 	case errors.As(err, &wire):
 		return s.answered(what, wire, err)
 	case errors.As(err, &status):
-		return &exitError{code: exitProtocol, err: fmt.Errorf("%s: %s answered %s", what, t, statusText(status)), hint: statusHint(t, status, err)}
+		return &exitError{
+			code: exitProtocol,
+			err:  fmt.Errorf("%s: %s answered %s", what, t, statusText(status)),
+			hint: statusHint(t, status, err),
+		}
 	case errors.Is(err, mcphttp.ErrConnect) && (s.Client == nil || isDialing(err)),
 		s.Client == nil && strings.HasPrefix(err.Error(), "mcp: dial: "):
 		return connectFailure(t, plainError{err})
@@ -252,7 +263,10 @@ func (s *mcpSession) failure(ctx context.Context, what string, err error) error 
 		}
 		return failure
 	case pinned(err):
-		return &exitError{code: exitAnswered, err: fmt.Errorf("%s: %s", what, plainWords(err)), hint: autoHint}
+		return &exitError{
+			code: exitAnswered, err: fmt.Errorf("%s: %s", what, plainWords(err)),
+			hint: autoHint,
+		}
 	}
 	return fmt.Errorf("%s: %s", what, plainWords(err))
 }
@@ -276,7 +290,8 @@ func (s *mcpSession) codeHint(what string, wire *jsonrpc.Error, err error) strin
 	}
 	if s.Client == nil { // it has not got beyond the handshake
 		if mayRetry(wire) {
-			return fmt.Sprintf("It may work later. 'farcall errors %d' says what the code means.", int(wire.Code))
+			return fmt.Sprintf("It may work later. 'farcall errors %d' says what the code means.",
+				int(wire.Code))
 		}
 		if pinned(err) {
 			return autoHint
@@ -285,7 +300,8 @@ func (s *mcpSession) codeHint(what string, wire *jsonrpc.Error, err error) strin
 	}
 	switch wire.Code {
 	case jsonrpc.MethodNotFound:
-		return fmt.Sprintf("'%s' shows what the server offers.", commandLine("farcall mcp discover", s.target, ""))
+		return fmt.Sprintf("'%s' shows what the server offers.",
+			commandLine("farcall mcp discover", s.target, ""))
 	case spec.MissingRequiredClientCapability:
 		return s.capabilityHint(what, wire)
 	case jsonrpc.InternalError:
@@ -302,7 +318,8 @@ func (s *mcpSession) handshakeHint(wire *jsonrpc.Error) string {
 	case s.target.URL == nil || s.target.URL.Path == mcpPath:
 		return "It does not know the first request of MCP: it is a server of something else."
 	}
-	return "It does not know the first request of MCP at this path. Over HTTP most servers of MCP are at " + mcpPath + "."
+	return "It does not know the first request of MCP at this path. Over HTTP most servers of " +
+		"MCP are at " + mcpPath + "."
 }
 
 // capabilityHint says how to give the server what it cannot do without.
@@ -317,7 +334,8 @@ func (s *mcpSession) capabilityHint(what string, wire *jsonrpc.Error) string {
 	case want.Roots != nil:
 		return "It asks for directories: show them with --root DIRECTORY."
 	case want.Extensions[spec.ExtensionTasks] != nil:
-		return fmt.Sprintf("It runs as a task only: '%s'.", commandLine("farcall mcp tasks", s.target, "start "+what+" --wait"))
+		return fmt.Sprintf("It runs as a task only: '%s'.",
+			commandLine("farcall mcp tasks", s.target, "start "+what+" --wait"))
 	}
 	return ""
 }
@@ -326,14 +344,17 @@ func (s *mcpSession) capabilityHint(what string, wire *jsonrpc.Error) string {
 // in a way that the server does not accept.
 func (s *mcpSession) listHint(method string, err error) string {
 	var wire *jsonrpc.Error
-	if !errors.As(err, &wire) || wire.Code != jsonrpc.InvalidParams && wire.Code != spec.ResourceNotFound {
+	if !errors.As(err, &wire) ||
+		wire.Code != jsonrpc.InvalidParams && wire.Code != spec.ResourceNotFound {
 		return ""
 	}
 	switch method {
 	case spec.MethodPromptsGet, spec.MethodCompletionComplete:
-		return fmt.Sprintf("'%s' lists the prompts, with their arguments.", commandLine("farcall mcp prompts", s.target, ""))
+		return fmt.Sprintf("'%s' lists the prompts, with their arguments.",
+			commandLine("farcall mcp prompts", s.target, ""))
 	case spec.MethodResourcesRead:
-		return fmt.Sprintf("'%s' lists the resources; there are templates, too.", commandLine("farcall mcp resources", s.target, ""))
+		return fmt.Sprintf("'%s' lists the resources; there are templates, too.",
+			commandLine("farcall mcp resources", s.target, ""))
 	}
 	return ""
 }
@@ -358,7 +379,8 @@ func statusHint(t *target.Target, e *mcphttp.StatusError, err error) string {
 		case t.URL.Path == mcpPath:
 			return "Give the path that MCP is served at; with old servers it often is /sse."
 		}
-		return "Give the path that MCP is served at, for example " + t.URL.Scheme + "://" + t.URL.Host + mcpPath + "."
+		return "Give the path that MCP is served at, for example " + t.URL.Scheme + "://" + t.URL.Host +
+			mcpPath + "."
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return loginHint(t, e.Status)
 	}

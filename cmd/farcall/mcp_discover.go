@@ -40,8 +40,10 @@ func (m *mcpRemote) discoverServer(ctx context.Context, t *target.Target, _ []st
 	return m.with(ctx, t, func(ctx context.Context, s *mcpSession) error {
 		info := s.Server()
 		card := &serverCard{
-			Name: info.Name, Title: info.Title, Version: info.Version, Revision: info.Revision, Era: eraName(info),
-			Supported: info.Supported, Capabilities: info.Capabilities, Counts: map[string]int{}, Instructions: info.Instructions,
+			Name: info.Name, Title: info.Title, Version: info.Version, Revision: info.Revision,
+			Era:       eraName(info),
+			Supported: info.Supported, Capabilities: info.Capabilities, Counts: map[string]int{},
+			Instructions: info.Instructions,
 		}
 		lists := []struct{ key, method, one string }{
 			{"tools", spec.MethodToolsList, "tool"},
@@ -65,7 +67,9 @@ func (m *mcpRemote) discoverServer(ctx context.Context, t *target.Target, _ []st
 			}
 			for _, one := range all.missing {
 				// The reason of a later list may say more of the same: that it is not tried again for now.
-				if !slices.ContainsFunc(missing, func(m missingServer) bool { return m.Upstream == one.Upstream }) {
+				if !slices.ContainsFunc(missing, func(m missingServer) bool {
+					return m.Upstream == one.Upstream
+				}) {
 					missing = append(missing, one)
 				}
 			}
@@ -130,15 +134,20 @@ func capabilityNames(c *spec.ServerCapabilities) []string {
 		if !has {
 			return
 		}
-		if details = slices.DeleteFunc(details, func(d string) bool { return d == "" }); len(details) > 0 {
+		if details = slices.DeleteFunc(details, func(d string) bool {
+			return d == ""
+		}); len(details) > 0 {
 			name += " (" + strings.Join(details, ", ") + ")"
 		}
 		names = append(names, name)
 	}
 	word := func(has bool, name string) string { return map[bool]string{true: name}[has] }
 	add(c.Tools != nil, "tools", word(c.Tools != nil && c.Tools.ListChanged, "tells of changes"))
-	add(c.Resources != nil, "resources", word(c.Resources != nil && c.Resources.ListChanged, "tells of changes"), word(c.Resources != nil && c.Resources.Subscribe, "subscriptions"))
-	add(c.Prompts != nil, "prompts", word(c.Prompts != nil && c.Prompts.ListChanged, "tells of changes"))
+	add(c.Resources != nil, "resources",
+		word(c.Resources != nil && c.Resources.ListChanged, "tells of changes"),
+		word(c.Resources != nil && c.Resources.Subscribe, "subscriptions"))
+	add(c.Prompts != nil, "prompts",
+		word(c.Prompts != nil && c.Prompts.ListChanged, "tells of changes"))
 	add(c.Completions != nil, "completions")
 	add(c.Logging != nil, "logging")
 	add(c.Tasks != nil, "tasks")

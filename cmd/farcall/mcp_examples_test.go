@@ -19,14 +19,16 @@ func TestMCPExamples(t *testing.T) {
 	seen := 0
 	for _, line := range examples(newRootCmd(&env{})) {
 		words := strings.Fields(line)
-		if !strings.Contains(line, "farcall mcp") || !strings.Contains(line, "localhost:7331") || words[2] == "listen" || words[len(words)-1] == "ID" {
+		if !strings.Contains(line, "farcall mcp") || !strings.Contains(line, "localhost:7331") ||
+			words[2] == "listen" || words[len(words)-1] == "ID" {
 			continue
 		}
 		seen++
 		line, _, _ = strings.Cut(strings.TrimSpace(line), " > ") // to a file
 		line, _, _ = strings.Cut(line, "   ")                    // what it is
 		var args []string
-		for _, m := range exampleWord.FindAllString(strings.ReplaceAll(line, "localhost:7331", host), -1) {
+		for _, m := range exampleWord.FindAllString(strings.ReplaceAll(line, "localhost:7331", host),
+			-1) {
 			args = append(args, strings.Trim(m, "'"))
 		}
 		cmd := program(t, args[1:]...)

@@ -38,7 +38,10 @@ func newForm(schema jsonrpc.Raw) (form, error) {
 	}
 	var f form
 	for name := range members(member(schema, "properties")) {
-		p := field{PrimitiveSchemaDefinition: s.Properties[name], name: name, required: slices.Contains(s.Required, name)}
+		p := field{
+			PrimitiveSchemaDefinition: s.Properties[name], name: name,
+			required: slices.Contains(s.Required, name),
+		}
 		p.choices = p.OneOf
 		for i, value := range p.Enum {
 			title := value
@@ -279,7 +282,8 @@ func (p *field) fitsText(value jsonrpc.Raw) error {
 	if len(p.choices) > 0 {
 		return p.known(text)
 	}
-	if err := between(int64(utf8.RuneCountInString(text)), p.MinLength, p.MaxLength, "it must have %d characters"); err != nil {
+	if err := between(int64(utf8.RuneCountInString(text)), p.MinLength, p.MaxLength,
+		"it must have %d characters"); err != nil {
 		return err
 	}
 	var err error
@@ -307,7 +311,8 @@ func (p *field) fitsText(value jsonrpc.Raw) error {
 }
 
 func (p *field) known(choice string) error {
-	if slices.ContainsFunc(p.choices, func(c spec.EnumOption) bool { return c.Const == choice }) || len(p.choices) == 0 {
+	if slices.ContainsFunc(p.choices, func(c spec.EnumOption) bool { return c.Const == choice }) ||
+		len(p.choices) == 0 {
 		return nil
 	}
 	var all []string

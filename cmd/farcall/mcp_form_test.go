@@ -45,9 +45,18 @@ func TestFieldParse(t *testing.T) {
 		{`{"type":"string","enum":["r","g"]}`, "2", `"g"`, ""},
 		{`{"type":"string","enum":["r","g"]}`, "3", "", `"3" is none of r, g`},
 		{`{"type":"string","oneOf":[{"const":"r","title":"Red"}]}`, "RED", `"r"`, ""},
-		{`{"type":"array","items":{"type":"string","enum":["a","b"]},"minItems":1}`, "b, 1", `["b","a"]`, ""},
-		{`{"type":"array","items":{"type":"string","enum":["a","b"]},"minItems":1}`, "", "", "choose at least 1"},
-		{`{"type":"array","items":{"anyOf":[{"const":"a","title":"A"}]},"maxItems":1}`, "a,a", "", "choose at most 1"},
+		{
+			`{"type":"array","items":{"type":"string","enum":["a","b"]},"minItems":1}`, "b, 1",
+			`["b","a"]`, "",
+		},
+		{
+			`{"type":"array","items":{"type":"string","enum":["a","b"]},"minItems":1}`, "", "",
+			"choose at least 1",
+		},
+		{
+			`{"type":"array","items":{"anyOf":[{"const":"a","title":"A"}]},"maxItems":1}`, "a,a", "",
+			"choose at most 1",
+		},
 		{`{"type":"array","items":{"anyOf":[{"const":"a","title":"A"}]}}`, "z", "", `"z" is none of a`},
 	}
 	for _, test := range tests {
@@ -87,21 +96,35 @@ func TestAskForm(t *testing.T) {
 	}
 	for _, test := range tests {
 		var screen bytes.Buffer
-		a := &asker{screen: newConsole(&screen), stdin: newTypist(strings.NewReader(test.typed)), turn: make(chan struct{}, 1)}
-		r, err := a.elicit(t.Context(), &spec.ElicitRequestParams{Mode: spec.ElicitForm, Message: "Well?\x1b[31m", RequestedSchema: jsonrpc.Raw(testFormSchema)})
+		a := &asker{
+			screen: newConsole(&screen), stdin: newTypist(strings.NewReader(test.typed)),
+			turn: make(chan struct{}, 1),
+		}
+		r, err := a.elicit(t.Context(),
+			&spec.ElicitRequestParams{
+				Mode: spec.ElicitForm, Message: "Well?\x1b[31m",
+				RequestedSchema: jsonrpc.Raw(testFormSchema),
+			})
 		if err != nil || r.Action != test.action || string(r.Content) != test.content {
 			t.Errorf("%q: %+v, %v; want %s %s", test.typed, r, err, test.action, test.content)
 		}
-		if s := screen.String(); !strings.Contains(s, "The server asks: Well?") || strings.Contains(s, "\x1b") {
+		if s := screen.String(); !strings.Contains(s, "The server asks: Well?") ||
+			strings.Contains(s, "\x1b") {
 			t.Errorf("%q: the screen shows %q", test.typed, s)
 		}
 	}
 }
 
 func TestAskPage(t *testing.T) {
-	for typed, want := range map[string]string{"y\n": "accept", "what\nyes\n": "accept", "no\n": "decline", "decline\n": "decline", "cancel\n": "cancel", "": "cancel"} {
+	for typed, want := range map[string]string{
+		"y\n": "accept", "what\nyes\n": "accept",
+		"no\n": "decline", "decline\n": "decline", "cancel\n": "cancel", "": "cancel",
+	} {
 		var screen bytes.Buffer
-		a := &asker{screen: newConsole(&screen), stdin: newTypist(strings.NewReader(typed)), turn: make(chan struct{}, 1)}
+		a := &asker{
+			screen: newConsole(&screen), stdin: newTypist(strings.NewReader(typed)),
+			turn: make(chan struct{}, 1),
+		}
 		r, err := a.elicit(t.Context(), &spec.ElicitRequestParams{Mode: spec.ElicitURL, Message: "Sign in", URL: "https://example.com/"})
 		if err != nil || r.Action != want {
 			t.Errorf("%q: %+v, %v; want %s", typed, r, err, want)

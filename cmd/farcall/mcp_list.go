@@ -41,7 +41,10 @@ func (m *mcpRemote) tools(ctx context.Context, t *target.Target, name []string) 
 		i := slices.IndexFunc(tools, func(t spec.Tool) bool { return t.Name == name[0] })
 		if i < 0 {
 			names := mapped(tools, func(t spec.Tool) string { return t.Name })
-			return &exitError{code: exitAnswered, err: fmt.Errorf("there is no tool %q", name[0]), hint: nearestTool(name[0], names)}
+			return &exitError{
+				code: exitAnswered, err: fmt.Errorf("there is no tool %q", name[0]),
+				hint: nearestTool(name[0], names),
+			}
 		}
 		if m.asJSON {
 			return m.printJSON(l.items[i])
@@ -51,7 +54,9 @@ func (m *mcpRemote) tools(ctx context.Context, t *target.Target, name []string) 
 }
 
 // list gets all pages of a list, says which servers it lacks, and shows it.
-func (m *mcpRemote) list(ctx context.Context, t *target.Target, method, key string, show func(*mcpList) error) error {
+func (m *mcpRemote) list(
+	ctx context.Context, t *target.Target, method, key string, show func(*mcpList) error,
+) error {
 	return m.with(ctx, t, func(ctx context.Context, s *mcpSession) error {
 		all, err := s.all(ctx, method, key)
 		var wire *jsonrpc.Error
@@ -82,7 +87,11 @@ func decodeAll[T any](raw []jsonrpc.Raw) ([]T, error) {
 	all := make([]T, len(raw))
 	for i := range raw {
 		if err := jsonv2.Unmarshal(raw[i], &all[i]); err != nil {
-			return nil, &exitError{code: exitProtocol, err: fmt.Errorf("element %d of the list is not valid: %w", i+1, err), hint: "--json shows the list as it came."}
+			return nil, &exitError{
+				code: exitProtocol,
+				err:  fmt.Errorf("element %d of the list is not valid: %w", i+1, err),
+				hint: "--json shows the list as it came.",
+			}
 		}
 	}
 	return all, nil
@@ -186,7 +195,10 @@ func toolFields(schema jsonrpc.Raw) []toolField {
 		p := descriptor{Schema: s}
 		about, _ := unquote(member(s, "description"))
 		title, _ := unquote(member(s, "title"))
-		all = append(all, toolField{name: name, kind: p.kind(), about: firstLine(about, title), required: slices.Contains(required, name), schema: s})
+		all = append(all, toolField{
+			name: name, kind: p.kind(), about: firstLine(about, title),
+			required: slices.Contains(required, name), schema: s,
+		})
 	}
 	return all
 }
@@ -222,11 +234,13 @@ func (m *mcpRemote) printTool(t *spec.Tool) error {
 	}
 	var rows [][]string
 	for _, a := range toolFields(t.InputSchema) {
-		rows = append(rows, []string{"  " + a.label(), a.kind, a.about, string(appendTame(nil, compact(a.schema)))})
+		rows = append(rows,
+			[]string{"  " + a.label(), a.kind, a.about, string(appendTame(nil, compact(a.schema)))})
 	}
 	if t.OutputSchema != nil {
 		p := descriptor{Schema: t.OutputSchema}
-		rows = append(rows, []string{"  ->", p.kind(), "", string(appendTame(nil, compact(t.OutputSchema)))})
+		rows = append(rows,
+			[]string{"  ->", p.kind(), "", string(appendTame(nil, compact(t.OutputSchema)))})
 	}
 	if len(rows) == 0 {
 		return nil
@@ -241,13 +255,15 @@ func toolHints(t *spec.Tool) string {
 		if a.ReadOnlyHint {
 			hints = append(hints, "read-only")
 		} else if a.DestructiveHint != nil {
-			hints = append(hints, map[bool]string{true: "destructive", false: "not destructive"}[*a.DestructiveHint])
+			hints = append(hints,
+				map[bool]string{true: "destructive", false: "not destructive"}[*a.DestructiveHint])
 		}
 		if a.IdempotentHint {
 			hints = append(hints, "idempotent")
 		}
 		if a.OpenWorldHint != nil {
-			hints = append(hints, map[bool]string{true: "open world", false: "closed world"}[*a.OpenWorldHint])
+			hints = append(hints,
+				map[bool]string{true: "open world", false: "closed world"}[*a.OpenWorldHint])
 		}
 	}
 	if t.Execution != nil && t.Execution.TaskSupport != "" {
@@ -257,7 +273,9 @@ func toolHints(t *spec.Tool) string {
 }
 
 // newListCmd is a command that lists one kind of thing.
-func newListCmd[T any](e *env, kind, short, method, key string, row func(*T) []string) *cobra.Command {
+func newListCmd[T any](
+	e *env, kind, short, method, key string, row func(*T) []string,
+) *cobra.Command {
 	m := newMCPRemote(e)
 	show := func(ctx context.Context, t *target.Target, _ []string) error {
 		return m.list(ctx, t, method, key, func(l *mcpList) error {
@@ -276,33 +294,45 @@ func newListCmd[T any](e *env, kind, short, method, key string, row func(*T) []s
 }
 
 func newMCPResourcesCmd(e *env) *cobra.Command {
-	return newListCmd(e, "resources", "List the resources of a server", spec.MethodResourcesList, "resources", func(r *spec.Resource) []string {
-		size := ""
-		if r.Size != nil {
-			size = strconv.FormatInt(*r.Size, 10)
-		}
-		return []string{tame(r.URI), tame(r.Name), tame(r.MIMEType), size, firstLine(r.Title, r.Description)}
-	})
+	return newListCmd(e, "resources", "List the resources of a server", spec.MethodResourcesList,
+		"resources", func(r *spec.Resource) []string {
+			size := ""
+			if r.Size != nil {
+				size = strconv.FormatInt(*r.Size, 10)
+			}
+			return []string{
+				tame(r.URI), tame(r.Name), tame(r.MIMEType), size,
+				firstLine(r.Title, r.Description),
+			}
+		})
 }
 
 func newMCPTemplatesCmd(e *env) *cobra.Command {
-	return newListCmd(e, "templates", "List the resource templates of a server", spec.MethodResourcesTemplatesList, "resourceTemplates", func(t *spec.ResourceTemplate) []string {
-		return []string{tame(t.URITemplate), tame(t.Name), tame(t.MIMEType), firstLine(t.Title, t.Description)}
-	})
+	return newListCmd(e, "templates", "List the resource templates of a server",
+		spec.MethodResourcesTemplatesList, "resourceTemplates", func(t *spec.ResourceTemplate) []string {
+			return []string{
+				tame(t.URITemplate), tame(t.Name), tame(t.MIMEType),
+				firstLine(t.Title, t.Description),
+			}
+		})
 }
 
 func newMCPPromptsCmd(e *env) *cobra.Command {
-	return newListCmd(e, "prompts", "List the prompts of a server", spec.MethodPromptsList, "prompts", func(p *spec.Prompt) []string {
-		var args []string
-		for _, a := range p.Arguments {
-			if a.Required {
-				args = append(args, tame(a.Name))
-			} else {
-				args = append(args, tame(a.Name)+"?")
+	return newListCmd(e, "prompts", "List the prompts of a server", spec.MethodPromptsList, "prompts",
+		func(p *spec.Prompt) []string {
+			var args []string
+			for _, a := range p.Arguments {
+				if a.Required {
+					args = append(args, tame(a.Name))
+				} else {
+					args = append(args, tame(a.Name)+"?")
+				}
 			}
-		}
-		return []string{tame(p.Name) + "(" + strings.Join(args, ", ") + ")", firstLine(p.Title, p.Description)}
-	})
+			return []string{
+				tame(p.Name) + "(" + strings.Join(args, ", ") + ")",
+				firstLine(p.Title, p.Description),
+			}
+		})
 }
 
 // mcpList is a list, of all its pages.

@@ -22,7 +22,8 @@ func newMCPListenCmd(e *env) *cobra.Command {
 			return m.listen(ctx, t, resources, count)
 		})
 	f := cmd.Flags()
-	f.StringArrayVar(&resources, "resource", nil, "tell of changes of the resource with this `URI`; can be repeated")
+	f.StringArrayVar(&resources, "resource", nil,
+		"tell of changes of the resource with this `URI`; can be repeated")
 	f.IntVarP(&count, "count", "n", 0, "end after so many events; 0 for no limit")
 	return cmd
 }
@@ -56,7 +57,9 @@ func (l *listener) event(ev event, text string) {
 	})
 }
 
-func (m *mcpRemote) listen(ctx context.Context, t *target.Target, resources []string, count int) error {
+func (m *mcpRemote) listen(
+	ctx context.Context, t *target.Target, resources []string, count int,
+) error {
 	interrupted, stop := interruptible(ctx)
 	defer stop()
 	ctx, cancel := context.WithCancelCause(interrupted)
@@ -108,7 +111,11 @@ func filterText(f spec.SubscriptionFilter) string {
 	for _, l := range []struct {
 		name string
 		on   bool
-	}{{"tools", f.ToolsListChanged}, {"resources", f.ResourcesListChanged}, {"prompts", f.PromptsListChanged}} {
+	}{
+		{"tools", f.ToolsListChanged},
+		{"resources", f.ResourcesListChanged},
+		{"prompts", f.PromptsListChanged},
+	} {
 		if l.on {
 			what = append(what, "changes of the "+l.name)
 		}

@@ -20,7 +20,10 @@ func TestListDocument(t *testing.T) {
 	}{
 		{nil, `{"tools":[]}`},
 		{[]jsonrpc.Raw{one}, string(one)},
-		{[]jsonrpc.Raw{first, last}, `{"tools":[{"name":"a"},{"name":"b"},{"name":"c","n":1e2}],"ttlMs":2,"_meta":{"k":[]}}`},
+		{
+			[]jsonrpc.Raw{first, last},
+			`{"tools":[{"name":"a"},{"name":"b"},{"name":"c","n":1e2}],"ttlMs":2,"_meta":{"k":[]}}`,
+		},
 		{[]jsonrpc.Raw{first, jsonrpc.Raw(`"not a page"`)}, `{"tools":[{"name":"a"},{"name":"b"}]}`},
 	} {
 		l := &mcpList{key: "tools"}
@@ -39,8 +42,10 @@ func TestSayMissing(t *testing.T) {
 	t.Parallel()
 	l := &mcpList{key: "tools"}
 	for _, missing := range []string{
-		`[{"upstream":"a","state":"absent","reason":"no"},{"upstream":"b","state":"stale","reason":"down\nmore"}]`,
-		`[{"upstream":"a","state":"absent","reason":"no"},{"upstream":"c","state":"partial"},{"upstream":"\u001b[2J","state":"absent"}]`,
+		`[{"upstream":"a","state":"absent","reason":"no"},{"upstream":"b","state":"stale",` +
+			`"reason":"down\nmore"}]`,
+		`[{"upstream":"a","state":"absent","reason":"no"},{"upstream":"c","state":"partial"},` +
+			`{"upstream":"\u001b[2J","state":"absent"}]`,
 		`[1,{"upstream":2},{},null]`, `"x"`, `{}`,
 	} {
 		l.add(jsonrpc.Raw(`{"tools":[],"_meta":{"farcall.dev/missing":` + missing + `}}`))

@@ -35,7 +35,10 @@ func promptNames(ctx context.Context, s *mcpSession) []string {
 }
 
 // ask makes one call of a method and hands over its result.
-func (m *mcpRemote) ask(ctx context.Context, t *target.Target, what, method string, params any, show func(raw jsonrpc.Raw) error) error {
+func (m *mcpRemote) ask(
+	ctx context.Context, t *target.Target, what, method string, params any,
+	show func(raw jsonrpc.Raw) error,
+) error {
 	return m.with(ctx, t, func(ctx context.Context, s *mcpSession) error {
 		var raw jsonrpc.Raw
 		err := s.Request(mcp.OnProgress(ctx, m.progress), method, params, &raw)
@@ -54,40 +57,48 @@ func (m *mcpRemote) ask(ctx context.Context, t *target.Target, what, method stri
 func decodeResult[T any](what string, raw jsonrpc.Raw) (*T, error) {
 	r := new(T)
 	if err := jsonv2.Unmarshal(raw, r); err != nil {
-		return nil, &exitError{code: exitProtocol, err: fmt.Errorf("%s: the result is not valid: %w", what, err), hint: "--json shows it as it came."}
+		return nil, &exitError{
+			code: exitProtocol,
+			err:  fmt.Errorf("%s: the result is not valid: %w", what, err),
+			hint: "--json shows it as it came.",
+		}
 	}
 	return r, nil
 }
 
 func (m *mcpRemote) read(ctx context.Context, t *target.Target, uri string, _ []string) error {
-	return m.ask(ctx, t, uri, spec.MethodResourcesRead, &spec.ReadResourceRequestParams{URI: uri}, func(raw jsonrpc.Raw) error {
-		r, err := decodeResult[spec.ReadResourceResult](uri, raw)
-		if err != nil {
-			return err
-		}
-		for i := range r.Contents {
-			c := &r.Contents[i]
-			if c.Blob != nil && m.output == "" && !m.isTTY {
-				if _, err := m.stdout.Write(c.Blob); err != nil {
-					return err
-				}
-				continue
-			}
-			if err := m.printContent([]spec.Content{{Type: spec.TypeResource, Resource: c}}); err != nil {
+	return m.ask(ctx, t, uri, spec.MethodResourcesRead, &spec.ReadResourceRequestParams{URI: uri},
+		func(raw jsonrpc.Raw) error {
+			r, err := decodeResult[spec.ReadResourceResult](uri, raw)
+			if err != nil {
 				return err
 			}
-		}
-		return nil
-	})
+			for i := range r.Contents {
+				c := &r.Contents[i]
+				if c.Blob != nil && m.output == "" && !m.isTTY {
+					if _, err := m.stdout.Write(c.Blob); err != nil {
+						return err
+					}
+					continue
+				}
+				if err := m.printContent([]spec.Content{{Type: spec.TypeResource, Resource: c}}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 }
 
 func newMCPPromptCmd(e *env) *cobra.Command {
 	m := newMCPRemote(e)
-	const use, short = "prompt TARGET PROMPT [name=value ...]", "Fill in a prompt and print its messages"
+	const use, short = "prompt TARGET PROMPT [name=value ...]",
+		"Fill in a prompt and print its messages"
 	return m.onName(use, short, "prompt", promptNames, m.prompt)
 }
 
-func (m *mcpRemote) prompt(ctx context.Context, t *target.Target, name string, words []string) error {
+func (m *mcpRemote) prompt(
+	ctx context.Context, t *target.Target, name string, words []string,
+) error {
 	p := &spec.GetPromptRequestParams{Name: name}
 	if len(words) > 0 {
 		p.Arguments = map[string]string{}
@@ -144,7 +155,9 @@ func newMCPCompleteCmd(e *env) *cobra.Command {
 }
 
 // completion reads what is to be completed.
-func completion(cmd *cobra.Command, t *target.Target, words []string) (*spec.CompleteRequestParams, error) {
+func completion(
+	cmd *cobra.Command, t *target.Target, words []string,
+) (*spec.CompleteRequestParams, error) {
 	hint := "For example: " + commandLine(cmd.CommandPath(), t, "prompt NAME ARGUMENT=VALUE")
 	p := new(spec.CompleteRequestParams)
 	switch {
@@ -177,28 +190,31 @@ func completion(cmd *cobra.Command, t *target.Target, words []string) (*spec.Com
 	return p, nil
 }
 
-func (m *mcpRemote) complete(ctx context.Context, t *target.Target, p *spec.CompleteRequestParams) error {
-	return m.ask(ctx, t, p.Argument.Name, spec.MethodCompletionComplete, p, func(raw jsonrpc.Raw) error {
-		r, err := decodeResult[spec.CompleteResult](p.Argument.Name, raw)
-		if err != nil {
-			return err
-		}
-		c := &r.Completion
-		for _, value := range c.Values {
-			if _, err := fmt.Fprintln(m.stdout, m.plain(value)); err != nil {
+func (m *mcpRemote) complete(
+	ctx context.Context, t *target.Target, p *spec.CompleteRequestParams,
+) error {
+	return m.ask(ctx, t, p.Argument.Name, spec.MethodCompletionComplete, p,
+		func(raw jsonrpc.Raw) error {
+			r, err := decodeResult[spec.CompleteResult](p.Argument.Name, raw)
+			if err != nil {
 				return err
 			}
-		}
-		switch {
-		case c.Total != nil && *c.Total > int64(len(c.Values)):
-			m.screen.printf("%d of %d", len(c.Values), *c.Total)
-		case c.HasMore:
-			m.screen.printf("There are more.")
-		case len(c.Values) == 0:
-			m.screen.printf("Nothing fits.")
-		}
-		return nil
-	})
+			c := &r.Completion
+			for _, value := range c.Values {
+				if _, err := fmt.Fprintln(m.stdout, m.plain(value)); err != nil {
+					return err
+				}
+			}
+			switch {
+			case c.Total != nil && *c.Total > int64(len(c.Values)):
+				m.screen.printf("%d of %d", len(c.Values), *c.Total)
+			case c.HasMore:
+				m.screen.printf("There are more.")
+			case len(c.Values) == 0:
+				m.screen.printf("Nothing fits.")
+			}
+			return nil
+		})
 }
 
 // printToolResult prints the result of a tool. The tool's own failure is the program's.
@@ -231,7 +247,8 @@ func (m *mcpRemote) printToolResult(tool string, r *mcp.ToolResult) error {
 func redundant(r *mcp.ToolResult) bool {
 	for i := range r.Content {
 		c := &r.Content[i]
-		if c.Type != spec.TypeText || jsonrpc.Valid([]byte(c.Text)) != nil || string(compact([]byte(c.Text))) != string(compact(r.StructuredContent)) {
+		if c.Type != spec.TypeText || jsonrpc.Valid([]byte(c.Text)) != nil ||
+			string(compact([]byte(c.Text))) != string(compact(r.StructuredContent)) {
 			return false
 		}
 	}
@@ -282,13 +299,16 @@ func (m *mcpRemote) describe(c *spec.Content) string {
 	case spec.TypeImage, spec.TypeAudio:
 		return fmt.Sprintf("[%s %s, %d bytes]", c.Type, tame(c.MIMEType), len(c.Data))
 	case spec.TypeResourceLink:
-		return "[" + strings.TrimSpace(strings.Join([]string{"link", tame(c.URI), tame(c.Name), tame(c.MIMEType)}, " ")) + "]"
+		return "[" +
+			strings.TrimSpace(
+				strings.Join([]string{"link", tame(c.URI), tame(c.Name), tame(c.MIMEType)}, " ")) + "]"
 	case spec.TypeResource:
 		if c.Resource == nil {
 			break
 		}
 		if c.Resource.Blob != nil {
-			return fmt.Sprintf("[resource %s %s, %d bytes]", tame(c.Resource.URI), tame(c.Resource.MIMEType), len(c.Resource.Blob))
+			return fmt.Sprintf("[resource %s %s, %d bytes]", tame(c.Resource.URI), tame(c.Resource.MIMEType),
+				len(c.Resource.Blob))
 		}
 		return m.plain(c.Resource.Text)
 	}
@@ -314,10 +334,13 @@ func clean(text string) string {
 
 // fileEndings are those of types that are common among tools.
 var fileEndings = map[string]string{
-	"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp", "image/svg+xml": ".svg",
-	"audio/wav": ".wav", "audio/x-wav": ".wav", "audio/mpeg": ".mp3", "audio/ogg": ".ogg", "audio/flac": ".flac",
-	"video/mp4": ".mp4", "application/pdf": ".pdf", "application/json": ".json", "application/zip": ".zip",
-	"text/plain": ".txt", "text/html": ".html", "text/csv": ".csv", "text/markdown": ".md",
+	"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp",
+	"image/svg+xml": ".svg",
+	"audio/wav":     ".wav", "audio/x-wav": ".wav", "audio/mpeg": ".mp3", "audio/ogg": ".ogg",
+	"audio/flac": ".flac",
+	"video/mp4":  ".mp4", "application/pdf": ".pdf", "application/json": ".json",
+	"application/zip": ".zip",
+	"text/plain":      ".txt", "text/html": ".html", "text/csv": ".csv", "text/markdown": ".md",
 }
 
 // save writes bytes to a new file in the output directory. Its name is made
