@@ -59,16 +59,25 @@ func mcpTestServer() *mcp.Server {
 	})
 	addTestTools(s)
 	addTestQuestions(s)
-	s.AddResource(mcp.Resource{URI: "test://text", Name: "text", MIMEType: "text/plain", Description: "A text"}, func(context.Context, string) ([]mcp.ResourceContents, error) {
+	s.AddResource(mcp.Resource{
+		URI: "test://text", Name: "text", MIMEType: "text/plain",
+		Description: "A text",
+	}, func(context.Context, string) ([]mcp.ResourceContents, error) {
 		return []mcp.ResourceContents{{Text: "the text"}}, nil
 	})
-	s.AddResource(mcp.Resource{URI: "test://blob", Name: "blob", MIMEType: "image/png"}, func(context.Context, string) ([]mcp.ResourceContents, error) {
-		return []mcp.ResourceContents{{Blob: []byte("blobby")}}, nil
-	})
-	s.AddTemplate(mcp.ResourceTemplate{URITemplate: "test://item/{id}", Name: "item", Description: "An item by its id"}, func(_ context.Context, _ string, vars mcp.Vars) ([]mcp.ResourceContents, error) {
+	s.AddResource(mcp.Resource{URI: "test://blob", Name: "blob", MIMEType: "image/png"},
+		func(context.Context, string) ([]mcp.ResourceContents, error) {
+			return []mcp.ResourceContents{{Blob: []byte("blobby")}}, nil
+		})
+	s.AddTemplate(mcp.ResourceTemplate{
+		URITemplate: "test://item/{id}", Name: "item", Description: "An item by its id",
+	}, func(_ context.Context, _ string, vars mcp.Vars) ([]mcp.ResourceContents, error) {
 		return []mcp.ResourceContents{{Text: "item " + vars.Get("id")}}, nil
 	})
-	s.AddPrompt(mcp.Prompt{Name: "review", Description: "Ask for a review", Arguments: []spec.PromptArgument{{Name: "language", Required: true}, {Name: "style"}}},
+	s.AddPrompt(mcp.Prompt{
+		Name: "review", Description: "Ask for a review",
+		Arguments: []spec.PromptArgument{{Name: "language", Required: true}, {Name: "style"}},
+	},
 		func(_ context.Context, args map[string]string) (*mcp.PromptResult, error) {
 			return &mcp.PromptResult{Messages: []mcp.PromptMessage{
 				{Role: "user", Content: mcp.Text("Review this " + args["language"] + ".")},
@@ -88,36 +97,51 @@ type testSum struct {
 }
 
 func addTestTools(s *mcp.Server) {
-	mcp.AddTool(s, mcp.Tool{Name: "add", Description: "Add two numbers", Title: "Addition", Annotations: &spec.ToolAnnotations{ReadOnlyHint: true}}, func(_ context.Context, in testPair) (testSum, error) {
-		return testSum{in.A + in.B}, nil
-	})
+	mcp.AddTool(s, mcp.Tool{
+		Name: "add", Description: "Add two numbers", Title: "Addition",
+		Annotations: &spec.ToolAnnotations{ReadOnlyHint: true},
+	},
+		func(_ context.Context, in testPair) (testSum, error) {
+			return testSum{in.A + in.B}, nil
+		})
 	s.AddTool(mcp.Tool{Name: "echo", Description: "Return the arguments", InputSchema: jsonrpc.Raw(
-		`{"type":"object","properties":{"s":{"type":"string"},"n":{"type":"number"},"i":{"$ref":"#/$defs/int"},"b":{"type":"boolean"},` +
-			`"l":{"type":"array"},"o":{"type":"object"},"x":{},"sn":{"anyOf":[{"type":"string"},{"type":"null"}]}},"$defs":{"int":{"type":"integer"}}}`)},
+		`{"type":"object","properties":{"s":{"type":"string"},"n":{"type":"number"},` +
+			`"i":{"$ref":"#/$defs/int"},"b":{"type":"boolean"},` +
+			`"l":{"type":"array"},"o":{"type":"object"},"x":{},"sn":{"anyOf":[{"type":"string"},` +
+			`{"type":"null"}]}},"$defs":{"int":{"type":"integer"}}}`)},
 		func(_ context.Context, arguments jsonrpc.Raw) (*mcp.ToolResult, error) {
 			return &mcp.ToolResult{Content: []mcp.Content{mcp.Text(cmp.Or(string(arguments), "{}"))}}, nil
 		})
-	mcp.AddTool(s, mcp.Tool{Name: "fail", Description: "Fail"}, func(context.Context, struct{}) (string, error) {
-		return "", errors.New("out of\x1b[31m paper")
-	})
-	mcp.AddTool(s, mcp.Tool{Name: "gallery", Description: "Show content of every type"}, func(context.Context, struct{}) ([]mcp.Content, error) {
-		return []mcp.Content{
-			mcp.Text("a\tcaption"), mcp.Image([]byte("pixels"), "image/png"), mcp.Audio([]byte("sound"), "audio/wav"),
-			mcp.Link(mcp.Resource{URI: "test://text", Name: "text"}), mcp.Embed(mcp.ResourceContents{URI: "test://text", Text: "embedded"}),
-		}, nil
-	})
-	mcp.AddTool(s, mcp.Tool{Name: "count", Description: "Count with progress and a log"}, func(ctx context.Context, in struct {
-		To int `json:"to"`
-	},
-	) (string, error) {
-		for i := range in.To {
-			if err := errors.Join(mcp.Log(ctx, "info", "counter", fmt.Sprint("at ", i+1)), mcp.Progress(ctx, float64(i+1), float64(in.To), "counting")); err != nil {
-				return "", err
+	mcp.AddTool(s, mcp.Tool{Name: "fail", Description: "Fail"},
+		func(context.Context, struct{}) (string, error) {
+			return "", errors.New("out of\x1b[31m paper")
+		})
+	mcp.AddTool(s, mcp.Tool{Name: "gallery", Description: "Show content of every type"},
+		func(context.Context, struct{}) ([]mcp.Content, error) {
+			return []mcp.Content{
+				mcp.Text("a\tcaption"), mcp.Image([]byte("pixels"), "image/png"),
+				mcp.Audio([]byte("sound"), "audio/wav"),
+				mcp.Link(mcp.Resource{URI: "test://text", Name: "text"}),
+				mcp.Embed(mcp.ResourceContents{URI: "test://text", Text: "embedded"}),
+			}, nil
+		})
+	mcp.AddTool(s, mcp.Tool{Name: "count", Description: "Count with progress and a log"},
+		func(ctx context.Context, in struct {
+			To int `json:"to"`
+		},
+		) (string, error) {
+			for i := range in.To {
+				if err := errors.Join(mcp.Log(ctx, "info", "counter", fmt.Sprint("at ", i+1)),
+					mcp.Progress(ctx, float64(i+1), float64(in.To), "counting")); err != nil {
+					return "", err
+				}
 			}
-		}
-		return "counted", nil
-	})
-	mcp.AddTool(s, mcp.Tool{Name: "job", Description: "Run as a task", Execution: &spec.ToolExecution{TaskSupport: "optional"}}, func(ctx context.Context, in struct {
+			return "counted", nil
+		})
+	mcp.AddTool(s, mcp.Tool{
+		Name: "job", Description: "Run as a task",
+		Execution: &spec.ToolExecution{TaskSupport: "optional"},
+	}, func(ctx context.Context, in struct {
 		Name string `json:"name,omitempty"`
 	},
 	) (string, error) {
@@ -127,13 +151,14 @@ func addTestTools(s *mcp.Server) {
 		}
 		return "done " + in.Name, nil
 	})
-	mcp.AddTool(s, mcp.Tool{Name: "slow", Description: "Never end"}, func(ctx context.Context, _ struct{}) (string, error) {
-		if err := mcp.Progress(ctx, 1, 0, "begun"); err != nil {
-			return "", err
-		}
-		<-ctx.Done()
-		return "", ctx.Err()
-	})
+	mcp.AddTool(s, mcp.Tool{Name: "slow", Description: "Never end"},
+		func(ctx context.Context, _ struct{}) (string, error) {
+			if err := mcp.Progress(ctx, 1, 0, "begun"); err != nil {
+				return "", err
+			}
+			<-ctx.Done()
+			return "", ctx.Err()
+		})
 }
 
 // testForm has a field of every type.
@@ -147,52 +172,61 @@ type testForm struct {
 }
 
 func addTestQuestions(s *mcp.Server) {
-	mcp.AddTool(s, mcp.Tool{Name: "form", Description: "Ask for everything"}, func(ctx context.Context, _ struct{}) (string, error) {
-		f, err := mcp.Elicit[testForm](ctx, "Who are you?")
-		if err != nil {
-			return "", err
-		}
-		age := 0
-		if f.Age != nil {
-			age = *f.Age
-		}
-		return fmt.Sprintf("%s %d %v %s %v", f.Name, age, f.Sure, f.Colour, f.Tags), nil
-	})
-	mcp.AddTool(s, mcp.Tool{Name: "two", Description: "Ask for two things"}, func(ctx context.Context, _ struct{}) (string, error) {
-		type first struct {
-			First string `json:"first"`
-		}
-		type second struct {
-			Second int `json:"second"`
-		}
-		a, errA := mcp.Elicit[first](relay.Named(ctx, "a"), "First?")
-		b, errB := mcp.Elicit[second](relay.Named(ctx, "b"), "Second?")
-		if err := errors.Join(errA, errB); err != nil {
-			return "", err
-		}
-		return fmt.Sprint(a.First, b.Second), nil
-	})
-	mcp.AddTool(s, mcp.Tool{Name: "page", Description: "Ask to open a page"}, func(ctx context.Context, _ struct{}) (string, error) {
-		return "opened", mcp.ElicitURL(ctx, "Sign in", "https://example.com/sign-in")
-	})
-	mcp.AddTool(s, mcp.Tool{Name: "model", Description: "Ask a model"}, func(ctx context.Context, _ struct{}) (string, error) {
-		r, err := mcp.Sample(ctx, &spec.CreateMessageRequestParams{MaxTokens: 9, Messages: []spec.SamplingMessage{{Role: "user", Content: []spec.Content{mcp.Text("hi")}}}})
-		if err != nil {
-			return "", err
-		}
-		return "the model says " + r.Content[0].Text, nil
-	})
-	mcp.AddTool(s, mcp.Tool{Name: "roots", Description: "Ask for the roots"}, func(ctx context.Context, _ struct{}) (string, error) {
-		roots, err := mcp.Roots(ctx)
-		if err != nil {
-			return "", err
-		}
-		var all []string
-		for _, r := range roots {
-			all = append(all, r.URI)
-		}
-		return strings.Join(all, " "), nil
-	})
+	mcp.AddTool(s, mcp.Tool{Name: "form", Description: "Ask for everything"},
+		func(ctx context.Context, _ struct{}) (string, error) {
+			f, err := mcp.Elicit[testForm](ctx, "Who are you?")
+			if err != nil {
+				return "", err
+			}
+			age := 0
+			if f.Age != nil {
+				age = *f.Age
+			}
+			return fmt.Sprintf("%s %d %v %s %v", f.Name, age, f.Sure, f.Colour, f.Tags), nil
+		})
+	mcp.AddTool(s, mcp.Tool{Name: "two", Description: "Ask for two things"},
+		func(ctx context.Context, _ struct{}) (string, error) {
+			type first struct {
+				First string `json:"first"`
+			}
+			type second struct {
+				Second int `json:"second"`
+			}
+			a, errA := mcp.Elicit[first](relay.Named(ctx, "a"), "First?")
+			b, errB := mcp.Elicit[second](relay.Named(ctx, "b"), "Second?")
+			if err := errors.Join(errA, errB); err != nil {
+				return "", err
+			}
+			return fmt.Sprint(a.First, b.Second), nil
+		})
+	mcp.AddTool(s, mcp.Tool{Name: "page", Description: "Ask to open a page"},
+		func(ctx context.Context, _ struct{}) (string, error) {
+			return "opened", mcp.ElicitURL(ctx, "Sign in", "https://example.com/sign-in")
+		})
+	mcp.AddTool(s, mcp.Tool{Name: "model", Description: "Ask a model"},
+		func(ctx context.Context, _ struct{}) (string, error) {
+			r, err := mcp.Sample(ctx,
+				&spec.CreateMessageRequestParams{
+					MaxTokens: 9,
+					Messages:  []spec.SamplingMessage{{Role: "user", Content: []spec.Content{mcp.Text("hi")}}},
+				})
+			if err != nil {
+				return "", err
+			}
+			return "the model says " + r.Content[0].Text, nil
+		})
+	mcp.AddTool(s, mcp.Tool{Name: "roots", Description: "Ask for the roots"},
+		func(ctx context.Context, _ struct{}) (string, error) {
+			roots, err := mcp.Roots(ctx)
+			if err != nil {
+				return "", err
+			}
+			var all []string
+			for _, r := range roots {
+				all = append(all, r.URI)
+			}
+			return strings.Join(all, " "), nil
+		})
 }
 
 // mcpHosts are the addresses of MCP servers, for scripts.
@@ -232,7 +266,8 @@ func mcpHosts(t *testing.T) map[string]string {
 		s.Close()
 	})
 	return map[string]string{
-		"MCP": mcpHost(t, s), "MCPTCP": tcp, "MCPSOCK": sock, "BLINK": mcpHost(t, blinkingServer(t)), "BARE": mcpHost(t, mcp.NewServer("bare", "0", nil)),
+		"MCP": mcpHost(t, s), "MCPTCP": tcp, "MCPSOCK": sock, "BLINK": mcpHost(t, blinkingServer(t)),
+		"BARE": mcpHost(t, mcp.NewServer("bare", "0", nil)),
 	}
 }
 
@@ -253,7 +288,9 @@ func mcpHost(t *testing.T, s *mcp.Server) string {
 		}
 		h.ServeHTTP(w, r)
 	})
-	mux.HandleFunc("/closed", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusUnauthorized) })
+	mux.HandleFunc("/closed", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "no", http.StatusUnauthorized)
+	})
 	hs := httptest.NewServer(mux)
 	t.Cleanup(func() {
 		cancel()
@@ -276,7 +313,10 @@ func blinkingServer(t *testing.T) *mcp.Server {
 	}
 	s.AddResource(mcp.Resource{URI: "test://clock", Name: "clock"}, read)
 	blink := func() {
-		mcp.AddTool(s, mcp.Tool{Name: "blink", Description: "Blink"}, func(context.Context, struct{}) (string, error) { return "", nil })
+		mcp.AddTool(s, mcp.Tool{Name: "blink", Description: "Blink"},
+			func(context.Context, struct{}) (string, error) {
+				return "", nil
+			})
 	}
 	blink() // the first client is to hear that there are tools
 	done := make(chan struct{})

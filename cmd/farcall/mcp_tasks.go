@@ -37,8 +37,10 @@ func newMCPTasksCmd(e *env) *cobra.Command {
 	m.askFlags(cmd)
 	m.outputFlag(cmd)
 	f := cmd.Flags()
-	f.DurationVar(&o.ttl, "ttl", 0, "start: how long the server shall keep the task; 0: as long as it likes")
-	f.BoolVarP(&o.wait, "wait", "w", false, "start: wait for the end of the task and print its result, too")
+	f.DurationVar(&o.ttl, "ttl", 0,
+		"start: how long the server shall keep the task; 0: as long as it likes")
+	f.BoolVarP(&o.wait, "wait", "w", false,
+		"start: wait for the end of the task and print its result, too")
 	return cmd
 }
 
@@ -53,7 +55,9 @@ type taskWords struct {
 	arguments    toolArguments // of a tool
 }
 
-func (m *mcpRemote) taskWords(ctx context.Context, t *target.Target, words []string) (w taskWords, err error) {
+func (m *mcpRemote) taskWords(
+	ctx context.Context, t *target.Target, words []string,
+) (w taskWords, err error) {
 	words = slices.Concat(words, []string{"", ""}) // so that there are two at least
 	w.verb, w.object = words[0], words[1]
 	more := words[2:]
@@ -66,24 +70,29 @@ func (m *mcpRemote) taskWords(ctx context.Context, t *target.Target, words []str
 		}
 	case "start":
 		if w.object == "" {
-			return w, usagef("For example: "+commandLine("farcall mcp tasks", t, "start TOOL name=value"), "no tool")
+			return w, usagef("For example: "+commandLine("farcall mcp tasks", t, "start TOOL name=value"),
+				"no tool")
 		}
 		w.arguments, err = m.arguments(ctx, more[:len(more)-2])
 		return w, err
 	case "get", "wait", "result", "cancel":
 		if w.object == "" {
-			return w, usagef("For example: "+commandLine("farcall mcp tasks", t, w.verb+" ID"), "no id of a task")
+			return w, usagef("For example: "+commandLine("farcall mcp tasks", t, w.verb+" ID"),
+				"no id of a task")
 		}
 	default:
 		return w, usagef("There are:\n"+taskVerbs, "%q is not an action on tasks", w.verb)
 	}
 	if len(more) > 2 {
-		return w, usagef("Run 'farcall mcp tasks --help' for its arguments.", "there is no place for %q", more[0])
+		return w, usagef("Run 'farcall mcp tasks --help' for its arguments.",
+			"there is no place for %q", more[0])
 	}
 	return w, nil
 }
 
-func (m *mcpRemote) tasks(ctx context.Context, t *target.Target, words []string, o taskOptions) error {
+func (m *mcpRemote) tasks(
+	ctx context.Context, t *target.Target, words []string, o taskOptions,
+) error {
 	w, err := m.taskWords(ctx, t, words)
 	if err != nil {
 		return err
@@ -114,14 +123,23 @@ func (s *mcpSession) hasTasks() error {
 	r := era.Lookup(info.Revision)
 	switch {
 	case r != nil && !r.LegacyTasks && !r.TasksExtension:
-		return &exitError{code: exitAnswered, err: fmt.Errorf("there are no tasks in revision %s, which was agreed on with %s", info.Revision, s.target), hint: "--era auto speaks the newest revision that the server has."}
+		return &exitError{
+			code: exitAnswered,
+			err: fmt.Errorf("there are no tasks in revision %s, which was agreed on with %s", info.Revision,
+				s.target), hint: "--era auto speaks the newest revision that the server has.",
+		}
 	case info.Capabilities.Tasks == nil && info.Capabilities.Extensions[spec.ExtensionTasks] == nil:
-		return &exitError{code: exitAnswered, err: fmt.Errorf("%s has no tasks", s.target), hint: "'farcall mcp call' calls its tools."}
+		return &exitError{
+			code: exitAnswered, err: fmt.Errorf("%s has no tasks", s.target),
+			hint: "'farcall mcp call' calls its tools.",
+		}
 	}
 	return nil
 }
 
-func (m *mcpRemote) taskStart(ctx context.Context, s *mcpSession, w *taskWords, o taskOptions) error {
+func (m *mcpRemote) taskStart(
+	ctx context.Context, s *mcpSession, w *taskWords, o taskOptions,
+) error {
 	tool := w.object
 	arguments, near, err := s.fit(ctx, tool, w.arguments)
 	if err != nil {
@@ -148,11 +166,14 @@ func (m *mcpRemote) taskStart(ctx context.Context, s *mcpSession, w *taskWords, 
 	}
 	switch {
 	case s.target.Kind == target.Command:
-		m.screen.printf("The command ends with farcall, and the task with it: start --wait waits for its result.")
+		m.screen.printf(
+			"The command ends with farcall, and the task with it: start --wait waits for its result.")
 	case eraName(s.Server()) == "legacy":
-		m.screen.printf("The session ends with farcall, and its tasks may: start --wait waits for its result.")
+		m.screen.printf(
+			"The session ends with farcall, and its tasks may: start --wait waits for its result.")
 	default:
-		m.screen.printf("'farcall mcp tasks %s wait %s' waits for its result.", s.target, tame(task.TaskID))
+		m.screen.printf("'farcall mcp tasks %s wait %s' waits for its result.", s.target,
+			tame(task.TaskID))
 	}
 	return nil
 }
@@ -160,7 +181,11 @@ func (m *mcpRemote) taskStart(ctx context.Context, s *mcpSession, w *taskWords, 
 func (m *mcpRemote) taskList(ctx context.Context, s *mcpSession) error {
 	info := s.Server()
 	if r := era.Lookup(info.Revision); r != nil && !r.LegacyTasks {
-		return &exitError{code: exitAnswered, err: fmt.Errorf("servers do not list their tasks in revision %s", info.Revision), hint: "Note the id when a task is started. --era legacy can list them, if the server does."}
+		return &exitError{
+			code: exitAnswered,
+			err:  fmt.Errorf("servers do not list their tasks in revision %s", info.Revision),
+			hint: "Note the id when a task is started. --era legacy can list them, if the server does.",
+		}
 	}
 	if info.Capabilities.Tasks.List == nil {
 		return &exitError{code: exitAnswered, err: fmt.Errorf("%s does not list its tasks", s.target)}
@@ -182,7 +207,8 @@ func (m *mcpRemote) taskList(ctx context.Context, s *mcpSession) error {
 	}
 	var rows [][]string
 	for _, t := range all {
-		rows = append(rows, []string{tame(t.TaskID), tame(t.Status), tame(t.CreatedAt), firstLine(t.StatusMessage)})
+		rows = append(rows,
+			[]string{tame(t.TaskID), tame(t.Status), tame(t.CreatedAt), firstLine(t.StatusMessage)})
 	}
 	return m.table(rows, "The server has no tasks.")
 }
@@ -228,7 +254,11 @@ func (m *mcpRemote) taskResult(ctx context.Context, s *mcpSession, id string) er
 		return s.failure(ctx, "result "+id, err)
 	}
 	if !spec.TaskEnded(task.Status) {
-		return &exitError{code: exitFailure, err: fmt.Errorf("%s has no result yet: it is %s", id, tame(task.Status)), hint: "wait instead of result waits for it."}
+		return &exitError{
+			code: exitFailure,
+			err:  fmt.Errorf("%s has no result yet: it is %s", id, tame(task.Status)),
+			hint: "wait instead of result waits for it.",
+		}
 	}
 	return m.taskWait(ctx, s, id)
 }

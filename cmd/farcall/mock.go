@@ -42,14 +42,16 @@ func newMockCmd(e *env) *cobra.Command {
 
 func (f *mockFlags) run(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 || len(args) > 2 {
-		return usagef("For example: farcall mock a.jsonl 127.0.0.1:9000", "mock takes FILE and at most one ADDRESS")
+		return usagef("For example: farcall mock a.jsonl 127.0.0.1:9000",
+			"mock takes FILE and at most one ADDRESS")
 	}
 	script, err := loadScript(args[0], &mock.Part{Upstream: f.upstream, Redacted: f.redacted})
 	if err != nil {
 		return err
 	}
 	if script.Skipped > 0 {
-		fmt.Fprintf(f.stderr, "farcall: the capture has no answer to %s\n", countOf(script.Skipped, "call"))
+		fmt.Fprintf(f.stderr, "farcall: the capture has no answer to %s\n",
+			countOf(script.Skipped, "call"))
 	}
 	if len(args) == 2 {
 		return f.bridge(cmd, script, args)
@@ -122,7 +124,9 @@ type mocking struct {
 
 // begin makes the gateway the one that serves other clients.
 func (m *mocking) begin(b *behind) {
-	posts := m.script.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { b.Gateway.ServeHTTP(w, r) }), m.o)
+	posts := m.script.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b.Gateway.ServeHTTP(w, r)
+	}), m.o)
 	sockets := wsrpc.NewHandler(func(t farcall.Transport, r *http.Request) {
 		m.serve(func(t farcall.Transport) <-chan struct{} {
 			b.ServeStream(t, &guard.Conn{Transport: "ws", Remote: r.RemoteAddr, Close: t.Close})
@@ -143,7 +147,9 @@ func (m *mocking) begin(b *behind) {
 }
 
 // serve serves connections, or has next do it, as their first frame says.
-func (m *mocking) serve(next func(farcall.Transport) <-chan struct{}) func(farcall.Transport) <-chan struct{} {
+func (m *mocking) serve(
+	next func(farcall.Transport) <-chan struct{},
+) func(farcall.Transport) <-chan struct{} {
 	return func(t farcall.Transport) <-chan struct{} {
 		stop := context.AfterFunc(m.ctx, func() { _ = t.Close() })
 		again, frame, err := port.First(t)

@@ -94,8 +94,8 @@ func serverIn(file, path, name string) (*gateway.Upstream, error) {
 	return nil, usagef(hint, "%s has no server %q", path, name)
 }
 
-// usable refuses a server that is more than its address, or command, and its headers or environment:
-// without the gateway that its file is for, it would be less safe than the file says.
+// usable refuses a server that is more than its address, or command, and its headers or
+// environment: without the gateway that its file is for, it would be less safe than the file says.
 func usable(c *gateway.Config, u *gateway.Upstream) (*gateway.Upstream, error) {
 	one, alone := *u, *c
 	one.Profile, one.Framing, one.Era = "", "", ""

@@ -29,11 +29,14 @@ func TestNamedHeaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := "upstreams:\n  api:\n    url: " + server.URL + "/rpc\n    headers: {X-Tenant: a}\n"
-	if err := os.WriteFile(filepath.Join(config, "farcall", "targets.yaml"), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(config, "farcall", "targets.yaml"), []byte(text),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"call", "api", "m"}, {"call", "api", "m", "-H", "X-Tenant: b"}, {"call", server.URL + "/rpc", "m"},
+		{"call", "api", "m"},
+		{"call", "api", "m", "-H", "X-Tenant: b"},
+		{"call", server.URL + "/rpc", "m"},
 	} {
 		if code := run(t.Context(), args, strings.NewReader(""), io.Discard, t.Output()); code != exitOK {
 			t.Errorf("%q: exit code %d", args, code)

@@ -21,12 +21,15 @@ func newNewCmd(e *env) *cobra.Command {
 			if len(args) == 0 {
 				return cmd.Help()
 			}
-			return usagef("There are server, client, service and gateway: 'farcall new server DIR'.", "there is no new %q", args[0])
+			return usagef("There are server, client, service and gateway: 'farcall new server DIR'.",
+				"there is no new %q", args[0])
 		})
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.AddCommand(
-		newProjectCmd(e, scaffold.Server, "Write an MCP server with one tool, over HTTP and standard input and output"),
-		newProjectCmd(e, scaffold.Client, "Write an MCP client that lists the tools of a server and calls one"),
+		newProjectCmd(e, scaffold.Server,
+			"Write an MCP server with one tool, over HTTP and standard input and output"),
+		newProjectCmd(e, scaffold.Client,
+			"Write an MCP client that lists the tools of a server and calls one"),
 		newProjectCmd(e, scaffold.Service,
 			"Write a JSON-RPC service with a method and a stream, over HTTP, WebSocket and TCP"),
 		newGatewayProjectCmd(e),
@@ -39,8 +42,11 @@ func newProjectCmd(e *env, kind, short string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   kind + " DIR",
 		Short: short,
-		Long: short + ".\nDIR must not be there yet, or be empty; its name is the module's path unless --module has another one.\n" +
-			"The project requires farcall in the version of this program, or the latest one when this is no release.",
+		Long: short +
+			".\nDIR must not be there yet, or be empty; its name is the module's path unless --module has " +
+			"another one.\n" +
+			"The project requires farcall in the version of this program, or the latest one when this is " +
+			"no release.",
 		Example: "  farcall new " + kind + " calc\n" +
 			"  farcall new " + kind + " calc --module example.com/calc",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -97,14 +103,17 @@ func (e *env) newProject(kind, dir, module, replace string) error {
 		p.Version = v
 	}
 	if replace != "" {
-		if text, err := os.ReadFile(filepath.Join(replace, "go.mod")); err != nil || !bytes.HasPrefix(text, []byte("module "+farcallModule+"\n")) {
-			return usagef("Name the directory that has farcall's go.mod.", "--replace %s: there is no farcall", replace)
+		if text, err := os.ReadFile(filepath.Join(replace, "go.mod")); err != nil ||
+			!bytes.HasPrefix(text, []byte("module "+farcallModule+"\n")) {
+			return usagef("Name the directory that has farcall's go.mod.",
+				"--replace %s: there is no farcall", replace)
 		}
 		if p.Replace, err = filepath.Abs(replace); err != nil {
 			return usagef("", "cannot use --replace %q: %w", replace, err)
 		}
 		if strings.ContainsAny(p.Replace, " \"`\n") {
-			return usagef("", "cannot use --replace %q: the path of a module has no spaces and quotes", replace)
+			return usagef("", "cannot use --replace %q: the path of a module has no spaces and quotes",
+				replace)
 		}
 		p.Version = "v0.0.0"
 	}
@@ -124,7 +133,9 @@ func (e *env) newProject(kind, dir, module, replace string) error {
 	}
 	fmt.Fprint(e.stderr, "\nNext:\n  cd "+dir+"\n"+nextSteps(&p))
 	if p.Version == "" && kind != scaffold.Gateway {
-		fmt.Fprintln(e.stderr, "\nThis farcall is no release, so go mod tidy fetches the latest one. --replace DIR takes a checkout instead.")
+		fmt.Fprintln(e.stderr,
+			"\nThis farcall is no release, so go mod tidy fetches the latest one. --replace DIR takes a "+
+				"checkout instead.")
 	}
 	return nil
 }
@@ -142,5 +153,6 @@ func nextSteps(p *scaffold.Project) string {
 			"  farcall serve --config farcall.yaml &\n" +
 			"  farcall mcp call 127.0.0.1:7332 play__math_add a=2 b=3 --bearer ci.key\n"
 	}
-	return test + "  go build -o " + p.Name() + " .\n  farcall mcp call add a=2 b=3 -- ./" + p.Name() + "\n"
+	return test + "  go build -o " + p.Name() + " .\n  farcall mcp call add a=2 b=3 -- ./" +
+		p.Name() + "\n"
 }

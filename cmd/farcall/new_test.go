@@ -44,8 +44,10 @@ func TestNewScripts(t *testing.T) {
 		Files: scripts,
 		Setup: func(e *testscript.Env) error {
 			for name, value := range map[string]string{
-				execVar: "1", "GORACE": noLinger, "PATH": dir + string(os.PathListSeparator) + os.Getenv("PATH"), "REPO": repo,
-				"GOCACHE": caches[0], "GOMODCACHE": caches[1], "GOFLAGS": "-mod=mod -trimpath", "CGO_ENABLED": "0", "GOPROXY": "off", "GOSUMDB": "off", "GOTOOLCHAIN": "local", "GOWORK": "off",
+				execVar: "1", "GORACE": noLinger,
+				"PATH": dir + string(os.PathListSeparator) + os.Getenv("PATH"), "REPO": repo,
+				"GOCACHE": caches[0], "GOMODCACHE": caches[1], "GOFLAGS": "-mod=mod -trimpath",
+				"CGO_ENABLED": "0", "GOPROXY": "off", "GOSUMDB": "off", "GOTOOLCHAIN": "local", "GOWORK": "off",
 			} {
 				e.Setenv(name, value)
 			}

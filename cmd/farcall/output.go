@@ -293,7 +293,10 @@ func countOf(n int, noun string) string {
 // unreadable is the exit for a file that cannot be read: what it is, its path, the reason and what
 // to do. The exit code is the same for every command.
 func unreadable(what, path string, err error) error {
-	return &exitError{code: exitUsage, err: fmt.Errorf("cannot read %s %s: %w", what, path, pathReason(err)), hint: pathHint(path, err)}
+	return &exitError{
+		code: exitUsage,
+		err:  fmt.Errorf("cannot read %s %s: %w", what, path, pathReason(err)), hint: pathHint(path, err),
+	}
 }
 
 // pathReason is an error without the path, which the message has already.

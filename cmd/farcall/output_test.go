@@ -20,7 +20,14 @@ func TestPrintJSON(t *testing.T) {
 		want string
 	}{
 		{"for a program", env{}, `{"a":[1.0,-2e3,true],"b":{},"c":[],"d":"x\"y\u0041","e":null}` + "\n"},
-		{"for people", env{isTTY: true, getenv: func(string) string { return "1" }}, "{\n  \"a\": [\n    1.0,\n    -2e3,\n    true\n  ],\n  \"b\": {},\n  \"c\": [],\n  \"d\": \"x\\\"y\\u0041\",\n  \"e\": null\n}\n"},
+		{
+			"for people",
+			env{isTTY: true, getenv: func(string) string {
+				return "1"
+			}},
+			"{\n  \"a\": [\n    1.0,\n    -2e3,\n    true\n  ],\n  \"b\": {},\n  \"c\": [],\n" +
+				"  \"d\": \"x\\\"y\\u0041\",\n  \"e\": null\n}\n",
+		},
 	} {
 		var out bytes.Buffer
 		c.env.stdout = &out
@@ -36,7 +43,8 @@ func TestColours(t *testing.T) {
 	if err := e.printJSON(jsonrpc.Raw(`{"a":["s",1,null]}`)); err != nil {
 		t.Fatal(err)
 	}
-	want := "{\n  " + colourName + `"a"` + colourReset + ": [\n    " + colourString + `"s"` + colourReset + ",\n    " +
+	want := "{\n  " + colourName + `"a"` + colourReset + ": [\n    " + colourString + `"s"` +
+		colourReset + ",\n    " +
 		colourNumber + "1" + colourReset + ",\n    " + colourLiteral + "null" + colourReset + "\n  ]\n}\n"
 	if out.String() != want {
 		t.Errorf("%q, want %q", out.String(), want)
@@ -63,7 +71,10 @@ func TestControlCharactersAreTamed(t *testing.T) {
 }
 
 func FuzzPretty(f *testing.F) {
-	for _, s := range []string{`{"a":[1,{"b":"\\\""}],"":{}}`, `"x"`, `-1.5e3`, `[[],[[]]]`, ` null `, "[\"\u009b\"]"} {
+	for _, s := range []string{
+		`{"a":[1,{"b":"\\\""}],"":{}}`, `"x"`, `-1.5e3`, `[[],[[]]]`, ` null `,
+		"[\"\u009b\"]",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -87,10 +98,14 @@ func TestShellQuote(t *testing.T) {
 	if err != nil {
 		t.Skip("there is no sh to ask")
 	}
-	for _, word := range []string{"", "plain", "a b", "it's", `{"a":"$HOME \\ ` + "`x`" + `"}`, "a\nb", "*", "~", "-n", "é", "!x", "a;b", "=x"} {
+	for _, word := range []string{
+		"", "plain", "a b", "it's", `{"a":"$HOME \\ ` + "`x`" + `"}`, "a\nb",
+		"*", "~", "-n", "é", "!x", "a;b", "=x",
+	} {
 		out, err := exec.CommandContext(t.Context(), sh, "-c", "printf %s "+shellQuote(word)).Output()
 		if err != nil || string(out) != word {
-			t.Errorf("shellQuote(%q) = %s, which the shell reads as %q (%v)", word, shellQuote(word), out, err)
+			t.Errorf("shellQuote(%q) = %s, which the shell reads as %q (%v)", word, shellQuote(word),
+				out, err)
 		}
 	}
 }
@@ -106,8 +121,16 @@ func TestShellLine(t *testing.T) {
 		{"https://h/x?y", remote{timeout: 1.5e9, insecure: true, header: []string{"A: b c"}}, `curl -sS -k --max-time 1.5 -H 'Content-Type: application/json' -H 'A: b c' --data-binary ` + message + ` 'https://h/x?y'`},
 		{"ws://h", remote{}, `printf '%s\n' ` + message + ` | websocat -n1 ws://h/rpc/ws`},
 		{"tcp://h:1", remote{}, `printf '%s\n' ` + message + ` | nc h 1`},
-		{"tcp://h:1?framing=header", remote{}, `printf 'Content-Length: 59\r\n\r\n%s' ` + message + ` | nc h 1`},
-		{"tls://h:1", remote{}, `printf '%s\n' ` + message + ` | openssl s_client -quiet -connect h:1 -verify_return_error`},
+		{
+			"tcp://h:1?framing=header",
+			remote{},
+			`printf 'Content-Length: 59\r\n\r\n%s' ` + message + ` | nc h 1`,
+		},
+		{
+			"tls://h:1",
+			remote{},
+			`printf '%s\n' ` + message + ` | openssl s_client -quiet -connect h:1 -verify_return_error`,
+		},
 		{"unix:/a b", remote{}, `printf '%s\n' ` + message + ` | nc -U '/a b'`},
 	} {
 		to, err := parseTarget(c.target)
@@ -119,7 +142,8 @@ func TestShellLine(t *testing.T) {
 		}
 	}
 	child := target.Child([]string{"./srv", "--x y"})
-	if got := (&remote{v1: true}).shellLine(child, "m", nil, true); got != `printf '%s\n' '{"method":"m","params":[],"id":null}' | ./srv '--x y'` {
+	if got := (&remote{v1: true}).shellLine(child, "m", nil,
+		true); got != `printf '%s\n' '{"method":"m","params":[],"id":null}' | ./srv '--x y'` {
 		t.Error(got)
 	}
 }

@@ -43,7 +43,8 @@ func joinParams(args []string) (jsonrpc.Raw, error) {
 	named := namedParam.MatchString(args[0])
 	for _, arg := range args {
 		if named != namedParam.MatchString(arg) {
-			return nil, usagef(paramsHint, "params are either all name=value or none: %q does not fit %q", arg, args[0])
+			return nil, usagef(paramsHint, "params are either all name=value or none: %q does not fit %q",
+				arg, args[0])
 		}
 	}
 	if named {
@@ -82,7 +83,8 @@ func joinNamed(
 				return nil, err
 			}
 		} else if err != nil {
-			return nil, usagef("name:=value takes JSON, name=value takes text.", "the value of %q is not JSON: %w", name, err)
+			return nil, usagef("name:=value takes JSON, name=value takes text.",
+				"the value of %q is not JSON: %w", name, err)
 		}
 		raw = appendMember(raw, name, text)
 	}
@@ -119,7 +121,8 @@ func checkParams(b []byte, name string) (jsonrpc.Raw, error) {
 	}
 	b = bytes.TrimSpace(b)
 	if b[0] != '{' && b[0] != '[' {
-		return nil, usagef(paramsHint, "%s: params must be an object or an array, not %s", name, excerpt(b))
+		return nil, usagef(paramsHint, "%s: params must be an object or an array, not %s", name,
+			excerpt(b))
 	}
 	return b, nil
 }
@@ -158,7 +161,9 @@ func (r *remote) pipedParams(ctx context.Context) (jsonrpc.Raw, error) {
 		return nil, nil
 	}
 	notice := time.AfterFunc(pipedNotice, func() {
-		fmt.Fprintln(r.stderr, "farcall: waiting for params on standard input, which is a pipe; </dev/null calls without params")
+		fmt.Fprintln(r.stderr,
+			"farcall: waiting for params on standard input, which is a pipe; </dev/null calls "+
+				"without params")
 	})
 	defer notice.Stop()
 	ctx, cancel := r.limit(ctx)
@@ -182,7 +187,8 @@ func (r *remote) pipedParams(ctx context.Context) (jsonrpc.Raw, error) {
 		}
 		params, err := checkParams(in.text, "standard input")
 		if exit, ok := errors.AsType[*exitError](err); ok {
-			exit.hint = "Without PARAMS, the params are what is piped in, in a loop over lines too. Write PARAMS, or </dev/null for none."
+			exit.hint = "Without PARAMS, the params are what is piped in, in a loop over lines too. Write " +
+				"PARAMS, or </dev/null for none."
 		}
 		return params, err
 	case <-ctx.Done():

@@ -21,7 +21,10 @@ func TestParseParams(t *testing.T) {
 		{[]string{`{"a": 1.0}`}, `{"a": 1.0}`},
 		{[]string{`[]`}, `[]`},
 		{[]string{"a=2", "b=3"}, `{"a":2,"b":3}`},
-		{[]string{"name=Ada", "ok=true", "none=null", "list=[1]", `text="5"`, "empty="}, `{"name":"Ada","ok":true,"none":null,"list":[1],"text":"5","empty":""}`},
+		{
+			[]string{"name=Ada", "ok=true", "none=null", "list=[1]", `text="5"`, "empty="},
+			`{"name":"Ada","ok":true,"none":null,"list":[1],"text":"5","empty":""}`,
+		},
 		{[]string{"a:=1e400", "b:={}"}, `{"a":1e400,"b":{}}`},
 		{[]string{"q=a=b", "u=http://x?y=1"}, `{"q":"a=b","u":"http://x?y=1"}`},
 		{[]string{"a=line\nbreak"}, `{"a":"line\nbreak"}`},

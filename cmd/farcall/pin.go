@@ -45,7 +45,8 @@ func newPinCmd(e *env) *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.BoolVar(&accept, "accept", false, "write what the servers have now")
-	flags.StringVar(&lock, "lock", "", "`file` to write (default "+lockFile+" beside the configuration)")
+	flags.StringVar(&lock, "lock", "",
+		"`file` to write (default "+lockFile+" beside the configuration)")
 	flags.DurationVar(&timeout, "timeout", time.Minute, "how long to wait for the servers")
 	return cmd
 }
@@ -63,7 +64,9 @@ func pinConfig(cmd *cobra.Command, args []string) (*gateway.Config, error) {
 	dash := cmd.ArgsLenAtDash()
 	switch {
 	case dash == 0 && len(args) > 0:
-		c := &gateway.Config{Upstreams: []*gateway.Upstream{upstreamAt(bridged, "mcp", target.Child(args))}}
+		c := &gateway.Config{
+			Upstreams: []*gateway.Upstream{upstreamAt(bridged, "mcp", target.Child(args))},
+		}
 		if err := runnable(c.Upstreams[0]); err != nil {
 			return nil, &exitError{code: exitConnect, err: err, hint: notRun}
 		}
@@ -89,14 +92,17 @@ func pinConfig(cmd *cobra.Command, args []string) (*gateway.Config, error) {
 
 // pinFailure is the exit when not everything could be compared.
 func pinFailure(err error) error {
-	exit := &exitError{code: exitFailure, err: errors.New(tame(strings.TrimPrefix(err.Error(), "gateway: ")))}
+	exit := &exitError{
+		code: exitFailure, err: errors.New(tame(strings.TrimPrefix(err.Error(), "gateway: "))),
+	}
 	wire := (*jsonrpc.Error)(nil)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		exit.code, exit.hint = exitTimeout, "Wait longer with --timeout 5m. Nothing was written."
 	case errors.As(err, &wire):
 		exit.err = errors.New(tame(strings.Replace(err.Error(), wire.Error(), wire.Message, 1)))
-		exit.code, exit.hint = exitConnect, "Nothing was written: all servers have to be there. In a file, 'disabled: true' leaves one out."
+		exit.code, exit.hint = exitConnect,
+			"Nothing was written: all servers have to be there. In a file, 'disabled: true' leaves one out."
 	}
 	return exit
 }

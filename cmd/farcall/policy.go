@@ -69,7 +69,9 @@ func (e *env) testPolicies(file string, asJSON bool) error {
 		c := &tests.Cases[i]
 		result, err := e.testPolicy(config, c)
 		if err != nil {
-			return &exitError{code: exitUsage, err: fmt.Errorf("%s:%d:%d: tests[%d]: %w", file, c.Line, c.Column, i, err)}
+			return &exitError{
+				code: exitUsage, err: fmt.Errorf("%s:%d:%d: tests[%d]: %w", file, c.Line, c.Column, i, err),
+			}
 		}
 		if result.OK {
 			report.Passed++
@@ -87,7 +89,10 @@ func (e *env) testPolicies(file string, asJSON bool) error {
 
 // testPolicy makes one call, to a guard with limits that are untouched.
 func (e *env) testPolicy(config *gateway.Config, c *gateway.PolicyCase) (*policyResult, error) {
-	x := &explaining{env: e, as: c.Principal, kind: c.Kind, roles: c.Roles, scopes: c.Scopes, transport: c.Transport, local: c.Local, upstream: c.Upstream, strict: true}
+	x := &explaining{
+		env: e, as: c.Principal, kind: c.Kind, roles: c.Roles, scopes: c.Scopes,
+		transport: c.Transport, local: c.Local, upstream: c.Upstream, strict: true,
+	}
 	p, notes, err := x.principal(config.Guard)
 	if err != nil {
 		return misnamedTest(c, err)
@@ -115,7 +120,10 @@ func (e *env) testPolicy(config *gateway.Config, c *gateway.PolicyCase) (*policy
 		return nil, err
 	}
 	defer g.Close() //nolint:errcheck // nothing was written
-	from := &guard.Conn{Transport: c.Transport, Remote: c.Remote, Local: c.Local || c.Transport == "stdio" || c.Transport == "unix"}
+	from := &guard.Conn{
+		Transport: c.Transport, Remote: c.Remote,
+		Local: c.Local || c.Transport == "stdio" || c.Transport == "unix",
+	}
 	var got guard.Explanation
 	switch {
 	case p.Kind == "anonymous" && !config.Guard.Anonymous:
@@ -139,7 +147,8 @@ func misnamedTest(c *gateway.PolicyCase, err error) (*policyResult, error) {
 	}
 	call := &guard.Call{Method: c.Method, Name: c.Name}
 	r := &policyResult{
-		Line: c.Line, Title: c.Title, As: cmp.Or(c.Principal, "anonymous"), Call: callText(call), Expected: c.Expect,
+		Line: c.Line, Title: c.Title, As: cmp.Or(c.Principal, "anonymous"), Call: callText(call),
+		Expected: c.Expect,
 		Decision: "not decided", Problem: unknown.Error(),
 	}
 	if unknown.near != "" {
@@ -186,7 +195,10 @@ func decisionOf(x *guard.Explanation) string {
 }
 
 // compared is the result of a test.
-func compared(c *gateway.PolicyCase, call *guard.Call, p *guard.Principal, got *guard.Explanation, notes []string) *policyResult {
+func compared(
+	c *gateway.PolicyCase, call *guard.Call, p *guard.Principal, got *guard.Explanation,
+	notes []string,
+) *policyResult {
 	r := &policyResult{
 		Line: c.Line, Title: c.Title, As: p.Name(), Call: callText(call), Expected: c.Expect,
 		Decision: decisionOf(got), Policies: got.Policies, Reason: got.Reason, Notes: notes,
@@ -194,14 +206,17 @@ func compared(c *gateway.PolicyCase, call *guard.Call, p *guard.Principal, got *
 	if got.Shadow != "" {
 		r.Notes = append(slices.Clone(notes), got.Shadow)
 	}
-	wanted, decided := slices.Sorted(slices.Values(c.Policies)), slices.Sorted(slices.Values(got.Policies))
+	wanted, decided := slices.Sorted(slices.Values(c.Policies)),
+		slices.Sorted(slices.Values(got.Policies))
 	switch {
 	case r.Decision != c.Expect:
 		r.Problem = "expected " + c.Expect + ", and it is " + r.Decision
 	case c.Policies != nil && !slices.Equal(wanted, decided):
-		r.Problem = fmt.Sprintf("expected a decision by %s, and it is by %s", strings.Join(wanted, ", "), strings.Join(decided, ", "))
+		r.Problem = fmt.Sprintf("expected a decision by %s, and it is by %s", strings.Join(wanted, ", "),
+			strings.Join(decided, ", "))
 		if len(decided) == 0 {
-			r.Problem = fmt.Sprintf("expected a decision by %s, and no policy decided", strings.Join(wanted, ", "))
+			r.Problem = fmt.Sprintf("expected a decision by %s, and no policy decided",
+				strings.Join(wanted, ", "))
 		}
 	case !strings.Contains(got.Reason, c.Reason):
 		r.Problem = fmt.Sprintf("expected a reason with %q", c.Reason)
@@ -224,7 +239,8 @@ func (e *env) showPolicies(report *policyReport, asJSON bool) error {
 		if r.Title != "" {
 			what = r.Title + " (" + what + ")"
 		}
-		fmt.Fprintf(e.stdout, "%s  %s:%d: %s: %s\n", word, tame(report.File), r.Line, tame(what), r.Decision)
+		fmt.Fprintf(e.stdout, "%s  %s:%d: %s: %s\n", word, tame(report.File), r.Line, tame(what),
+			r.Decision)
 		for _, text := range []string{r.Problem, r.Reason} {
 			if !r.OK && text != "" {
 				fmt.Fprintf(e.stdout, "        %s\n", tame(text))
@@ -235,13 +251,15 @@ func (e *env) showPolicies(report *policyReport, asJSON bool) error {
 		}
 	}
 	if report.OK {
-		fmt.Fprintf(e.stdout, "%s of %s, all as expected\n", countOf(report.Passed, "test"), tame(report.Guard))
+		fmt.Fprintf(e.stdout, "%s of %s, all as expected\n", countOf(report.Passed, "test"),
+			tame(report.Guard))
 	} else {
 		verb := "are"
 		if report.Failed == 1 {
 			verb = "is"
 		}
-		fmt.Fprintf(e.stdout, "%d of %s of %s %s not as expected\n", report.Failed, countOf(report.Failed+report.Passed, "test"), tame(report.Guard), verb)
+		fmt.Fprintf(e.stdout, "%d of %s of %s %s not as expected\n", report.Failed,
+			countOf(report.Failed+report.Passed, "test"), tame(report.Guard), verb)
 	}
 	return nil
 }

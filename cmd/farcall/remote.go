@@ -35,12 +35,13 @@ type remote struct {
 	insecure bool
 	v1       bool
 	gzip     bool
-	verbose  bool              // show the frames
-	bearer   string            // file with a token
-	warned   bool              // that others may read it
-	sign     string            // ID=FILE
-	audience string            // of what is signed, over a byte stream
-	entry    *gateway.Upstream // the server that the target names; nil: the target is an address or a command
+	verbose  bool   // show the frames
+	bearer   string // file with a token
+	warned   bool   // that others may read it
+	sign     string // ID=FILE
+	audience string // of what is signed, over a byte stream
+	// the server that the target names; nil: the target is an address or a command
+	entry *gateway.Upstream
 }
 
 // flags adds the options to a command.
@@ -50,8 +51,10 @@ func (r *remote) flags(cmd *cobra.Command, timeout time.Duration) {
 	if r.kept != nil {
 		return // the others are about connecting
 	}
-	f.StringArrayVarP(&r.header, "header", "H", nil, "send an HTTP header, `'Name: value'`; can be repeated")
-	f.StringVar(&r.bearer, "bearer", "", "send the key or token in this `file` as Authorization: Bearer")
+	f.StringArrayVarP(&r.header, "header", "H", nil,
+		"send an HTTP header, `'Name: value'`; can be repeated")
+	f.StringVar(&r.bearer, "bearer", "",
+		"send the key or token in this `file` as Authorization: Bearer")
 	f.StringVar(&r.framing, "framing", "", "frame messages on a byte stream by `line`, header or raw")
 	r.tlsFlags(cmd)
 }
@@ -61,7 +64,8 @@ func (r *remote) tlsFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&r.cacert, "cacert", "", "trust the certificate authorities in this PEM `file`")
 	f.StringVar(&r.cert, "cert", "", "send the client certificate in this PEM `file`")
-	f.StringVar(&r.key, "key", "", "the private key of --cert is in this PEM `file`; by default in that of --cert")
+	f.StringVar(&r.key, "key", "",
+		"the private key of --cert is in this PEM `file`; by default in that of --cert")
 	f.BoolVar(&r.insecure, "insecure", false, "do not check the server's certificate")
 }
 
@@ -70,7 +74,8 @@ func (r *remote) overTLS() bool { return r.insecure || r.cacert != "" || r.cert 
 
 // verboseFlag adds -v.
 func (r *remote) verboseFlag(cmd *cobra.Command) {
-	cmd.Flags().BoolVarP(&r.verbose, "verbose", "v", false, "show the messages on standard error, > sent and < received; they may hold secrets")
+	cmd.Flags().BoolVarP(&r.verbose, "verbose", "v", false,
+		"show the messages on standard error, > sent and < received; they may hold secrets")
 }
 
 // callFlags adds the options of the commands that call, notify or listen.
@@ -82,17 +87,21 @@ func (r *remote) callFlags(cmd *cobra.Command, timeout time.Duration) {
 
 // split finds the target among the arguments and returns the rest: what stands
 // behind -- is a command, and otherwise the first argument is the target.
-func (r *remote) split(cmd *cobra.Command, args []string) (t *target.Target, rest []string, err error) {
+func (r *remote) split(
+	cmd *cobra.Command, args []string,
+) (t *target.Target, rest []string, err error) {
 	if r.kept != nil {
 		return r.kept.target, args, nil
 	}
 	switch dash := cmd.ArgsLenAtDash(); {
 	case dash >= 0 && dash == len(args):
-		return t, nil, usagef("For example: "+cmd.CommandPath()+" ... -- ./server --stdio", "no command behind --")
+		return t, nil, usagef("For example: "+cmd.CommandPath()+" ... -- ./server --stdio",
+			"no command behind --")
 	case dash >= 0:
 		t, rest = target.Child(args[dash:]), args[:dash]
 	case len(args) == 0:
-		return t, nil, usagef(fmt.Sprintf("Run '%s --help' for its forms.", cmd.CommandPath()), "no target")
+		return t, nil, usagef(fmt.Sprintf("Run '%s --help' for its forms.", cmd.CommandPath()),
+			"no target")
 	default:
 		if t, err = r.locate(args[0]); err != nil {
 			return t, nil, err
@@ -113,7 +122,8 @@ func (r *remote) frame(t *target.Target) error {
 	}
 	framing, ok := target.ParseFraming(r.framing)
 	if !ok {
-		return usagef("Use --framing line, --framing header or --framing raw.", "there is no framing %q", r.framing)
+		return usagef("Use --framing line, --framing header or --framing raw.", "there is no framing %q",
+			r.framing)
 	}
 	t.Framing = framing
 	return nil
@@ -146,8 +156,10 @@ func (r *remote) headers() (http.Header, error) {
 	for _, line := range r.header {
 		name, value, ok := strings.Cut(line, ":")
 		name = strings.TrimSpace(name)
-		if !ok || name == "" || strings.ContainsAny(name, " \t\r\n") || strings.ContainsAny(value, "\r\n") {
-			return nil, usagef("Write it as --header 'Authorization: Bearer TOKEN'.", "%q is not a header", line)
+		if !ok || name == "" || strings.ContainsAny(name, " \t\r\n") ||
+			strings.ContainsAny(value, "\r\n") {
+			return nil, usagef("Write it as --header 'Authorization: Bearer TOKEN'.",
+				"%q is not a header", line)
 		}
 		h.Add(textproto.CanonicalMIMEHeaderKey(name), strings.TrimSpace(value))
 	}
@@ -180,7 +192,8 @@ func (r *remote) tls() (*tls.Config, error) {
 	}
 	c.RootCAs = x509.NewCertPool()
 	if !c.RootCAs.AppendCertsFromPEM(pem) {
-		return nil, usagef("It must hold certificates in PEM form (-----BEGIN CERTIFICATE-----).", "there is no certificate in %s", r.cacert)
+		return nil, usagef("It must hold certificates in PEM form (-----BEGIN CERTIFICATE-----).",
+			"there is no certificate in %s", r.cacert)
 	}
 	return c, nil
 }
@@ -198,7 +211,8 @@ func (r *remote) certificate() (c tls.Certificate, err error) {
 		}
 	}
 	if c, err = tls.X509KeyPair(cert, key); err != nil {
-		return c, usagef("The files must be PEM, and the key must belong to the certificate.", "cannot use --cert %s: %w", r.cert, err)
+		return c, usagef("The files must be PEM, and the key must belong to the certificate.",
+			"cannot use --cert %s: %w", r.cert, err)
 	}
 	return c, nil
 }

@@ -98,7 +98,8 @@ type replayed struct {
 // replay decides the calls of audits again.
 func (x *explaining) replay(args []string) error {
 	if len(args) > 0 {
-		return usagef("For example: farcall explain --config new.yaml --replay audit.jsonl", "--replay takes no CALL")
+		return usagef("For example: farcall explain --config new.yaml --replay audit.jsonl",
+			"--replay takes no CALL")
 	}
 	config, err := loadGuarded(x.config)
 	if err != nil {
@@ -109,7 +110,11 @@ func (x *explaining) replay(args []string) error {
 		return err
 	}
 	defer g.Close() //nolint:errcheck // nothing was written
-	r := &replayer{config: config.Guard, guard: g, report: replayReport{Causes: map[string]int{}, Changes: map[string]int{}}, was: map[uint64]*replayed{}}
+	r := &replayer{
+		config: config.Guard, guard: g,
+		report: replayReport{Causes: map[string]int{}, Changes: map[string]int{}},
+		was:    map[uint64]*replayed{},
+	}
 	for _, name := range x.audits {
 		in, err := os.Open(name)
 		if err != nil {
@@ -119,7 +124,8 @@ func (x *explaining) replay(args []string) error {
 		err = r.read(name, in)
 		_ = in.Close() // it was read
 		if err == nil && r.report.Decisions+r.report.Other == before {
-			err = errors.New("no line of it is one of an audit; name the file of audit.file, or one that it was rotated to")
+			err = errors.New(
+				"no line of it is one of an audit; name the file of audit.file, or one that it was rotated to")
 		}
 		if err != nil {
 			return &exitError{code: exitUsage, err: fmt.Errorf("%s: %w", name, err)}
@@ -139,7 +145,8 @@ func (r *replayer) read(name string, in io.Reader) error {
 	for n := 1; ; n++ {
 		text, err := lines.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) {
-			r.report.Failed = append(r.report.Failed, replayedFailed{name, n, "it is too long for a line of an audit"})
+			r.report.Failed = append(r.report.Failed,
+				replayedFailed{name, n, "it is too long for a line of an audit"})
 			for errors.Is(err, bufio.ErrBufferFull) {
 				_, err = lines.ReadSlice('\n')
 			}
@@ -231,15 +238,24 @@ func (r *replayer) again(l *auditLine) *replayed {
 		return &replayed{}
 	}
 	if !was && notByPolicies(l.Reason) { // the same may happen again
-		return &replayed{cause: "it was refused for its params, which are not checked against schemas again"}
+		return &replayed{
+			cause: "it was refused for its params, which are not checked against schemas again",
+		}
 	}
-	return &replayed{call: &replayedCall{As: p.Name(), Call: l.Call, Was: l.Decision, Now: decisionOf(&now), Policies: now.Policies, Reason: now.Reason}}
+	return &replayed{
+		call: &replayedCall{
+			As: p.Name(), Call: l.Call, Was: l.Decision, Now: decisionOf(&now),
+			Policies: now.Policies, Reason: now.Reason,
+		},
+	}
 }
 
 // notByPolicies reports whether a call was refused for something else.
 func notByPolicies(reason string) bool {
 	starts := []string{"Invalid params", "Schema not supported", "Rate limited"}
-	return slices.ContainsFunc(starts, func(start string) bool { return strings.HasPrefix(reason, start) })
+	return slices.ContainsFunc(starts, func(start string) bool {
+		return strings.HasPrefix(reason, start)
+	})
 }
 
 // principal is who called, with the roles that the configuration has now, and for tokens and
@@ -254,7 +270,9 @@ func (r *replayer) principal(l *auditLine, past *guard.Past) (p *guard.Principal
 		}
 		p.Roles, p.Scopes = r.config.Keys[i].Roles, r.config.Keys[i].Scopes
 	case "signature":
-		i := slices.IndexFunc(r.config.Signatures, func(s guard.Signer) bool { return s.ID == l.Principal })
+		i := slices.IndexFunc(r.config.Signatures, func(s guard.Signer) bool {
+			return s.ID == l.Principal
+		})
 		if i < 0 {
 			return p, "unauthenticated: there is no key of " + l.Principal
 		}
@@ -313,7 +331,8 @@ func callAgain(l *auditLine, past *guard.Past) *guard.Call {
 
 // incomplete reports whether something was left out of a text of an audit.
 func incomplete(text string) bool {
-	return strings.Contains(text, "[redacted]") || strings.Contains(text, "…") || strings.Contains(text, `"[too deep]"`) || strings.Contains(text, `"[not JSON]"`)
+	return strings.Contains(text, "[redacted]") || strings.Contains(text, "…") ||
+		strings.Contains(text, `"[too deep]"`) || strings.Contains(text, `"[not JSON]"`)
 }
 
 // unknownOf names what a decision depends on and the audit does not have.
@@ -351,13 +370,15 @@ func (x *explaining) showReplay(r *replayReport) error {
 		if c.Now == "allowed" {
 			colour = colourGreen
 		}
-		fmt.Fprintf(x.stdout, "%s:%d: %s %s: %s, was %s%s\n        %s: %s\n", tame(c.File), c.Line, c.Time.UTC().Format(time.RFC3339), tame(c.As),
+		fmt.Fprintf(x.stdout, "%s:%d: %s %s: %s, was %s%s\n        %s: %s\n", tame(c.File), c.Line,
+			c.Time.UTC().Format(time.RFC3339), tame(c.As),
 			x.paint(colour, c.Now), tame(c.Was), times, tame(c.Call), tame(c.Reason))
 	}
 	for _, f := range r.Failed {
 		fmt.Fprintf(x.stdout, "%s:%d: %s\n", tame(f.File), f.Line, f.Why)
 	}
-	fmt.Fprintf(x.stdout, "%s: %d unchanged, %d changed, %d undecided; %s\n", countOf(r.Decisions, "decision"), r.Same, r.Changed, r.Undecided, countOf(r.Other, "other line"))
+	fmt.Fprintf(x.stdout, "%s: %d unchanged, %d changed, %d undecided; %s\n",
+		countOf(r.Decisions, "decision"), r.Same, r.Changed, r.Undecided, countOf(r.Other, "other line"))
 	for _, list := range []map[string]int{r.Changes, r.Causes} {
 		for _, what := range slices.Sorted(maps.Keys(list)) {
 			fmt.Fprintf(x.stdout, "%8d  %s\n", list[what], tame(what))

@@ -38,7 +38,8 @@ func (f *replayFlags) register(cmd *cobra.Command) {
 	f.flags(cmd, defaultTimeout)
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.ignore, "ignore", nil, ignoreUsage)
-	flags.StringVar(&f.filter, "filter", "", "send only requests that the `filter` selects, as 'farcall view' takes it")
+	flags.StringVar(&f.filter, "filter", "",
+		"send only requests that the `filter` selects, as 'farcall view' takes it")
 	flags.BoolVar(&f.redacted, "redacted", false, redactedUsage)
 	flags.StringVar(&f.upstream, "upstream", "", upstreamUsage)
 }
@@ -46,9 +47,12 @@ func (f *replayFlags) register(cmd *cobra.Command) {
 const ignoreUsage = "do not compare the values at this `path`; can be repeated"
 
 // open reads the capture and the target.
-func (f *replayFlags) open(cmd *cobra.Command, args []string) (*mock.Client, *target.Target, error) {
+func (f *replayFlags) open(
+	cmd *cobra.Command, args []string,
+) (*mock.Client, *target.Target, error) {
 	if len(args) < 2 || cmd.ArgsLenAtDash() == 0 || cmd.ArgsLenAtDash() < 0 && len(args) > 2 {
-		return nil, nil, usagef(fmt.Sprintf("For example: farcall %s a.jsonl -- ./server", cmd.Name()), "%s takes FILE and TARGET", cmd.Name())
+		return nil, nil, usagef(fmt.Sprintf("For example: farcall %s a.jsonl -- ./server", cmd.Name()),
+			"%s takes FILE and TARGET", cmd.Name())
 	}
 	filter, err := capture.ParseFilter(f.filter)
 	if err != nil {
@@ -91,7 +95,8 @@ func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
 		}
 	}
 	calls, changed := len(report.Results), report.Changed()
-	fmt.Fprintf(f.stdout, "%s: %d the same, %d differ\n", countOf(calls, "call"), calls-changed, changed)
+	fmt.Fprintf(f.stdout, "%s: %d the same, %d differ\n", countOf(calls, "call"),
+		calls-changed, changed)
 	switch {
 	case err != nil:
 		return err
@@ -119,7 +124,8 @@ func (f *replayFlags) load(path string, filter *capture.Filter) (*mock.Client, e
 		return nil, unreadable("the capture", path, err)
 	}
 	defer r.Close() //nolint:errcheck // it was only read
-	client, err := mock.LoadClient(r, &mock.Part{Upstream: f.upstream, Redacted: f.redacted, Filter: filter})
+	client, err := mock.LoadClient(r,
+		&mock.Part{Upstream: f.upstream, Redacted: f.redacted, Filter: filter})
 	if err != nil {
 		return nil, scriptFailure(path, err)
 	}

@@ -68,7 +68,10 @@ func failf(code int, hint, format string, args ...any) error {
 
 // run is the whole program. It returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	e := &env{stdin: stdin, stdout: stdout, stderr: stderr, getenv: os.Getenv, isTTY: isTerminal(stdout)}
+	e := &env{
+		stdin: stdin, stdout: stdout, stderr: stderr, getenv: os.Getenv,
+		isTTY: isTerminal(stdout),
+	}
 	root := newRootCmd(e) //nolint:contextcheck // cobra hands the context to the command that it runs
 	root.SetArgs(args)
 	return e.report(root.ExecuteContext(ctx))
@@ -94,7 +97,8 @@ func newRootCmd(e *env) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if name, ok := strings.CutPrefix(err.Error(), "flag needs an argument: --"); ok {
 			if flag := cmd.Flags().Lookup(name); flag != nil {
-				return usagef(fmt.Sprintf("--%s: %s.", name, strings.ReplaceAll(flag.Usage, "`", "")), "--%s needs a value", name)
+				return usagef(fmt.Sprintf("--%s: %s.", name, strings.ReplaceAll(flag.Usage, "`", "")),
+					"--%s needs a value", name)
 			}
 		}
 		hint := fmt.Sprintf("Run '%s --help' for its options.", cmd.CommandPath())
@@ -185,7 +189,8 @@ func unknownCommand(cmd *cobra.Command, args []string, format string) error {
 	}
 	hint := fmt.Sprintf("Run '%s --help' for the list.", cmd.CommandPath())
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		hint = fmt.Sprintf("Did you mean '%s %s'?", cmd.CommandPath(), cmp.Or(nearestWord(args[0], near), near[0]))
+		hint = fmt.Sprintf("Did you mean '%s %s'?", cmd.CommandPath(),
+			cmp.Or(nearestWord(args[0], near), near[0]))
 	}
 	return usagef(hint, format, args[0])
 }

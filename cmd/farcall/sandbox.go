@@ -41,19 +41,31 @@ func (f *sandboxFlags) command(e *env) *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.SetInterspersed(false) // what follows the command is its own
-	flags.StringArrayVar(&f.rules.Read, "read", nil, "file or directory (`PATH`) that may be read, with all below; repeat for more")
+	flags.StringArrayVar(&f.rules.Read, "read", nil,
+		"file or directory (`PATH`) that may be read, with all below; repeat for more")
 	flags.StringArrayVar(&f.rules.Write, "write", nil, "`PATH` that may be read and written")
-	flags.StringArrayVar(&f.rules.Execute, "execute", nil, "`PATH` of programs that may be read and executed")
-	flags.StringArrayVar(&f.rules.Network, "network", nil, "\"none\", \"all\", a TCP `PORT` of public addresses, or HOST:PORT or NETWORK:PORT; repeat for more (default none)")
-	flags.StringArrayVar(&f.rules.Never, "never", nil, "`ADDRESS:PORT` that is never reached, whatever --network says; repeat for more")
-	flags.StringVar(&f.memory, "memory", "1GiB", "`SIZE` of the memory, for each process and for all together")
+	flags.StringArrayVar(&f.rules.Execute, "execute", nil,
+		"`PATH` of programs that may be read and executed")
+	flags.StringArrayVar(&f.rules.Network, "network", nil,
+		"\"none\", \"all\", a TCP `PORT` of public addresses, or HOST:PORT or NETWORK:PORT; repeat for "+
+			"more (default none)")
+	flags.StringArrayVar(&f.rules.Never, "never", nil,
+		"`ADDRESS:PORT` that is never reached, whatever --network says; repeat for more")
+	flags.StringVar(&f.memory, "memory", "1GiB",
+		"`SIZE` of the memory, for each process and for all together")
 	flags.IntVar(&f.rules.Processes, "processes", 64, "at most `N` processes and threads")
 	flags.IntVar(&f.rules.Files, "files", 256, "at most `N` open files in a process")
-	flags.DurationVar(&f.rules.CPU, "cpu", 0, "`TIME` of the processor for each process, as 60s (default no bound)")
-	flags.StringArrayVar(&f.env, "env", nil, "`NAME` of a variable to hand on, or NAME=VALUE; repeat for more")
-	flags.StringVar(&f.mode, "mode", "strict", "the `MODE`: \"strict\"; \"best-effort\": run it even where the kernel lacks a part; \"open\": confine nothing but --hide")
-	flags.StringArrayVar(&f.rules.Hide, "hide", nil, "`PATH` that cannot be read unless another flag names it; repeat for more")
-	flags.BoolVar(&f.check, "check", false, "say what the kernel lacks for these rules, and run nothing")
+	flags.DurationVar(&f.rules.CPU, "cpu", 0,
+		"`TIME` of the processor for each process, as 60s (default no bound)")
+	flags.StringArrayVar(&f.env, "env", nil,
+		"`NAME` of a variable to hand on, or NAME=VALUE; repeat for more")
+	flags.StringVar(&f.mode, "mode", "strict",
+		"the `MODE`: \"strict\"; \"best-effort\": run it even where the kernel lacks a part; \"open\": "+
+			"confine nothing but --hide")
+	flags.StringArrayVar(&f.rules.Hide, "hide", nil,
+		"`PATH` that cannot be read unless another flag names it; repeat for more")
+	flags.BoolVar(&f.check, "check", false,
+		"say what the kernel lacks for these rules, and run nothing")
 	flags.BoolVar(&f.rules.KeepEnv, "keep-env", false, "hand the whole environment on")
 	flags.BoolVar(&f.inside, strings.TrimPrefix(sandbox.Inside, "--"), false, "")
 	_ = flags.MarkHidden(strings.TrimPrefix(sandbox.Inside, "--")) // it was made the line before
@@ -84,7 +96,9 @@ func (f *sandboxFlags) read() error {
 		return usagef("Use --cpu 1s.", "the processor's time is counted in seconds")
 	}
 	if err := sandbox.CheckNetwork(f.rules.Network...); err != nil {
-		return usagef("Use --network none, --network all, --network 443 for a port of public addresses, or --network db.internal:5432.", "--network %s: %w", strings.Join(f.rules.Network, ", "), err)
+		return usagef(
+			"Use --network none, --network all, --network 443 for a port of public addresses, or "+
+				"--network db.internal:5432.", "--network %s: %w", strings.Join(f.rules.Network, ", "), err)
 	}
 	return nil
 }
@@ -111,9 +125,10 @@ func (f *sandboxFlags) run(e *env, command []string) error {
 	if f.inside {
 		return sandbox.Exec(&f.rules, command, environ)
 	}
-	code, err := sandbox.Run([]string{os.Args[0], "sandbox"}, &f.rules, command, environ, func(text string) {
-		fmt.Fprintln(e.stderr, "farcall:", text)
-	})
+	code, err := sandbox.Run([]string{os.Args[0], "sandbox"}, &f.rules, command, environ,
+		func(text string) {
+			fmt.Fprintln(e.stderr, "farcall:", text)
+		})
 	if err != nil {
 		return err
 	}

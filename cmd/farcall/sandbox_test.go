@@ -13,7 +13,8 @@ import (
 // TestSandboxFlags: the command line that the gateway makes of rules is read as these rules.
 func TestSandboxFlags(t *testing.T) {
 	want := sandbox.Rules{
-		BestEffort: true, Read: []string{"/a", "--b", "c,d"}, Write: []string{"/c"}, Execute: []string{"/d"}, Network: []string{"443", "53"},
+		BestEffort: true, Read: []string{"/a", "--b", "c,d"}, Write: []string{"/c"},
+		Execute: []string{"/d"}, Network: []string{"443", "53"},
 		Memory: 1 << 20, Processes: 3, Files: 4, CPU: 90 * time.Second, KeepEnv: true,
 	}
 	command := []string{"node", "--read", "x", "--", "y"}
@@ -53,7 +54,10 @@ func TestSandboxUsage(t *testing.T) {
 			t.Errorf("%q: %v, wanted %q", c.line, err, c.want)
 		}
 	}
-	for text, want := range map[string]int64{"5": 5, "512MB": 512e6, "1GiB": 1 << 30, "2 KiB": 2048, "3B": 3} {
+	for text, want := range map[string]int64{
+		"5": 5, "512MB": 512e6, "1GiB": 1 << 30, "2 KiB": 2048,
+		"3B": 3,
+	} {
 		f := &sandboxFlags{memory: text, mode: "strict"}
 		if err := f.read(); err != nil || f.rules.Memory != want {
 			t.Error(text, f.rules.Memory, err)
@@ -62,7 +66,8 @@ func TestSandboxUsage(t *testing.T) {
 }
 
 func TestSandboxHandsOn(t *testing.T) {
-	got := strings.Join(handedOn([]string{"TOKEN", "B=2"}, []string{"HOME=/h", "TOKEN=t", "SECRET=s", "B=1", "LC_ALL=C"}), " ")
+	got := strings.Join(handedOn([]string{"TOKEN", "B=2"},
+		[]string{"HOME=/h", "TOKEN=t", "SECRET=s", "B=1", "LC_ALL=C"}), " ")
 	if got != "HOME=/h TOKEN=t LC_ALL=C B=2" {
 		t.Error(got)
 	}
