@@ -37,8 +37,8 @@ import (
 // each program.
 const noLinger = "atexit_sleep_ms=0"
 
-// needsScripts skips a test that runs the program many times: on Windows, since it uses sh, and with
-// the race detector, which then takes minutes; make race-full runs them with it.
+// needsScripts skips a test that runs the program many times: on Windows, since it uses sh, and
+// with the race detector, which then takes minutes; make race-full runs them with it.
 func needsScripts(t *testing.T) {
 	t.Helper()
 	if runtime.GOOS == "windows" {
@@ -116,18 +116,33 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 var fakes = map[string]func(w io.Writer, line string) (more bool){
 	"mute":    func(io.Writer, string) bool { return true },
 	"closing": func(io.Writer, string) bool { return false },
-	"garbage": func(w io.Writer, _ string) bool { fmt.Fprint(w, "220 hello\x1b[31m\r\n"); return true },
-	"alert":   func(w io.Writer, _ string) bool { fmt.Fprint(w, "\x15\x03\x01\x00\x02\x02\x46"); return false },
-	"web":     func(w io.Writer, _ string) bool { fmt.Fprint(w, "HTTP/1.1 400 Bad Request\r\n\r\n"); return false },
-	"headed":  func(w io.Writer, _ string) bool { fmt.Fprint(w, "Content-Length: 2\r\n\r\n{}"); return true },
+	"garbage": func(w io.Writer, _ string) bool {
+		fmt.Fprint(w, "220 hello\x1b[31m\r\n")
+		return true
+	},
+	"alert": func(w io.Writer, _ string) bool {
+		fmt.Fprint(w, "\x15\x03\x01\x00\x02\x02\x46")
+		return false
+	},
+	"web": func(w io.Writer, _ string) bool {
+		fmt.Fprint(w, "HTTP/1.1 400 Bad Request\r\n\r\n")
+		return false
+	},
+	"headed": func(w io.Writer, _ string) bool {
+		fmt.Fprint(w, "Content-Length: 2\r\n\r\n{}")
+		return true
+	},
 	"tlsport": func(w io.Writer, line string) bool { // when it has read a request of HTTP
 		if line == "" {
 			fmt.Fprint(w, "\x15\x03\x01\x00\x02\x02\x46")
 		}
 		return line != ""
 	},
-	"half":    func(w io.Writer, _ string) bool { fmt.Fprint(w, `{"jsonrpc":"2.0",`); return true },
-	"neither": func(w io.Writer, _ string) bool { fmt.Fprintln(w, `{"jsonrpc":"2.0","id":1}`); return true },
+	"half": func(w io.Writer, _ string) bool { fmt.Fprint(w, `{"jsonrpc":"2.0",`); return true },
+	"neither": func(w io.Writer, _ string) bool {
+		fmt.Fprintln(w, `{"jsonrpc":"2.0","id":1}`)
+		return true
+	},
 	"humble": func(w io.Writer, _ string) bool {
 		fmt.Fprintln(w, `{"jsonrpc":"2.0","error":{"code":-32601,"message":"Method not found"},"id":1}`)
 		return true
@@ -143,10 +158,13 @@ var fakes = map[string]func(w io.Writer, line string) (more bool){
 	"asking": func(w io.Writer, line string) bool { // it asks before it answers, and pushes
 		switch {
 		case strings.Contains(line, `"method":"go"`):
-			fmt.Fprint(w, `{"jsonrpc":"2.0","method":"tick","params":{"n":1}}`+"\n"+`{"jsonrpc":"2.0","method":"ask","params":[],"id":"q"}`+"\n")
+			fmt.Fprint(w,
+				`{"jsonrpc":"2.0","method":"tick","params":{"n":1}}`+"\n"+
+					`{"jsonrpc":"2.0","method":"ask","params":[],"id":"q"}`+"\n")
 		case strings.Contains(line, `"id":"q"`):
 			answer, _, _ := strings.Cut(strings.TrimSpace(line), `,"id"`)
-			fmt.Fprintf(w, `{"jsonrpc":"2.0","result":%q,"id":1}`+"\n", strings.TrimPrefix(answer, `{"jsonrpc":"2.0",`))
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","result":%q,"id":1}`+"\n",
+				strings.TrimPrefix(answer, `{"jsonrpc":"2.0",`))
 		}
 		return true
 	},
@@ -187,13 +205,16 @@ func htmlServer(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &http.Server{ReadHeaderTimeout: waitLimit, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/html")
-		if r.URL.Path == "/rpc" {
-			w.WriteHeader(http.StatusNotFound)
-		}
-		fmt.Fprintln(w, "<html>welcome</html>")
-	})}
+	s := &http.Server{
+		ReadHeaderTimeout: waitLimit,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/html")
+			if r.URL.Path == "/rpc" {
+				w.WriteHeader(http.StatusNotFound)
+			}
+			fmt.Fprintln(w, "<html>welcome</html>")
+		}),
+	}
 	var wg sync.WaitGroup
 	wg.Go(func() { s.Serve(l) })
 	t.Cleanup(func() {
@@ -244,7 +265,8 @@ func writeCertificateOf(t *testing.T, dir string, serial int64) (cert, key strin
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "farcall test"}, NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "farcall test"},
+		NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		URIs: []*url.URL{{Scheme: "spiffe", Host: "example.org", Path: "/agent/test"}},
 		IsCA: true, BasicConstraintsValid: true,
 	}
@@ -257,7 +279,10 @@ func writeCertificateOf(t *testing.T, dir string, serial int64) (cert, key strin
 		t.Fatal(err)
 	}
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: keyDER}} {
+	for path, block := range map[string]*pem.Block{
+		cert: {Type: "CERTIFICATE", Bytes: der},
+		key:  {Type: "PRIVATE KEY", Bytes: keyDER},
+	} {
 		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -301,7 +326,8 @@ func TestInterruptCancels(t *testing.T) {
 		t.Errorf("%s", line)
 	}
 	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || !strings.Contains(stderr.String(), "slow: interrupted") {
+	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted ||
+		!strings.Contains(stderr.String(), "slow: interrupted") {
 		t.Errorf("exit status %d, %s", code, stderr.String())
 	}
 }

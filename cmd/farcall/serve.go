@@ -63,13 +63,14 @@ type serveFlags struct {
 	draining chan struct{} // closed when the server begins to shut down; nil: nothing waits for it
 
 	// Of a gateway.
-	listening    *atomic.Pointer[[]net.Listener] // once all are open
-	config       string
-	upstreams    []string
-	lock         string
-	foundLock    string // a lock beside --config, which does not name it
-	profile      string
-	drainTimeout atomic.Int64    // nanoseconds, of --config, which an operator may have read again at any time; 0: the default
+	listening *atomic.Pointer[[]net.Listener] // once all are open
+	config    string
+	upstreams []string
+	lock      string
+	foundLock string // a lock beside --config, which does not name it
+	profile   string
+	// nanoseconds, of --config, which an operator may have read again at any time; 0: the default
+	drainTimeout atomic.Int64
 	served       *gateway.Config // what --config said last
 	files        *watch.Files    // of --config
 	reloaded     atomic.Pointer[reloaded]
@@ -104,26 +105,55 @@ func newServeCmd(e *env) *cobra.Command {
 	cmd.Args = cobra.NoArgs
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringArrayVar(&f.listen, "listen", nil, "`address` to listen on: host:port, :port (every interface), 0.0.0.0:port (every one of IPv4), unix:PATH, npipe:NAME (Windows), nats://HOST/SUBJECT; can be repeated (default "+defaultAddress+", unless --stdio)")
+	flags.StringArrayVar(&f.listen, "listen", nil,
+		"`address` to listen on: host:port, :port (every interface), 0.0.0.0:port (every one of IPv4), "+
+			"unix:PATH, npipe:NAME (Windows), nats://HOST/SUBJECT; can be repeated (default "+defaultAddress+
+			", unless --stdio)")
 	flags.StringArrayVar(&f.origins, "origin", nil, "`ORIGIN` of web pages on other hosts that may call: https://app.example.com, localhost:3000, *.example.com, or * for all; can be repeated")
-	flags.StringArrayVar(&f.hosts, "host", nil, "DNS `name` of this server, or *.example.com, that a request without credentials may have in its Host header; can be repeated")
-	flags.StringArrayVar(&f.trusted, "trusted-proxy", nil, "`CIDR` or address of a proxy, or unix: its X-Forwarded-For, Forwarded and PROXY protocol name the client; can be repeated")
+	flags.StringArrayVar(&f.hosts, "host", nil,
+		"DNS `name` of this server, or *.example.com, that a request without credentials may have in "+
+			"its Host header; can be repeated")
+	flags.StringArrayVar(&f.trusted, "trusted-proxy", nil,
+		"`CIDR` or address of a proxy, or unix: its X-Forwarded-For, Forwarded and PROXY protocol name "+
+			"the client; can be repeated")
 	flags.BoolVar(&f.stdio, "stdio", false, "serve standard input and output")
-	flags.StringVar(&f.config, "config", "", "serve the servers of this `file`, as a gateway: farcall.yaml, or the mcpServers JSON of a desktop client; it is read again when it changes")
-	flags.StringArrayVar(&f.upstreams, "upstream", nil, "serve this server, `NAME=TARGET` or NAME=COMMAND, as a gateway; can be repeated")
-	flags.StringVar(&f.lock, "lock", "", "`file` with what the servers of the gateway said when they were pinned (default farcall.lock beside --config)")
-	flags.StringVar(&f.tasks, "tasks", "", "`directory` in which tasks of MCP are stored, so that they outlive this process (default: tasks of --config, else in memory)")
-	flags.StringVar(&f.cluster, "cluster", "", "`URL` of what nodes share state over: nats://HOST, redis://HOST, or embedded, for an engine in this process (default: cluster of --config, else nothing is shared)")
-	flags.StringVar(&f.tlsCert, "tls-cert", "", "`file` with the certificate (PEM); the port speaks TLS then, and nothing else")
+	flags.StringVar(&f.config, "config", "",
+		"serve the servers of this `file`, as a gateway: farcall.yaml, or the mcpServers JSON of a "+
+			"desktop client; it is read again when it changes")
+	flags.StringArrayVar(&f.upstreams, "upstream", nil,
+		"serve this server, `NAME=TARGET` or NAME=COMMAND, as a gateway; can be repeated")
+	flags.StringVar(&f.lock, "lock", "",
+		"`file` with what the servers of the gateway said when they were pinned (default farcall.lock "+
+			"beside --config)")
+	flags.StringVar(&f.tasks, "tasks", "",
+		"`directory` in which tasks of MCP are stored, so that they outlive this process (default: "+
+			"tasks of --config, else in memory)")
+	flags.StringVar(&f.cluster, "cluster", "",
+		"`URL` of what nodes share state over: nats://HOST, redis://HOST, or embedded, for an engine "+
+			"in this process (default: cluster of --config, else nothing is shared)")
+	flags.StringVar(&f.tlsCert, "tls-cert", "",
+		"`file` with the certificate (PEM); the port speaks TLS then, and nothing else")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "`file` with the private key (PEM)")
-	flags.StringVar(&f.clientCA, "tls-client-ca", "", "`file` with the authorities (PEM) with client certificates that count, for mtls of the guard")
-	flags.BoolVar(&f.insecure, "insecure", false, "listen where other machines can connect without a guard or TLS, and accept connections without TLS beside a certificate")
-	flags.StringVar(&f.guard, "guard", "", "`file` with the key guard, as in farcall.yaml, for the playground or --upstream: who may call what")
-	flags.Var(&f.maxMessage, "max-message", "largest message, such as 10MB (default: stdio 10MB, TCP 100MB, HTTP and WebSocket 50MB)")
-	flags.BoolVar(&f.gzip, "gzip", false, "read and send gzip in JSON-RPC over HTTP; off by default: where answers hold secrets beside what others choose, their sizes reveal them (BREACH)")
-	flags.StringVar(&f.http, "http", "fast", "`reader` of HTTP/1.1: fast reads requests that are exactly the common case without net/http, std none; FARCALL_HTTP=std does the same")
+	flags.StringVar(&f.clientCA, "tls-client-ca", "",
+		"`file` with the authorities (PEM) with client certificates that count, for mtls of the guard")
+	flags.BoolVar(&f.insecure, "insecure", false,
+		"listen where other machines can connect without a guard or TLS, and accept connections "+
+			"without TLS beside a certificate")
+	flags.StringVar(&f.guard, "guard", "",
+		"`file` with the key guard, as in farcall.yaml, for the playground or --upstream: who "+
+			"may call what")
+	flags.Var(&f.maxMessage, "max-message",
+		"largest message, such as 10MB (default: stdio 10MB, TCP 100MB, HTTP and WebSocket 50MB)")
+	flags.BoolVar(&f.gzip, "gzip", false,
+		"read and send gzip in JSON-RPC over HTTP; off by default: where answers hold secrets beside "+
+			"what others choose, their sizes reveal them (BREACH)")
+	flags.StringVar(&f.http, "http", "fast",
+		"`reader` of HTTP/1.1: fast reads requests that are exactly the common case without net/http, "+
+			"std none; FARCALL_HTTP=std does the same")
 	f.limits.register(cmd)
-	flags.BoolVar(&f.details, "details", false, "tell callers the Go type and text of internal errors; for trusted callers only, with a guard those of the role operator")
+	flags.BoolVar(&f.details, "details", false,
+		"tell callers the Go type and text of internal errors; for trusted callers only, with a guard "+
+			"those of the role operator")
 	flags.BoolVar(&f.v1, "v1", false, "accept JSON-RPC 1.0 too")
 	f.registerLog(cmd)
 	f.registerCapture(cmd)
@@ -174,15 +204,18 @@ func (f *serveFlags) play(
 	}
 	var on hooks
 	if g := play.guard; g != nil {
-		on.watches = append(on.watches, watch.New(c.Files(), func(before []string) []string { return f.reguard(g.Reload, before, stderr) }))
+		on.watches = append(on.watches, watch.New(c.Files(), func(before []string) []string {
+			return f.reguard(g.Reload, before, stderr)
+		}))
 	}
 	return errors.Join(f.serve(ctx, stderr, on), play.Close())
 }
 
 // hooks are what a service wants to happen while it is served.
 type hooks struct {
-	begun   func(context.Context) // the addresses accept connections; the context ends before the service does. May be nil
-	watches []*watch.Files        // files that are read again when they change, and at SIGHUP
+	// the addresses accept connections; the context ends before the service does. May be nil
+	begun   func(context.Context)
+	watches []*watch.Files // files that are read again when they change, and at SIGHUP
 }
 
 // serve serves until a signal comes, the context ends, or, where standard input
@@ -304,7 +337,8 @@ func (f *serveFlags) readyLine(at net.Addr) string {
 
 // stop drains the server. A second signal ends that.
 func (f *serveFlags) stop(ctx context.Context, signals <-chan os.Signal) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(time.Duration(f.drainTimeout.Load()), drainTime))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx),
+		cmp.Or(time.Duration(f.drainTimeout.Load()), drainTime))
 	defer cancel()
 	if f.draining != nil {
 		close(f.draining) // before the calls that are in flight are waited for
@@ -321,7 +355,9 @@ func (f *serveFlags) stop(ctx context.Context, signals <-chan os.Signal) error {
 	case <-drained:
 		return nil
 	case <-signals:
-		return &exitError{code: exitFailure, err: errors.New("stopped before the calls in flight had finished")}
+		return &exitError{
+			code: exitFailure, err: errors.New("stopped before the calls in flight had finished"),
+		}
 	}
 }
 
@@ -339,13 +375,24 @@ type serveLimits struct {
 
 func (l *serveLimits) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.Var(&l.memory, "memory", "memory for all messages of more than 64 KiB together, such as 256MB (default 512MiB, or half of GOMEMLIMIT if that is less)")
-	flags.Var(&l.unauthenticated, "memory-unauthenticated", "of unauthenticated connections, with a guard (default 64MiB, or an eighth of --memory if that is less)")
-	flags.DurationVar(&l.frameTimeout, "frame-timeout", 0, "`time` for a message that has begun, and a second more for each 100 KB of it; -1s: no bound (default 30s)")
-	flags.IntVar(&l.connections, "max-connections", 0, "open connections of each address to listen on; -1: no bound (default 16384)")
-	flags.IntVar(&l.perAddress, "max-connections-per-client", 0, "of these, from one IP address; -1: no bound (default 4096, none for the loopback address)")
-	flags.IntVar(&l.rate, "accept-rate", 0, "connections accepted in a second, further ones wait; -1: no bound (default 1000)")
-	flags.DurationVar(&l.idle, "idle-timeout", 0, "`time` for which a connection that is no HTTP may be unused; open calls and MCP sessions are use; -1s: no bound (default 1h)")
+	flags.Var(&l.memory, "memory",
+		"memory for all messages of more than 64 KiB together, such as 256MB (default 512MiB, or half "+
+			"of GOMEMLIMIT if that is less)")
+	flags.Var(&l.unauthenticated, "memory-unauthenticated",
+		"of unauthenticated connections, with a guard (default 64MiB, or an eighth of --memory if "+
+			"that is less)")
+	flags.DurationVar(&l.frameTimeout, "frame-timeout", 0,
+		"`time` for a message that has begun, and a second more for each 100 KB of it; -1s: no bound "+
+			"(default 30s)")
+	flags.IntVar(&l.connections, "max-connections", 0,
+		"open connections of each address to listen on; -1: no bound (default 16384)")
+	flags.IntVar(&l.perAddress, "max-connections-per-client", 0,
+		"of these, from one IP address; -1: no bound (default 4096, none for the loopback address)")
+	flags.IntVar(&l.rate, "accept-rate", 0,
+		"connections accepted in a second, further ones wait; -1: no bound (default 1000)")
+	flags.DurationVar(&l.idle, "idle-timeout", 0,
+		"`time` for which a connection that is no HTTP may be unused; open calls and MCP sessions are "+
+			"use; -1s: no bound (default 1h)")
 }
 
 // configured takes what the flags do not say from a configuration.
@@ -424,7 +471,9 @@ func newNotifier() (*notifier, error) {
 	if period != "" && (pid == "" || pid == strconv.Itoa(os.Getpid())) {
 		micro, err := strconv.ParseInt(period, 10, 64)
 		if err != nil || micro <= 0 || micro > int64(24*time.Hour/time.Microsecond) {
-			return nil, errors.Join(fmt.Errorf("WATCHDOG_USEC: %q is not a number of microseconds up to a day", period), conn.Close())
+			return nil,
+				errors.Join(fmt.Errorf("WATCHDOG_USEC: %q is not a number of microseconds up to a day", period),
+					conn.Close())
 		}
 		n.interval = time.Duration(micro) * time.Microsecond / 2
 	}

@@ -56,8 +56,9 @@ func (f *serveFlags) openCluster(
 	shared, err := engine.Open(ctx, c, &engine.Options{
 		Logger: orDiscard(log),
 		Waiting: func(connected, others int) {
-			fmt.Fprintf(stderr, "farcall: cluster: waiting for a quorum: %d of %d other nodes are connected "+
-				"(the first time, all have to be)\n",
+			fmt.Fprintf(stderr,
+				"farcall: cluster: waiting for a quorum: %d of %d other nodes are connected "+
+					"(the first time, all have to be)\n",
 				connected, others)
 		},
 	})

@@ -18,15 +18,18 @@ var exchanges = []struct{ name, send, want string }{
 		`{"jsonrpc": "2.0", "result": 19, "id": 1}`,
 	},
 	{
-		"1 positional, the other way round", `{"jsonrpc": "2.0", "method": "subtract", "params": [23, 42], "id": 2}`,
+		"1 positional, the other way round",
+		`{"jsonrpc": "2.0", "method": "subtract", "params": [23, 42], "id": 2}`,
 		`{"jsonrpc": "2.0", "result": -19, "id": 2}`,
 	},
 	{
-		"2 named", `{"jsonrpc": "2.0", "method": "subtract", "params": {"subtrahend": 23, "minuend": 42}, "id": 3}`,
+		"2 named",
+		`{"jsonrpc": "2.0", "method": "subtract", "params": {"subtrahend": 23, "minuend": 42}, "id": 3}`,
 		`{"jsonrpc": "2.0", "result": 19, "id": 3}`,
 	},
 	{
-		"2 named, the other way round", `{"jsonrpc": "2.0", "method": "subtract", "params": {"minuend": 42, "subtrahend": 23}, "id": 4}`,
+		"2 named, the other way round",
+		`{"jsonrpc": "2.0", "method": "subtract", "params": {"minuend": 42, "subtrahend": 23}, "id": 4}`,
 		`{"jsonrpc": "2.0", "result": 19, "id": 4}`,
 	},
 	{"3 notification", `{"jsonrpc": "2.0", "method": "update", "params": [1,2,3,4,5]}`, ``},
@@ -44,7 +47,9 @@ var exchanges = []struct{ name, send, want string }{
 		`{"jsonrpc": "2.0", "error": {"code": -32600, "message": "Invalid Request"}, "id": null}`,
 	},
 	{
-		"7 batch, invalid JSON", `[{"jsonrpc": "2.0", "method": "sum", "params": [1,2,4], "id": "1"}, {"jsonrpc": "2.0", "method" ]`,
+		"7 batch, invalid JSON",
+		`[{"jsonrpc": "2.0", "method": "sum", "params": [1,2,4], "id": "1"}, {"jsonrpc": ` +
+			`"2.0", "method" ]`,
 		`{"jsonrpc": "2.0", "error": {"code": -32700, "message": "Parse error"}, "id": null}`,
 	},
 	{
@@ -193,7 +198,8 @@ func TestWorkedExamples(t *testing.T) {
 				return res.body
 			}
 			if res.status != http.StatusNoContent || res.body != "" {
-				t.Errorf("a notification is answered with %d and %q, want 204 and nothing", res.status, res.body)
+				t.Errorf("a notification is answered with %d and %q, want 204 and nothing", res.status,
+					res.body)
 			}
 			return request(t, client, "POST", s.addrs[0]+"/rpc", second).body
 		})

@@ -129,10 +129,13 @@ func (f *serveFlags) notices(c *gateway.Config, stderr io.Writer) {
 		if strings.HasPrefix(n.Message, conflict) { // as it is meant, most often; farcall check tells
 			continue
 		}
-		fmt.Fprintf(stderr, "farcall: %s:%d:%d: %s: %s\n", f.config, n.Line, n.Column, n.Path, tame(n.Message))
+		fmt.Fprintf(stderr, "farcall: %s:%d:%d: %s: %s\n", f.config, n.Line, n.Column, n.Path,
+			tame(n.Message))
 	}
 	if f.foundLock != "" && f.log != logOff {
-		fmt.Fprintf(stderr, "farcall: %s is used because it lies beside %s; write 'lock: %s' there, so that a missing file is an error\n", f.foundLock, f.config, lockFile)
+		fmt.Fprintf(stderr,
+			"farcall: %s is used because it lies beside %s; write 'lock: %s' there, so that a missing "+
+				"file is an error\n", f.foundLock, f.config, lockFile)
 	}
 	f.warnOfCertificates(c.Guard, cmp.Or(f.config, f.guard), stderr)
 	for _, u := range c.Upstreams {
@@ -147,10 +150,12 @@ func (f *serveFlags) notices(c *gateway.Config, stderr io.Writer) {
 
 func (f *serveFlags) gatewayConfig() (*gateway.Config, error) {
 	if f.config != "" && f.guard != "" {
-		return nil, usagef("Write the guard into the file of --config.", "--config and --guard are given both")
+		return nil, usagef("Write the guard into the file of --config.",
+			"--config and --guard are given both")
 	}
 	if f.config != "" && len(f.upstreams) > 0 {
-		return nil, usagef("Write the upstream into the file, or leave --config out.", "--config and --upstream are given both")
+		return nil, usagef("Write the upstream into the file, or leave --config out.",
+			"--config and --upstream are given both")
 	}
 	if f.config == "" {
 		c, err := upstreamsConfig(f.upstreams, f.lock)
@@ -209,7 +214,10 @@ func configFailure(err error) error {
 	case bad.File == "":
 		return &exitError{code: exitUsage, err: err}
 	}
-	return &exitError{code: exitUsage, err: fmt.Errorf("%s is not in order:\n%w", bad.File, err), hint: "docs/config.md has every key, with an example."}
+	return &exitError{
+		code: exitUsage, err: fmt.Errorf("%s is not in order:\n%w", bad.File, err),
+		hint: "docs/config.md has every key, with an example.",
+	}
 }
 
 // upstreamsConfig makes a configuration of NAME=TARGET.
@@ -283,7 +291,8 @@ func pathOf(profile string) string {
 // one whenever the file has changed, or one without a file, and begun, if
 // there is one, is called once the addresses accept connections.
 func (f *serveFlags) serveGateway(
-	ctx context.Context, b *behind, c *gateway.Config, log *slog.Logger, stderr io.Writer, begun func(context.Context, *gateway.Gateway),
+	ctx context.Context, b *behind, c *gateway.Config, log *slog.Logger, stderr io.Writer,
+	begun func(context.Context, *gateway.Gateway),
 ) error {
 	rpc := f.rpcOptions(log)
 	c.Listen = f.addresses() // for the page
@@ -291,7 +300,10 @@ func (f *serveFlags) serveGateway(
 	hide := f.private()
 	protect(c, hide, stderr)
 	o := gateway.Options{
-		Version: versionName(), MaxMessage: int(f.maxMessage), FrameTimeout: f.limits.frameTimeout, RPC: &rpc, Logger: log, Sandbox: launcher(), Hide: hide, Never: f.ownAddresses, Guard: f.guardOptions(log), Hosts: f.hosts, Origins: f.origins, Gzip: f.gzip, Metrics: f.measured(), Shared: f.shared, Dump: f.dumper(),
+		Version: versionName(), MaxMessage: int(f.maxMessage), FrameTimeout: f.limits.frameTimeout,
+		RPC: &rpc, Logger: log, Sandbox: launcher(), Hide: hide, Never: f.ownAddresses,
+		Guard: f.guardOptions(log), Hosts: f.hosts, Origins: f.origins, Gzip: f.gzip,
+		Metrics: f.measured(), Shared: f.shared, Dump: f.dumper(),
 		NATS: &natsrpc.Transport{Logger: orDiscard(log)}, Conform: conformPage,
 	}
 	if log != nil {
@@ -311,7 +323,9 @@ func (f *serveFlags) serveGateway(
 	var on hooks
 	switch {
 	case f.config != "":
-		f.files = watch.New(f.watched(c), func(files []string) []string { return f.reload(g, files, stderr) })
+		f.files = watch.New(f.watched(c), func(files []string) []string {
+			return f.reload(g, files, stderr)
+		})
 		on.watches = append(on.watches, f.files)
 	case f.guard != "":
 		reload := func(of *guard.Config) error {
@@ -319,7 +333,9 @@ func (f *serveFlags) serveGateway(
 			next.Guard = of
 			return g.Reload(&next)
 		}
-		on.watches = append(on.watches, watch.New(f.guardFiles, func(files []string) []string { return f.reguard(reload, files, stderr) }))
+		on.watches = append(on.watches, watch.New(f.guardFiles, func(files []string) []string {
+			return f.reguard(reload, files, stderr)
+		}))
 	}
 	if begun != nil {
 		on.begun = func(ctx context.Context) { begun(ctx, g) }
@@ -329,7 +345,9 @@ func (f *serveFlags) serveGateway(
 
 // reload serves the file as it is now; when that is not valid the gateway goes on as before. It
 // returns the files to watch: those of before when it is not known which there are now.
-func (f *serveFlags) reload(g *gateway.Gateway, before []string, stderr io.Writer) (files []string) {
+func (f *serveFlags) reload(
+	g *gateway.Gateway, before []string, stderr io.Writer,
+) (files []string) {
 	var changes []string
 	c, found, err := f.load()
 	defer func() { f.reloaded.Store(&reloaded{changes, err}) }()
@@ -349,7 +367,8 @@ func (f *serveFlags) reload(g *gateway.Gateway, before []string, stderr io.Write
 		err = g.Reload(c)
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "farcall: %v\nfarcall: the new configuration is refused; the one before goes on\n", err)
+		fmt.Fprintf(stderr,
+			"farcall: %v\nfarcall: the new configuration is refused; the one before goes on\n", err)
 		return before
 	}
 	f.drainTimeout.Store(int64(c.DrainTimeout))
@@ -366,11 +385,13 @@ func (f *serveFlags) reload(g *gateway.Gateway, before []string, stderr io.Write
 		fmt.Fprintln(stderr, "farcall: capture: it takes effect when farcall is started again")
 	}
 	if !f.moveCertificate(c) {
-		fmt.Fprintln(stderr, "farcall: tls: adding or removing the certificate takes effect when farcall is started again")
+		fmt.Fprintln(stderr,
+			"farcall: tls: adding or removing the certificate takes effect when farcall is started again")
 	}
 	changes = c.Changes(f.served)
 	f.served = c
-	fmt.Fprintf(stderr, "farcall: serving the new configuration of %s: %s\n", f.config, cmp.Or(strings.Join(changes, ", "), "no key has changed"))
+	fmt.Fprintf(stderr, "farcall: serving the new configuration of %s: %s\n", f.config,
+		cmp.Or(strings.Join(changes, ", "), "no key has changed"))
 	return before
 }
 

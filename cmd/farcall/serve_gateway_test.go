@@ -13,9 +13,13 @@ import (
 // that has them lives as long.
 func TestServeGatewayDrains(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "--listen", "127.0.0.1:0", "--upstream", "calc=env "+execVar+"=1 GORACE="+noLinger+" "+program(t).Path+" serve --stdio --log off")
+	s := serve(t, "--listen", "127.0.0.1:0", "--upstream",
+		"calc=env "+execVar+"=1 GORACE="+noLinger+" "+program(t).Path+" serve --stdio --log off")
 	under, results := make(chan struct{}, 3), make(chan error, 3)
-	for _, target := range []string{s.addrs[0] + "/mcp", "ws://" + s.hostport(t) + "/mcp/calc", "tcp://" + s.hostport(t)} {
+	for _, target := range []string{
+		s.addrs[0] + "/mcp", "ws://" + s.hostport(t) + "/mcp/calc",
+		"tcp://" + s.hostport(t),
+	} {
 		client, err := mcp.Dial(t.Context(), target, nil)
 		if err != nil {
 			t.Fatal(err)

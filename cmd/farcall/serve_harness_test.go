@@ -37,7 +37,8 @@ type served struct {
 	waitErr error
 }
 
-var readyForm = regexp.MustCompile(`^farcall: ready ((?:https?://127\.[0-9.]+:[0-9]+)|(?:(?:unix|nats):.+))$`)
+var readyForm = regexp.MustCompile(
+	`^farcall: ready ((?:https?://127\.[0-9.]+:[0-9]+)|(?:(?:unix|nats):.+))$`)
 
 // serve starts farcall serve and waits for its ready lines: one for each
 // --listen, one without any, none for --stdio alone.
@@ -118,7 +119,8 @@ func (s *served) logged(t *testing.T, n int, match string) []string {
 			return found
 		}
 		if s.ended {
-			t.Fatalf("the log has %d lines like %q, want %d:\n%s", len(found), match, n, strings.Join(s.lines, "\n"))
+			t.Fatalf("the log has %d lines like %q, want %d:\n%s", len(found), match, n,
+				strings.Join(s.lines, "\n"))
 		}
 		s.change.Wait()
 	}
@@ -238,8 +240,11 @@ func (w *wire) call(t *testing.T, text string) string {
 // httpClient follows nothing, keeps nothing and gives up in time.
 func httpClient(config *tls.Config) *http.Client {
 	return &http.Client{
-		Timeout:   waitLimit,
-		Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, DisableKeepAlives: true},
+		Timeout: waitLimit,
+		Transport: &http.Transport{
+			TLSClientConfig: config, ForceAttemptHTTP2: true,
+			DisableKeepAlives: true,
+		},
 	}
 }
 

@@ -16,8 +16,12 @@ func TestServeHealth(t *testing.T) {
 		if err != nil {
 			t.Fatal(target, err)
 		}
-		for service, want := range map[string]string{"": "SERVING", "math": "SERVING", "none": "SERVICE_UNKNOWN"} {
-			got, err := farcall.Call[map[string]string](t.Context(), c, health.Check, map[string]string{"service": service})
+		for service, want := range map[string]string{
+			"": "SERVING", "math": "SERVING",
+			"none": "SERVICE_UNKNOWN",
+		} {
+			got, err := farcall.Call[map[string]string](t.Context(), c, health.Check,
+				map[string]string{"service": service})
 			if err != nil || got["status"] != want {
 				t.Errorf("%s %q: %v, %v", target, service, got, err)
 			}

@@ -45,7 +45,8 @@ const notAName = "is not a name of this server"
 func TestHostNames(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	const key = "\n  keys: [{id: ci, hash: 'sha256:4a1f0e8c9c0b6f0d2f4f6b7f3f1f1c1b5c5a4d3e2f1a0b9c8d7e6f5a4b3c2d1e'}]\n"
+	const key = "\n  keys: [{id: ci, hash: " +
+		"'sha256:4a1f0e8c9c0b6f0d2f4f6b7f3f1f1c1b5c5a4d3e2f1a0b9c8d7e6f5a4b3c2d1e'}]\n"
 	guards := map[string]string{
 		"none":      "",
 		"anonymous": "guard: {anonymous: true}",
@@ -66,9 +67,12 @@ func TestHostNames(t *testing.T) {
 		"127.0.0.1.nip.example":  "keys",
 	}
 	locals := []net.Addr{
-		&net.TCPAddr{IP: net.ParseIP("127.0.0.1"), Port: 7331}, &net.TCPAddr{IP: net.ParseIP("::1"), Port: 7331},
-		&net.TCPAddr{IP: net.ParseIP("172.17.0.2"), Port: 7331}, &net.TCPAddr{IP: net.ParseIP("192.168.1.5"), Port: 7331},
-		&net.TCPAddr{IP: net.ParseIP("fd00::5"), Port: 7331}, &net.TCPAddr{IP: net.ParseIP("::ffff:127.0.0.1"), Port: 7331},
+		&net.TCPAddr{IP: net.ParseIP("127.0.0.1"), Port: 7331},
+		&net.TCPAddr{IP: net.ParseIP("::1"), Port: 7331},
+		&net.TCPAddr{IP: net.ParseIP("172.17.0.2"), Port: 7331},
+		&net.TCPAddr{IP: net.ParseIP("192.168.1.5"), Port: 7331},
+		&net.TCPAddr{IP: net.ParseIP("fd00::5"), Port: 7331},
+		&net.TCPAddr{IP: net.ParseIP("::ffff:127.0.0.1"), Port: 7331},
 		&net.UnixAddr{Name: "/run/x", Net: "unix"},
 	}
 	for name, text := range guards {
@@ -86,15 +90,19 @@ func TestHostNames(t *testing.T) {
 					answer := hostAnswer(h, locals[i%len(locals)], host, q.method, q.path, q.body, q.upgrade)
 					said := strings.Contains(answer.Body.String(), notAName) && answer.Code == http.StatusForbidden
 					if said == allowed {
-						t.Errorf("%s, guard %s, host %s, %s %s: %d %s; want allowed %v", kind, name, host, q.method, q.path, answer.Code, answer.Body, allowed)
+						t.Errorf("%s, guard %s, host %s, %s %s: %d %s; want allowed %v", kind, name, host, q.method,
+							q.path, answer.Code, answer.Body, allowed)
 					}
 				}
 				for _, local := range locals {
-					if answer := hostAnswer(h, local, host, http.MethodPost, "/mcp", initialize, ""); allowed == strings.Contains(answer.Body.String(), notAName) {
-						t.Errorf("%s, guard %s, host %s on %v: %d %s", kind, name, host, local, answer.Code, answer.Body)
+					if answer := hostAnswer(h, local, host, http.MethodPost, "/mcp", initialize,
+						""); allowed == strings.Contains(answer.Body.String(), notAName) {
+						t.Errorf("%s, guard %s, host %s on %v: %d %s", kind, name, host, local, answer.Code,
+							answer.Body)
 					}
 				}
-				if answer := hostAnswer(h, locals[0], host, http.MethodGet, "/healthz", "", ""); answer.Code != http.StatusOK {
+				if answer := hostAnswer(h, locals[0], host, http.MethodGet, "/healthz", "",
+					""); answer.Code != http.StatusOK {
 					t.Errorf("%s, guard %s, host %s: /healthz: %d", kind, name, host, answer.Code)
 				}
 			}
@@ -125,7 +133,8 @@ func hostServices(t *testing.T, file string, guarded bool) map[string]http.Handl
 		t.Fatal(err)
 	}
 	c.Hosts = []string{"*.more.example"}
-	behind, err := gateway.New(c, &gateway.Options{Hosts: []string{"listed.example"}, Logger: slog.New(slog.DiscardHandler)})
+	behind, err := gateway.New(c,
+		&gateway.Options{Hosts: []string{"listed.example"}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,8 +149,11 @@ func hostServices(t *testing.T, file string, guarded bool) map[string]http.Handl
 }
 
 // hostAnswer sends a request with a context that has ended: streams end at once.
-func hostAnswer(h http.Handler, local net.Addr, host, method, path, body, upgrade string) *httptest.ResponseRecorder {
-	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), http.LocalAddrContextKey, local))
+func hostAnswer(
+	h http.Handler, local net.Addr, host, method, path, body, upgrade string,
+) *httptest.ResponseRecorder {
+	ctx, cancel := context.WithCancel(
+		context.WithValue(context.Background(), http.LocalAddrContextKey, local))
 	cancel()
 	r := httptest.NewRequestWithContext(ctx, method, path, strings.NewReader(body))
 	r.Host = host

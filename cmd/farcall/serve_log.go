@@ -53,12 +53,18 @@ type logFlags struct {
 
 func (f *logFlags) registerLog(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.log, "log-format", "text", "`format` of the log on standard error: text, json or off")
+	flags.StringVar(&f.log, "log-format", "text",
+		"`format` of the log on standard error: text, json or off")
 	flags.StringVar(&f.log, "log", "text", "`format` of the log: --log-format")
 	_ = flags.MarkHidden("log") // it is there: the flag has been called so
-	flags.StringVar(&f.logLevel, "log-level", "", "log from this `level` on: debug, info, warn or error; info,guard=debug gives a component its own; 'farcall admin log-level' sets them later (default info)")
-	flags.BoolVar(&f.logPayloads, "log-payloads", false, "log the messages too, up to 16 KiB of each; they may hold secrets")
-	flags.IntVar(&f.logRate, "log-rate", 1000, "`lines` of the log in a second, half of them at most for one caller; what is left out is counted; 0: no bound")
+	flags.StringVar(&f.logLevel, "log-level", "",
+		"log from this `level` on: debug, info, warn or error; info,guard=debug gives a component its "+
+			"own; 'farcall admin log-level' sets them later (default info)")
+	flags.BoolVar(&f.logPayloads, "log-payloads", false,
+		"log the messages too, up to 16 KiB of each; they may hold secrets")
+	flags.IntVar(&f.logRate, "log-rate", 1000,
+		"`lines` of the log in a second, half of them at most for one caller; what is left out is "+
+			"counted; 0: no bound")
 }
 
 // newLogger makes the log that the flags ask for, or nil for none.
@@ -69,7 +75,8 @@ func (f *logFlags) newLogger(ctx context.Context, w io.Writer) (*slog.Logger, er
 	f.levels = levels.New(levels.Standard()...)
 	if f.logLevel != "" {
 		if e, ok := errors.AsType[*levels.Error](f.levels.Set(f.logLevel)); ok {
-			return nil, usagef("Use "+strings.Join(e.Candidates, ", ")+".", "--log-level: there is no %s %q", e.What, e.Name)
+			return nil, usagef("Use "+strings.Join(e.Candidates, ", ")+".", "--log-level: there is no %s %q",
+				e.What, e.Name)
 		}
 	}
 	o := &slog.HandlerOptions{ReplaceAttr: clipAttr, Level: slog.LevelDebug}
@@ -85,7 +92,8 @@ func (f *logFlags) newLogger(ctx context.Context, w io.Writer) (*slog.Logger, er
 	}
 	var err error
 	if f.exported, err = logs.FromEnvironment(ctx, &logs.Options{Version: versionName()}); err != nil {
-		return nil, usagef("The variables are those of OpenTelemetry; OTEL_LOGS_EXPORTER=none sends no lines.", "%w", err)
+		return nil, usagef(
+			"The variables are those of OpenTelemetry; OTEL_LOGS_EXPORTER=none sends no lines.", "%w", err)
 	}
 	switch {
 	case h == nil && f.exported == nil:
@@ -181,7 +189,8 @@ func appendCall(attrs []slog.Attr, c *observe.Call, at place) []slog.Attr {
 		attrs = append(attrs, slog.Bool("batch", true))
 	}
 	if span := cmp.Or(c.Span, c.Caller); span != (observe.Span{}) {
-		attrs = append(attrs, slog.String("trace_id", hex.EncodeToString(span.Trace[:])), slog.String("span_id", hex.EncodeToString(span.ID[:])))
+		attrs = append(attrs, slog.String("trace_id", hex.EncodeToString(span.Trace[:])),
+			slog.String("span_id", hex.EncodeToString(span.ID[:])))
 	}
 	if c.Err != nil {
 		attrs = append(attrs, slog.String("error", audit.MaskText(c.Err.Error())))
@@ -234,13 +243,17 @@ type place struct {
 // because sessions belong to both: there, the request says it.
 func placeOf(ctx context.Context, c *observe.Call) place {
 	conn := owner.ConnFrom(ctx)
-	at := place{transport: c.Transport, conn: cmp.Or(c.Conn, conn.Name), address: conn.Remote, owner: conn.Owner}
+	at := place{
+		transport: c.Transport, conn: cmp.Or(c.Conn, conn.Name), address: conn.Remote,
+		owner: conn.Owner,
+	}
 	req := mcphttp.RequestFrom(ctx)
 	if req == nil || c.Outgoing {
 		return at
 	}
 	conn = owner.ConnFrom(req.Context())
-	at.conn, at.owner, at.address = conn.Name, owner.Or(callerOf(req.Context()), conn.Owner), req.RemoteAddr
+	at.conn, at.owner, at.address = conn.Name, owner.Or(callerOf(req.Context()), conn.Owner),
+		req.RemoteAddr
 	sse := req.URL.Path == "/messages"
 	switch {
 	case sse && req.TLS != nil:
@@ -421,7 +434,9 @@ func (h *paced) WithAttrs(attrs []slog.Attr) slog.Handler {
 }
 
 // WithGroup implements slog.Handler.
-func (h *paced) WithGroup(name string) slog.Handler { return &paced{h.Handler.WithGroup(name), h.p} }
+func (h *paced) WithGroup(name string) slog.Handler {
+	return &paced{h.Handler.WithGroup(name), h.p}
+}
 
 // take reports whether there is room for a line.
 func (p *pace) take(o owner.Key, now time.Time) bool {
@@ -457,7 +472,8 @@ func (p *pace) tellLocked() {
 	if p.left == 0 {
 		return
 	}
-	r := slog.NewRecord(time.Now(), slog.LevelWarn, "lines of the log were left out: there were too many in a second", 0)
+	r := slog.NewRecord(time.Now(), slog.LevelWarn,
+		"lines of the log were left out: there were too many in a second", 0)
 	r.AddAttrs(slog.Int("lines", p.left))
 	p.left = 0
 	_ = p.out.Handle(context.Background(), r) //nolint:forbidigo // the line is of no call

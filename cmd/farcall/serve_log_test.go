@@ -18,7 +18,12 @@ import (
 
 func TestClipped(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{"", ""}, {"abc", "abc"}, {"äöü", "äöü"}, {"abcd", "abc… (1 more bytes)"}, {"äöüä", "äöü… (2 more bytes)"}, {"\xff\xfe\xfd\xfc", "\xff\xfe\xfd… (1 more bytes)"},
+		{"", ""},
+		{"abc", "abc"},
+		{"äöü", "äöü"},
+		{"abcd", "abc… (1 more bytes)"},
+		{"äöüä", "äöü… (2 more bytes)"},
+		{"\xff\xfe\xfd\xfc", "\xff\xfe\xfd… (1 more bytes)"},
 	} {
 		if got := clipped(c.text, 3); got != c.want {
 			t.Errorf("%q: %q, wanted %q", c.text, got, c.want)
@@ -36,7 +41,8 @@ func FuzzClipped(f *testing.F) {
 			if utf8.RuneCountInString(text) > most && len(text) > most {
 				t.Fatalf("%q is not cut at %d", text, most)
 			}
-		} else if !is || cut == "" || utf8.RuneCountInString(head) > most && !strings.Contains(text, "… (") {
+		} else if !is || cut == "" ||
+			utf8.RuneCountInString(head) > most && !strings.Contains(text, "… (") {
 			t.Fatalf("%q cut at %d is %q", text, most, got)
 		}
 	})
@@ -52,15 +58,17 @@ func TestLogIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := &observe.Call{
-			ID: jsonrpc.StringID(long), Method: long, Conn: long, Transport: long, Tool: long, Principal: long,
-			Err: errors.New("there is no " + long),
+			ID: jsonrpc.StringID(long), Method: long, Conn: long, Transport: long, Tool: long,
+			Principal: long,
+			Err:       errors.New("there is no " + long),
 		}
 		callLog(log, false).End(t.Context(), c)
 		log.Warn(long, "text", long, "error", fmt.Errorf("wrapped: %w", c.Err))
 		if n := len(out.String()); n == 0 || n > 100_000 {
 			t.Errorf("%s: %d bytes", format, n)
 		}
-		if line, _, _ := strings.Cut(out.String(), "\n"); len(line) > 40_000 || !strings.Contains(line, "more bytes)") {
+		if line, _, _ := strings.Cut(out.String(), "\n"); len(line) > 40_000 ||
+			!strings.Contains(line, "more bytes)") {
 			t.Errorf("%s: the line of a call has %d bytes", format, len(line))
 		}
 	}
@@ -85,7 +93,8 @@ func TestLogRate(t *testing.T) {
 			t.Fatal(err)
 		}
 		say := func(name, conn, address string, n int) {
-			ctx := context.WithValue(t.Context(), owner.ConnKey{}, &owner.Conn{Name: conn, Owner: owner.Connection(conn, address)})
+			ctx := context.WithValue(t.Context(), owner.ConnKey{},
+				&owner.Conn{Name: conn, Owner: owner.Connection(conn, address)})
 			for range n {
 				callLog(log, false).End(ctx, &observe.Call{Method: name})
 			}
@@ -95,13 +104,15 @@ func TestLogRate(t *testing.T) {
 		}
 		say("quiet", "tcp-100", "192.0.2.2:1", 10)
 		log.Error("own")
-		if loud, quiet := lineCount(text(), "loud"), lineCount(text(), "quiet"); loud < 40 || loud > 50 || quiet != 10 || lineCount(text(), "own") != 1 {
+		if loud, quiet := lineCount(text(), "loud"), lineCount(text(), "quiet"); loud < 40 || loud > 50 ||
+			quiet != 10 || lineCount(text(), "own") != 1 {
 			t.Errorf("%d and %d lines:\n%s", loud, quiet, text())
 		}
 		loud := lineCount(text(), "loud")
 		<-time.After(1500 * time.Millisecond)
 		synctest.Wait()
-		if want := fmt.Sprintf("left out: there were too many in a second\" lines=%d\n", 5000-loud); !strings.HasSuffix(text(), want) {
+		if want := fmt.Sprintf("left out: there were too many in a second\" lines=%d\n",
+			5000-loud); !strings.HasSuffix(text(), want) {
 			t.Errorf("no %s in the end of:\n%s", want, text())
 		}
 		w.mu.Lock()
@@ -144,7 +155,8 @@ func TestLogRateOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 5000 {
-		log.InfoContext(context.WithValue(t.Context(), owner.ConnKey{}, &owner.Conn{Owner: owner.Named("x")}), "line")
+		log.InfoContext(
+			context.WithValue(t.Context(), owner.ConnKey{}, &owner.Conn{Owner: owner.Named("x")}), "line")
 	}
 	if n := lineCount(out.String(), "msg=line"); n != 5000 {
 		t.Errorf("%d lines", n)
@@ -162,13 +174,22 @@ func TestCallLevels(t *testing.T) {
 		call observe.Call
 		want slog.Level
 	}{
-		"an answer":          {observe.Call{}, slog.LevelInfo},
-		"the client leaves":  {observe.Call{Code: jsonrpc.Cancelled, Err: fmt.Errorf("a call: %w", context.Canceled)}, slog.LevelInfo},
+		"an answer": {observe.Call{}, slog.LevelInfo},
+		"the client leaves": {
+			observe.Call{Code: jsonrpc.Cancelled, Err: fmt.Errorf("a call: %w", context.Canceled)},
+			slog.LevelInfo,
+		},
 		"the server cancels": {observe.Call{Code: jsonrpc.Cancelled, Err: server}, slog.LevelWarn},
-		"out of time":        {observe.Call{Code: jsonrpc.Timeout, Err: context.DeadlineExceeded}, slog.LevelWarn},
-		"bad params":         {observe.Call{Code: jsonrpc.InvalidParams}, slog.LevelWarn},
-		"our fault":          {observe.Call{Code: jsonrpc.InternalError}, slog.LevelError},
-		"of ours":            {observe.Call{Outgoing: true, Code: jsonrpc.InternalError}, slog.LevelDebug},
+		"out of time": {
+			observe.Call{Code: jsonrpc.Timeout, Err: context.DeadlineExceeded},
+			slog.LevelWarn,
+		},
+		"bad params": {observe.Call{Code: jsonrpc.InvalidParams}, slog.LevelWarn},
+		"our fault":  {observe.Call{Code: jsonrpc.InternalError}, slog.LevelError},
+		"of ours": {
+			observe.Call{Outgoing: true, Code: jsonrpc.InternalError},
+			slog.LevelDebug,
+		},
 	} {
 		if got := callLevel(&c.call); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)

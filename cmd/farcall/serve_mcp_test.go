@@ -20,10 +20,16 @@ import (
 )
 
 const (
-	modernMeta   = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
-	modernAdd    = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"math_add","arguments":{"a":2,"b":3},` + modernMeta + `}}`
-	modernListen = `{"jsonrpc":"2.0","id":"l","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},` + modernMeta + `}}`
-	initialize   = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+	modernMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+		`"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},` +
+		`"io.modelcontextprotocol/clientCapabilities":{}}`
+	modernAdd = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"math_add",` +
+		`"arguments":{"a":2,"b":3},` + modernMeta + `}}`
+	modernListen = `{"jsonrpc":"2.0","id":"l","method":"subscriptions/listen",` +
+		`"params":{"notifications":{"toolsListChanged":true},` + modernMeta + `}}`
+	initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize",` +
+		`"params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c",` +
+		`"version":"1"}}}`
 )
 
 // mcpWay is a way to reach the server with MCP.
@@ -38,9 +44,13 @@ var bothEras = []string{"2025-11-25", "2026-07-28"}
 // mcpWays are those to a server on a TCP port and a unix socket.
 func mcpWays(host, unix string, config *tls.Config) map[string]mcpWay {
 	dial := func(target string) func(context.Context, *mcp.ClientOptions) (*mcp.Client, error) {
-		return func(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, error) { return mcp.Dial(ctx, target, o) }
+		return func(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, error) {
+			return mcp.Dial(ctx, target, o)
+		}
 	}
-	connect := func(network, addr string, framing stream.Framing, config *tls.Config) func(context.Context, *mcp.ClientOptions) (*mcp.Client, error) {
+	connect := func(
+		network, addr string, framing stream.Framing, config *tls.Config,
+	) func(context.Context, *mcp.ClientOptions) (*mcp.Client, error) {
 		return func(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, error) {
 			t, err := stream.Dial(ctx, network, addr, framing, &stream.Options{TLS: config})
 			if err != nil {
@@ -51,14 +61,17 @@ func mcpWays(host, unix string, config *tls.Config) map[string]mcpWay {
 	}
 	path := strings.TrimPrefix(unix, "unix:")
 	return map[string]mcpWay{
-		"Streamable HTTP":         {"http", append([]string{"2025-03-26"}, bothEras...), dial("http://" + host + "/mcp")},
-		"Streamable HTTP in TLS":  {"https", bothEras, dial("https://" + host + "/mcp")},
-		"HTTP+SSE":                {"sse", []string{"2024-11-05"}, dial("http://" + host + "/sse")},
-		"HTTP+SSE in TLS":         {"sse+tls", []string{"2024-11-05"}, dial("https://" + host + "/sse")},
-		"WebSocket":               {"ws", bothEras, dial("ws://" + host + "/mcp")},
-		"WebSocket of JSON-RPC":   {"ws", bothEras, dial("ws://" + host + "/rpc/ws")},
-		"WebSocket in TLS":        {"wss", bothEras, dial("wss://" + host + "/mcp")},
-		"TCP":                     {"tcp", append([]string{"2024-11-05"}, bothEras...), dial("tcp://" + host)},
+		"Streamable HTTP":        {"http", append([]string{"2025-03-26"}, bothEras...), dial("http://" + host + "/mcp")},
+		"Streamable HTTP in TLS": {"https", bothEras, dial("https://" + host + "/mcp")},
+		"HTTP+SSE":               {"sse", []string{"2024-11-05"}, dial("http://" + host + "/sse")},
+		"HTTP+SSE in TLS":        {"sse+tls", []string{"2024-11-05"}, dial("https://" + host + "/sse")},
+		"WebSocket":              {"ws", bothEras, dial("ws://" + host + "/mcp")},
+		"WebSocket of JSON-RPC":  {"ws", bothEras, dial("ws://" + host + "/rpc/ws")},
+		"WebSocket in TLS":       {"wss", bothEras, dial("wss://" + host + "/mcp")},
+		"TCP": {
+			"tcp", append([]string{"2024-11-05"}, bothEras...),
+			dial("tcp://" + host),
+		},
 		"TCP with headers":        {"tcp", bothEras, connect("tcp", host, stream.Header, nil)},
 		"TCP in TLS":              {"tcp+tls", bothEras, connect("tcp", host, stream.NDJSON, config)},
 		"unix socket":             {"unix", bothEras, dial(unix)},
@@ -95,14 +108,17 @@ func tryMCP(t *testing.T, way mcpWay, era string, config *tls.Config) {
 	}
 	steps := 0
 	progress := mcp.OnProgress(ctx, func(spec.ProgressNotificationParams) { steps++ })
-	if _, err := client.CallTool(progress, "demo_progress", map[string]int{"steps": 20, "ms": 0}); steps != 20 || err != nil {
+	if _, err := client.CallTool(progress, "demo_progress",
+		map[string]int{"steps": 20, "ms": 0}); steps != 20 || err != nil {
 		t.Errorf("%d progress notifications, %v", steps, err)
 	}
-	if sum, err := mcp.CallTool[float64](ctx, client, "math_add", map[string]int{"a": 2, "b": 3}); sum != 5 || err != nil {
+	if sum, err := mcp.CallTool[float64](ctx, client, "math_add",
+		map[string]int{"a": 2, "b": 3}); sum != 5 || err != nil {
 		t.Errorf("math_add: %v, %v", sum, err)
 	}
 	if era >= "2025-06-18" {
-		if r, err := client.CallTool(ctx, "demo_form", nil); err != nil || !strings.Contains(r.Content[0].Text, "decline") {
+		if r, err := client.CallTool(ctx, "demo_form", nil); err != nil ||
+			!strings.Contains(r.Content[0].Text, "decline") {
 			t.Errorf("demo_form: %v, %v", r, err)
 		}
 	}
@@ -115,13 +131,16 @@ func tryMCP(t *testing.T, way mcpWay, era string, config *tls.Config) {
 func TestServeMCP(t *testing.T) {
 	t.Parallel()
 	cert, key, config := trust(t)
-	s := serve(t, "--listen", "127.0.0.1:0", "--listen", "unix:"+t.TempDir()+"/s", "--tls-cert", cert, "--tls-key", key, "--insecure")
+	s := serve(t, "--listen", "127.0.0.1:0", "--listen", "unix:"+t.TempDir()+"/s", "--tls-cert", cert,
+		"--tls-key", key, "--insecure")
 	host := s.hostport(t)
 	for name, way := range mcpWays(host, s.addrs[1], config) {
 		for _, era := range way.eras {
 			t.Run(name+" "+era, func(t *testing.T) {
 				tryMCP(t, way, era, config)
-				s.logged(t, 1, `method=tools/call .* transport=`+strings.ReplaceAll(way.transport, "+", `\+`)+` conn=[a-z+]+-[0-9]+`)
+				s.logged(t, 1,
+					`method=tools/call .* transport=`+strings.ReplaceAll(way.transport, "+", `\+`)+
+						` conn=[a-z+]+-[0-9]+`)
 			})
 		}
 	}
@@ -141,7 +160,10 @@ func TestServeMCP(t *testing.T) {
 
 func TestServeMCPStdio(t *testing.T) {
 	t.Parallel()
-	for name, framing := range map[string]stream.Framing{"lines": stream.NDJSON, "headers": stream.Header} {
+	for name, framing := range map[string]stream.Framing{
+		"lines":   stream.NDJSON,
+		"headers": stream.Header,
+	} {
 		for _, era := range append([]string{"2024-11-05", "auto"}, bothEras...) {
 			t.Run(name+" "+era, func(t *testing.T) {
 				t.Parallel()
@@ -168,7 +190,8 @@ func TestServeMCPLog(t *testing.T) {
 	s := serve(t, "--log", "json", "--log-payloads")
 	dial(t, s.addrs[0], nil).call(t, modernAdd)
 	request(t, httpClient(nil), "POST", s.addrs[0]+"/mcp", initialize)
-	request(t, httpClient(nil), "POST", s.addrs[0]+"/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+	request(t, httpClient(nil), "POST", s.addrs[0]+"/mcp",
+		`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
 	for _, want := range []struct{ method, transport, conn string }{
 		{"tools/call", "tcp", "tcp-1"}, {"initialize", "http", "http-1"},
 	} {
@@ -185,8 +208,10 @@ func TestServeMCPLog(t *testing.T) {
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			t.Fatal(err)
 		}
-		if string(r.ID) != "1" || r.Code == nil || *r.Code != 0 || r.LatencyMS == nil || r.BytesIn != len(r.Request) || r.BytesOut != len(r.Response) ||
-			r.Transport != want.transport || r.Conn != want.conn || !strings.Contains(r.Response, `"result"`) {
+		if string(r.ID) != "1" || r.Code == nil || *r.Code != 0 || r.LatencyMS == nil ||
+			r.BytesIn != len(r.Request) || r.BytesOut != len(r.Response) ||
+			r.Transport != want.transport || r.Conn != want.conn ||
+			!strings.Contains(r.Response, `"result"`) {
 			t.Errorf("%s: %s", want.method, line)
 		}
 	}
@@ -200,7 +225,8 @@ func TestServeMCPLimits(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "--max-message", "1KB", "--log", "off")
 	big := strings.Replace(modernAdd, `"b":3`, `"b":3,"c":"`+strings.Repeat("x", 1000)+`"`, 1)
-	if res := request(t, httpClient(nil), "POST", s.addrs[0]+"/mcp", big); res.status != http.StatusRequestEntityTooLarge || !strings.Contains(res.body, `"error"`) {
+	if res := request(t, httpClient(nil), "POST", s.addrs[0]+"/mcp",
+		big); res.status != http.StatusRequestEntityTooLarge || !strings.Contains(res.body, `"error"`) {
 		t.Errorf("%d %s", res.status, res.body)
 	}
 	w := dial(t, s.addrs[0], nil)
@@ -218,7 +244,8 @@ func TestServeMCPLimits(t *testing.T) {
 // lines.
 func postModern(t *testing.T, base, method, name, body string) *bufio.Scanner {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/mcp", strings.NewReader(body))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/mcp",
+		strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +286,8 @@ func TestServeMCPDrains(t *testing.T) {
 	s := serve(t, "--log", "off")
 	clients := map[string]*mcp.Client{}
 	for name, target := range map[string]string{
-		"http": s.addrs[0] + "/mcp", "sse": s.addrs[0] + "/sse", "tcp": "tcp://" + s.hostport(t), "ws": "ws://" + s.hostport(t) + "/mcp",
+		"http": s.addrs[0] + "/mcp", "sse": s.addrs[0] + "/sse", "tcp": "tcp://" + s.hostport(t),
+		"ws": "ws://" + s.hostport(t) + "/mcp",
 	} {
 		era := "2025-11-25"
 		if name == "sse" {
@@ -271,8 +299,10 @@ func TestServeMCPDrains(t *testing.T) {
 		}
 		clients[name] = client
 	}
-	const slow = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"demo_progress","arguments":{"steps":15,"ms":100},"_meta":{"progressToken":1,`
-	calling := postModern(t, s.addrs[0], "tools/call", "demo_progress", slow+strings.TrimPrefix(modernMeta, `"_meta":{`)+"}}")
+	const slow = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"demo_progress",` +
+		`"arguments":{"steps":15,"ms":100},"_meta":{"progressToken":1,`
+	calling := postModern(t, s.addrs[0], "tools/call", "demo_progress",
+		slow+strings.TrimPrefix(modernMeta, `"_meta":{`)+"}}")
 	calling.Scan() // it is under way
 	listening := postModern(t, s.addrs[0], "subscriptions/listen", "", modernListen)
 	listening.Scan()
@@ -311,7 +341,8 @@ func TestServeMCPDrains(t *testing.T) {
 	if got := rest(t, calling); !strings.Contains(got, "Took 15 steps.") {
 		t.Errorf("the call in flight got %s", got)
 	}
-	if got := rest(t, listening); !strings.Contains(got, `"result"`) || !strings.Contains(got, `"id":"l"`) {
+	if got := rest(t, listening); !strings.Contains(got, `"result"`) ||
+		!strings.Contains(got, `"id":"l"`) {
 		t.Errorf("the subscription over HTTP ends with %q", got)
 	}
 	if got := line.line(t); !strings.Contains(got, "notifications/cancelled") {
@@ -330,7 +361,8 @@ func TestServeMCPDrains(t *testing.T) {
 		t.Errorf("it took %v", d)
 	}
 	for name, client := range clients {
-		if err := client.Close(); err != nil && !errors.Is(err, farcall.ErrClosed) && !errors.Is(err, mcphttp.ErrConnect) {
+		if err := client.Close(); err != nil && !errors.Is(err, farcall.ErrClosed) &&
+			!errors.Is(err, mcphttp.ErrConnect) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -13,10 +13,12 @@ import (
 func TestServeMetrics(t *testing.T) {
 	t.Parallel()
 	open := serve(t)
-	if status, text := fetch(t, open.addrs[0]+"/metrics"); status != http.StatusOK || !strings.Contains(text, "\nfarcall_build_info{") {
+	if status, text := fetch(t, open.addrs[0]+"/metrics"); status != http.StatusOK ||
+		!strings.Contains(text, "\nfarcall_build_info{") {
 		t.Errorf("status %d: %.200s", status, text)
 	}
-	guarded := serve(t, "--guard", writeFile(t, "guard:\n  anonymous: true\n  allow:\n    - calls: ['*']\n"))
+	guarded := serve(t, "--guard",
+		writeFile(t, "guard:\n  anonymous: true\n  allow:\n    - calls: ['*']\n"))
 	if status, text := fetch(t, guarded.addrs[0]+"/metrics"); status == http.StatusOK {
 		t.Errorf("with a guard: %.200s", text)
 	}
@@ -56,14 +58,17 @@ func TestServeKeepsCallsOfPrincipals(t *testing.T) {
 	callers := map[string][]string{"ann": nil, "ben": nil, "anonymous": nil}
 	for _, name := range []string{"ann", "ben"} {
 		key := filepath.Join(t.TempDir(), "key")
-		if got := says(t, "key", "new", "--id", name, "--out", key, "--guard", file); strings.Contains(got, "exit status") {
+		if got := says(t, "key", "new", "--id", name, "--out", key, "--guard", file); strings.Contains(
+			got, "exit status") {
 			t.Fatal(got)
 		}
 		callers[name] = []string{"--bearer", key}
 	}
 	at := serve(t, "--log", "off", "--guard", file).addrs[0]
 	for name, key := range callers {
-		if got := says(t, append([]string{"mcp", "call", at, "no_tool_of_" + name}, key...)...); !strings.Contains(got, name) {
+		if got := says(t,
+			append([]string{"mcp", "call", at, "no_tool_of_" + name}, key...)...); !strings.Contains(got,
+			name) {
 			t.Fatal(got)
 		}
 	}

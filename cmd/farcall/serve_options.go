@@ -40,7 +40,8 @@ func (f *serveFlags) addresses() []string {
 // rpcOptions are the options of all connections.
 func (f *serveFlags) rpcOptions(log *slog.Logger) farcall.Options {
 	return farcall.Options{
-		Details: f.details, V1: f.v1, Logger: orDiscard(log).With(levels.Key, "rpc"), Budget: f.limits.budget,
+		Details: f.details, V1: f.v1, Logger: orDiscard(log).With(levels.Key, "rpc"),
+		Budget: f.limits.budget,
 		Observer: observe.Join(
 			callLog(log, f.logPayloads), f.measured().Observer(), f.tracer.Observer(), f.recording(),
 			f.kept.Observer(func(ctx context.Context) string { return guard.From(ctx).Owner() }),
@@ -57,7 +58,9 @@ func (f *serveFlags) measured() *metrics.Metrics {
 }
 
 // serveOptions are the options of the server. A configuration says what flags do not.
-func (f *serveFlags) serveOptions(c *gateway.Config, log *slog.Logger, stderr io.Writer) *rpc.ServeOptions {
+func (f *serveFlags) serveOptions(
+	c *gateway.Config, log *slog.Logger, stderr io.Writer,
+) *rpc.ServeOptions {
 	if f.tlsCert == "" && f.tlsKey == "" && f.clientCA == "" {
 		f.tlsCert, f.tlsKey, f.clientCA = c.TLS.Cert, c.TLS.Key, c.TLS.ClientCA
 		f.configuredTLS = true
@@ -67,7 +70,8 @@ func (f *serveFlags) serveOptions(c *gateway.Config, log *slog.Logger, stderr io
 	}
 	options, l := f.rpcOptions(log), &f.limits
 	return &rpc.ServeOptions{
-		RPC: &options, Logger: orDiscard(log), MaxMessage: int(f.maxMessage), Gzip: f.gzip, StdHTTP: f.http == "std",
+		RPC: &options, Logger: orDiscard(log), MaxMessage: int(f.maxMessage), Gzip: f.gzip,
+		StdHTTP:  f.http == "std",
 		CertFile: f.tlsCert, KeyFile: f.tlsKey, ClientCAFile: f.clientCA,
 		TrustedProxies: f.trusted, Origins: f.origins, Hosts: f.hosts,
 		FrameTimeout: l.frameTimeout, IdleTimeout: l.idle,
@@ -81,7 +85,9 @@ func (f *serveFlags) serveOptions(c *gateway.Config, log *slog.Logger, stderr io
 
 // prepare makes the server of a gateway, before there is the gateway. It refuses addresses that
 // would not be safe.
-func (f *serveFlags) prepare(c *gateway.Config, log *slog.Logger, stderr io.Writer) (*behind, error) {
+func (f *serveFlags) prepare(
+	c *gateway.Config, log *slog.Logger, stderr io.Writer,
+) (*behind, error) {
 	if err := f.checkAddresses(); err != nil {
 		return nil, err
 	}
@@ -117,7 +123,9 @@ func (f *serveFlags) newServer(h farcall.Handler, o *rpc.ServeOptions, c *gatewa
 }
 
 // unsafeAddresses are those that a server would refuse with a guard.
-func unsafeAddresses(s *rpc.Server, c *guard.Config, addresses []string) map[string]*rpc.ServeError {
+func unsafeAddresses(
+	s *rpc.Server, c *guard.Config, addresses []string,
+) map[string]*rpc.ServeError {
 	bad := map[string]*rpc.ServeError{}
 	for _, address := range addresses {
 		if e, ok := errors.AsType[*rpc.ServeError](s.Check(policyOf(c), address)); ok {
@@ -132,7 +140,8 @@ func unsafeIn(file string, c *gateway.Config, bad map[string]*rpc.ServeError) *g
 	e := &gateway.ConfigError{File: file}
 	for i, address := range c.Listen {
 		if x := bad[address]; x != nil {
-			e.Problems = append(e.Problems, c.ProblemAt(fmt.Sprintf("listen[%d]", i), x.Reason, inFlags(x.Hint)))
+			e.Problems = append(e.Problems,
+				c.ProblemAt(fmt.Sprintf("listen[%d]", i), x.Reason, inFlags(x.Hint)))
 		}
 	}
 	return e
@@ -281,7 +290,9 @@ func (f *serveFlags) loadGuard() (*gateway.Config, error) {
 }
 
 // newGuard returns the guard of a configuration, or nil for none.
-func (f *serveFlags) newGuard(c *gateway.Config, log *slog.Logger, stderr io.Writer) (*guard.Guard, error) {
+func (f *serveFlags) newGuard(
+	c *gateway.Config, log *slog.Logger, stderr io.Writer,
+) (*guard.Guard, error) {
 	if c.Guard == nil {
 		return nil, nil
 	}
@@ -337,15 +348,21 @@ func (f *serveFlags) warnOfCertificates(c *guard.Config, file string, stderr io.
 	switch {
 	case c == nil || len(c.MTLS) == 0:
 	case f.tlsCert == "":
-		fmt.Fprintf(stderr, "farcall: %s: guard.mtls: no client certificate is accepted without TLS; add --tls-cert, --tls-key and --tls-client-ca (or tls:)\n", file)
+		fmt.Fprintf(stderr,
+			"farcall: %s: guard.mtls: no client certificate is accepted without TLS; add --tls-cert, "+
+				"--tls-key and --tls-client-ca (or tls:)\n", file)
 	case f.clientCA == "" && len(c.Authorities()) < len(c.MTLS):
-		fmt.Fprintf(stderr, "farcall: %s: guard.mtls: there is an entry without an authority; add ca to it, or --tls-client-ca (or tls.client_ca)\n", file)
+		fmt.Fprintf(stderr,
+			"farcall: %s: guard.mtls: there is an entry without an authority; add ca to it, or "+
+				"--tls-client-ca (or tls.client_ca)\n", file)
 	}
 }
 
 // reguard reads --guard again, and returns the files of it. When it is not valid the guard stays as
 // it is.
-func (f *serveFlags) reguard(reload func(*guard.Config) error, before []string, stderr io.Writer) (files []string) {
+func (f *serveFlags) reguard(
+	reload func(*guard.Config) error, before []string, stderr io.Writer,
+) (files []string) {
 	c, err := gateway.LoadGuard(f.guard)
 	if err == nil {
 		before = c.Files()
@@ -355,7 +372,8 @@ func (f *serveFlags) reguard(reload func(*guard.Config) error, before []string, 
 		err = reload(c.Guard)
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "farcall: %v\nfarcall: the new guard is refused; the one before goes on\n", err)
+		fmt.Fprintf(stderr, "farcall: %v\nfarcall: the new guard is refused; the one before goes on\n",
+			err)
 		return before
 	}
 	f.server.Trust(policyOf(c.Guard))
@@ -376,9 +394,11 @@ type captureFlags struct {
 func (f *captureFlags) registerCapture(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.captureFile, "capture", "",
-		"record the calls in this `file`, as 'farcall view' reads it; of a gateway on both sides (default: file of the key capture)")
+		"record the calls in this `file`, as 'farcall view' reads it; of a gateway on both sides "+
+			"(default: file of the key capture)")
 	flags.StringVar(&f.captureKeep, "capture-keep", "",
-		"what is recorded of a message: envelopes (names, ids, sizes, times), frames (all of it, without secrets) or raw (default envelopes)")
+		"what is recorded of a message: envelopes (names, ids, sizes, times), frames (all of it, "+
+			"without secrets) or raw (default envelopes)")
 }
 
 // record opens what records the calls, as flags and a configuration say. A gateway has the flight
@@ -389,7 +409,8 @@ func (f *captureFlags) record(c *gateway.Config, log *slog.Logger, isGateway boo
 	switch f.captureKeep {
 	case "", "envelopes", "frames", "raw":
 	default:
-		return usagef("Write --capture-keep envelopes, frames or raw.", "--capture-keep: there is no kind of recording %q", f.captureKeep)
+		return usagef("Write --capture-keep envelopes, frames or raw.",
+			"--capture-keep: there is no kind of recording %q", f.captureKeep)
 	}
 	conf.Keep = cmp.Or(f.captureKeep, conf.Keep)
 	if conf.File == "" && (!isGateway || conf.Recorder == recorderOff) {
@@ -408,7 +429,9 @@ func (f *captureFlags) record(c *gateway.Config, log *slog.Logger, isGateway boo
 	to := orDiscard(log).With(levels.Key, "gateway")
 	o.Program = "farcall serve"
 	o.OnError = func(err error) { to.Warn("the calls cannot be recorded", "error", err.Error()) }
-	o.OnDump = func(why, path string) { to.Info("the flight recorder was written", "cause", why, "file", path) }
+	o.OnDump = func(why, path string) {
+		to.Info("the flight recorder was written", "cause", why, "file", path)
+	}
 	if f.recorder, err = capture.New(o); err != nil {
 		return unreadable("the capture", o.File, err)
 	}

@@ -31,11 +31,15 @@ func TestServeOrigin(t *testing.T) {
 					case "/rpc/ws":
 						method, body, upgrade = http.MethodGet, "", "websocket"
 					}
-					r, err := http.NewRequestWithContext(t.Context(), method, s.addrs[0]+path, strings.NewReader(body))
+					r, err := http.NewRequestWithContext(t.Context(), method, s.addrs[0]+path,
+						strings.NewReader(body))
 					if err != nil {
 						t.Fatal(err)
 					}
-					r.Header = http.Header{"Origin": {origin}, "Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+					r.Header = http.Header{
+						"Origin": {origin}, "Content-Type": {"application/json"},
+						"Accept": {"application/json, text/event-stream"},
+					}
 					if upgrade != "" {
 						r.Header = http.Header{
 							"Origin": {origin}, "Connection": {"Upgrade"}, "Upgrade": {upgrade},

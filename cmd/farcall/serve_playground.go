@@ -68,7 +68,8 @@ func (f *serveFlags) playground(
 	mux := farcall.NewMux()
 	mux.Info.Title = "farcall playground"
 	mux.Info.Version = versionName()
-	mux.Info.Description = "Methods to try JSON-RPC 2.0 with: arithmetic, text, streams, a clock that pushes, and failures of every kind."
+	mux.Info.Description = "Methods to try JSON-RPC 2.0 with: arithmetic, text, streams, a clock " +
+		"that pushes, and failures of every kind."
 	f.kept = new(keep.Keeper)
 	f.kept.SetSlow(0)
 	options := f.rpcOptions(log)
@@ -80,7 +81,9 @@ func (f *serveFlags) playground(
 		}
 		if g != nil {
 			o.Owner = func(ctx context.Context) string { return guard.From(ctx).Owner() }
-			o.Visible = func(ctx context.Context, kind, name string) bool { return mayUse(ctx, g, kind, name) }
+			o.Visible = func(ctx context.Context, kind, name string) bool {
+				return mayUse(ctx, g, kind, name)
+			}
 		}
 	})
 	o.MCP = server
@@ -91,7 +94,9 @@ func (f *serveFlags) playground(
 	if g != nil {
 		o.Guard, o.Page = g, &playgroundPaths{p.page, map[string]http.Handler{callsPath: g.HTTP(calls)}}
 	} else { // the page is for everybody
-		o.Page = &playgroundPaths{p.page, map[string]http.Handler{callsPath: calls, metricsPath: f.measured()}}
+		o.Page = &playgroundPaths{
+			p.page, map[string]http.Handler{callsPath: calls, metricsPath: f.measured()},
+		}
 		f.methods = mux.Methods()
 	}
 	f.draining = make(chan struct{})
@@ -114,7 +119,9 @@ func newPlaygroundPage(
 	ctx context.Context, mux *farcall.Mux, server *mcp.Server, rpc *farcall.Options, g *guard.Guard,
 ) (*inspect.Inspector, error) {
 	each := func(r *http.Request) []inspect.Server {
-		dial := func(serve func(farcall.Transport, *farcall.Options)) func(context.Context) (farcall.Transport, error) {
+		dial := func(
+			serve func(farcall.Transport, *farcall.Options),
+		) func(context.Context) (farcall.Transport, error) {
 			return func(context.Context) (farcall.Transport, error) {
 				near, far := farcall.Pipe()
 				o := *rpc
@@ -144,15 +151,18 @@ func newPlaygroundPage(
 		Open: true, Each: each, Connect: true, Hosts: []string{"*"}, // the server checks the host
 		May:       func(*http.Request, string) bool { return true }, // with its own traffic
 		Conform:   conformPage,
-		MaxFrames: playgroundFrames, MaxBytes: playgroundBytes, Version: versionName(), Logger: rpc.Logger,
+		MaxFrames: playgroundFrames, MaxBytes: playgroundBytes, Version: versionName(),
+		Logger: rpc.Logger,
 	})
 }
 
-// healthOf returns the status of a service of the mux: the server as a whole, which is ready while it
-// serves, or what stands before the slash of methods.
+// healthOf returns the status of a service of the mux: the server as a whole, which is ready while
+// it serves, or what stands before the slash of methods.
 func healthOf(mux *farcall.Mux) func(service string) health.Status {
 	return func(service string) health.Status {
-		if service == "" || slices.ContainsFunc(mux.Methods(), func(m farcall.Method) bool { return strings.HasPrefix(m.Name, service+"/") }) {
+		if service == "" || slices.ContainsFunc(mux.Methods(), func(m farcall.Method) bool {
+			return strings.HasPrefix(m.Name, service+"/")
+		}) {
 			return health.Serving
 		}
 		return health.Unknown
@@ -194,7 +204,8 @@ func keptCalls(kept *keep.Keeper, all bool) http.Handler {
 		}
 		calls, err := jsonv2.Append(nil, kept.Newest(all, guard.From(r.Context()).Owner()))
 		if err != nil {
-			http.Error(w, "The calls cannot be written as JSON: "+err.Error(), http.StatusInternalServerError)
+			http.Error(w, "The calls cannot be written as JSON: "+err.Error(),
+				http.StatusInternalServerError)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -210,7 +221,11 @@ func (f *serveFlags) openTasks(log *slog.Logger) (*store.Local, error) {
 	}
 	tasks, err := store.Open(filepath.Join(f.tasks, "mcp"), &store.Options{Logger: orDiscard(log)})
 	if errors.Is(err, store.ErrInUse) {
-		return nil, &exitError{code: exitFailure, err: errors.New("--tasks " + f.tasks + ": another process uses the directory"), hint: "Give each farcall a directory."}
+		return nil, &exitError{
+			code: exitFailure,
+			err:  errors.New("--tasks " + f.tasks + ": another process uses the directory"),
+			hint: "Give each farcall a directory.",
+		}
 	}
 	return tasks, err
 }

@@ -90,14 +90,18 @@ func protect(c *gateway.Config, hide []string, stderr io.Writer) {
 		parts = append(parts, err.Error())
 	}
 	if len(open) > 0 && len(parts) > 0 {
-		fmt.Fprintf(stderr, "farcall: %s: not confined, and this system does not protect farcall from them: %s\n", strings.Join(open, ", "), tame(strings.Join(parts, "; ")))
+		fmt.Fprintf(stderr,
+			"farcall: %s: not confined, and this system does not protect farcall from them: %s\n",
+			strings.Join(open, ", "), tame(strings.Join(parts, "; ")))
 	}
 }
 
 // makeDirectories makes those in which private files will be once a command runs: what is not there
 // cannot be covered.
 func makeDirectories(c *gateway.Config, private []string) {
-	if !slices.ContainsFunc(c.Upstreams, func(u *gateway.Upstream) bool { return len(u.Command) > 0 && !u.Disabled }) {
+	if !slices.ContainsFunc(c.Upstreams, func(u *gateway.Upstream) bool {
+		return len(u.Command) > 0 && !u.Disabled
+	}) {
 		return
 	}
 	for _, file := range private {
@@ -116,7 +120,9 @@ func (f *serveFlags) warnLoose(c *gateway.Config, stderr io.Writer) {
 }
 
 func looseText(files []string) string {
-	return "what replaces " + strings.Join(files, ", ") + " while the command runs can be read by it: keep private files in a directory with nothing else in it, in which no command works"
+	return "what replaces " + strings.Join(files, ", ") +
+		" while the command runs can be read by it: keep private files in a directory with nothing " +
+		"else in it, in which no command works"
 }
 
 // unconfined reports whether an upstream is a command without a sandbox.
@@ -131,7 +137,8 @@ func reaches(u *gateway.Upstream, private []string) (texts []string) {
 	}
 	user := fmt.Sprintf("all files and processes of user %d", os.Geteuid())
 	if os.Geteuid() == 0 {
-		user = "all files, devices and processes of root: run farcall as its own user, or give it a sandbox"
+		user = "all files, devices and processes of root: run farcall as its own user, or give " +
+			"it a sandbox"
 	}
 	texts = append(texts, "not confined: it reaches "+user)
 	if u.Sandbox != nil {

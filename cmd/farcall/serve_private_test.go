@@ -44,7 +44,9 @@ func TestChildrenCannotReadGateway(t *testing.T) {
 				t.Skip("only root can be another user")
 			}
 			dir := privateDir(t, as)
-			if parts := sandbox.Missing(&sandbox.Rules{Open: true, Hide: []string{filepath.Join(dir, "farcall.yaml")}}); len(parts) > 0 {
+			if parts := sandbox.Missing(
+				&sandbox.Rules{Open: true, Hide: []string{filepath.Join(dir, "farcall.yaml")}}); len(parts) >
+				0 {
 				t.Skip("this system lacks a part:", parts)
 			}
 			cmd := program(t, "serve", "--config", "farcall.yaml", "--log", "off")
@@ -100,7 +102,10 @@ guard:
   audit: {file: audit.jsonl}
   signatures: [{id: other, secret: hmac-secret-of-other-client-0123456789}]
 `
-	for name, text := range map[string]string{"farcall.yaml": config, "server.sh": spying, "farcall": string(self)} {
+	for name, text := range map[string]string{
+		"farcall.yaml": config, "server.sh": spying,
+		"farcall": string(self),
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -155,9 +160,13 @@ upstreams:
 	_, own, _ := strings.Cut(s.addrs[0], "127.0.0.1:")
 	_, port, _ := strings.Cut(other.Addr().String(), ":")
 	for _, c := range []struct{ host, port, want string }{
-		{"127.0.0.1", port, "connected"}, {"127.0.0.1", own, "Permission denied"}, {"0.0.0.0", own, "Permission denied"}, {"::ffff:127.0.0.1", own, "Permission denied"},
+		{"127.0.0.1", port, "connected"},
+		{"127.0.0.1", own, "Permission denied"},
+		{"0.0.0.0", own, "Permission denied"},
+		{"::ffff:127.0.0.1", own, "Permission denied"},
 	} {
-		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"connect","params":{"host":%q,"port":%s}}`, c.host, c.port)
+		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"connect","params":{"host":%q,"port":%s}}`,
+			c.host, c.port)
 		r, err := http.Post(s.addrs[0]+"/rpc/a", "application/json", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
