@@ -40,7 +40,8 @@ const (
 func TestServeEveryProtocol(t *testing.T) {
 	t.Parallel()
 	cert, key, config := trust(t)
-	s := serve(t, "--listen", "127.0.0.1:0", "--listen", "unix:"+t.TempDir()+"/s", "--tls-cert", cert, "--tls-key", key, "--insecure")
+	s := serve(t, "--listen", "127.0.0.1:0", "--listen", "unix:"+t.TempDir()+"/s", "--tls-cert", cert,
+		"--tls-key", key, "--insecure")
 	if !strings.HasPrefix(s.addrs[0], "https://127.0.0.1:") {
 		t.Errorf("ready line for %s", s.addrs[0])
 	}
@@ -75,7 +76,8 @@ func TestServeEveryProtocol(t *testing.T) {
 		{"https", "https://" + host, "HTTP/2.0", httpClient(config)},
 		{"http", "http://" + host, "HTTP/2.0", plainHTTP2()},
 	} {
-		if res := request(t, c.client, "POST", c.base+"/rpc", addCall); res.proto != c.protocol || res.body != addAnswer {
+		if res := request(t, c.client, "POST", c.base+"/rpc", addCall); res.proto != c.protocol ||
+			res.body != addAnswer {
 			t.Errorf("%s: %s %s", c.transport, res.proto, res.body)
 		}
 		s.logged(t, 1, " transport="+c.transport+" ")
@@ -83,7 +85,8 @@ func TestServeEveryProtocol(t *testing.T) {
 	for transport, url := range map[string]string{"ws": "ws://" + host, "wss": "wss://" + host} {
 		for _, path := range []string{"/rpc/ws", "/rpc"} {
 			client := webSocket(t, url+path, nil, config)
-			if got, err := farcall.Call[float64](t.Context(), client, "math/add", []int{2, 3}); got != 5 || err != nil {
+			if got, err := farcall.Call[float64](t.Context(), client, "math/add", []int{2, 3}); got != 5 ||
+				err != nil {
 				t.Errorf("%s%s: %v, %v", transport, path, got, err)
 			}
 			s.logged(t, 1, " transport="+transport+" conn="+transport+"-")
@@ -98,11 +101,13 @@ func TestServeGarbageFirst(t *testing.T) {
 	playground := serve(t, "--log", "off")
 	for name, addr := range map[string]string{
 		"playground": playground.hostport(t),
-		"gateway":    serve(t, "--log", "off", "--upstream", "a=tcp://"+playground.hostport(t)).hostport(t),
+		"gateway": serve(t, "--log", "off", "--upstream",
+			"a=tcp://"+playground.hostport(t)).hostport(t),
 	} {
 		for _, garbage := range []string{"hello", "GETX / 1", "\xef\xbb\xbf{}", "220 ready\r"} {
 			w := dial(t, addr, nil)
-			if got := w.call(t, garbage); !strings.Contains(got, `"code":-32700`) || !strings.Contains(got, `"id":null`) {
+			if got := w.call(t, garbage); !strings.Contains(got, `"code":-32700`) ||
+				!strings.Contains(got, `"id":null`) {
 				t.Errorf("%s: %q was answered with %s", name, garbage, got)
 			}
 			if got := w.call(t, addCall); got != addAnswer {
@@ -121,7 +126,8 @@ func TestServeRawJSON(t *testing.T) {
 	playground := serve(t, "--log", "off")
 	for name, addr := range map[string]string{
 		"playground": playground.hostport(t),
-		"gateway":    serve(t, "--log", "off", "--upstream", "a=tcp://"+playground.hostport(t)+"?framing=raw").hostport(t),
+		"gateway": serve(t, "--log", "off", "--upstream",
+			"a=tcp://"+playground.hostport(t)+"?framing=raw").hostport(t),
 	} {
 		for what, texts := range map[string][]string{
 			"without line ends": {addCall, addCall, " " + addCall},
@@ -146,14 +152,17 @@ func TestServeRawJSON(t *testing.T) {
 func plainHTTP2() *http.Client {
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
-	return &http.Client{Timeout: waitLimit, Transport: &http.Transport{Protocols: protocols, DisableKeepAlives: true}}
+	return &http.Client{
+		Timeout: waitLimit, Transport: &http.Transport{Protocols: protocols, DisableKeepAlives: true},
+	}
 }
 
 // webSocket connects a peer that serves h.
 func webSocket(t *testing.T, url string, h farcall.Handler, config *tls.Config) *farcall.Peer {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: config}
-	conn, err := wsrpc.Dial(t.Context(), url, &wsrpc.Options{Client: &http.Client{Transport: transport}})
+	conn, err := wsrpc.Dial(t.Context(), url,
+		&wsrpc.Options{Client: &http.Client{Transport: transport}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,36 +182,49 @@ func TestServeBothWays(t *testing.T) {
 	s := serve(t, "--log", "off")
 	ticks := make(chan string, 10)
 	ours := farcall.NewMux()
-	ours.Handle("onTick", farcall.HandlerFunc(func(_ context.Context, req *farcall.Request) (any, error) {
-		ticks <- string(req.Params)
-		return nil, nil
-	}))
-	farcall.Handle(ours, "greet", func(_ context.Context, p struct{ Name string }) (string, error) { return "Hello, " + p.Name, nil })
+	ours.Handle("onTick",
+		farcall.HandlerFunc(func(_ context.Context, req *farcall.Request) (any, error) {
+			ticks <- string(req.Params)
+			return nil, nil
+		}))
+	farcall.Handle(ours, "greet", func(_ context.Context, p struct{ Name string }) (string, error) {
+		return "Hello, " + p.Name, nil
+	})
 	client := webSocket(t, strings.Replace(s.addrs[0], "http", "ws", 1)+"/rpc/ws", ours, nil)
 	var started jsonrpc.Raw
-	if err := client.Call(t.Context(), "clock/subscribe", map[string]int{"interval_ms": 10, "count": 2}, &started); err != nil {
+	if err := client.Call(t.Context(), "clock/subscribe",
+		map[string]int{"interval_ms": 10, "count": 2}, &started); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`{"subscription":1,"tick":1,"time":"`, `{"subscription":1,"tick":2,"time":"`} {
+	for _, want := range []string{
+		`{"subscription":1,"tick":1,"time":"`,
+		`{"subscription":1,"tick":2,"time":"`,
+	} {
 		if got := <-ticks; !strings.HasPrefix(got, want) {
 			t.Errorf("tick %s, want %s", got, want)
 		}
 	}
-	got, err := farcall.Call[string](t.Context(), client, "callback", map[string]any{"method": "greet", "params": []string{"Ada"}})
+	got, err := farcall.Call[string](t.Context(), client, "callback",
+		map[string]any{"method": "greet", "params": []string{"Ada"}})
 	if got != "Hello, Ada" || err != nil {
 		t.Errorf("callback over WebSocket: %q, %v", got, err)
 	}
 
 	w := dial(t, s.addrs[0], nil)
-	if got := w.call(t, `{"jsonrpc":"2.0","id":1,"method":"callback","params":{"method":"m","params":[1.0]}}`); got != `{"jsonrpc":"2.0","method":"m","params":[1.0],"id":1}` {
+	if got := w.call(t,
+		`{"jsonrpc":"2.0","id":1,"method":"callback","params":{"method":"m","params":[1.0]}}`); got !=
+		`{"jsonrpc":"2.0","method":"m","params":[1.0],"id":1}` {
 		t.Fatalf("called back with %s", got)
 	}
-	if got := w.call(t, `{"jsonrpc":"2.0","id":1,"result":{"x":1e400}}`); got != `{"jsonrpc":"2.0","result":{"x":1e400},"id":1}` {
+	if got := w.call(t, `{"jsonrpc":"2.0","id":1,"result":{"x":1e400}}`); got !=
+		`{"jsonrpc":"2.0","result":{"x":1e400},"id":1}` {
 		t.Errorf("callback over TCP: %s", got)
 	}
 	for method, params := range map[string]string{"clock/subscribe": `[]`, "callback": `["m"]`} {
-		body := request(t, httpClient(nil), "POST", s.addrs[0]+"/rpc", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params)).body
-		if !strings.Contains(body, `"code":-32043,"message":"This transport cannot call the caller back; use WebSocket`) {
+		body := request(t, httpClient(nil), "POST", s.addrs[0]+"/rpc",
+			fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params)).body
+		if !strings.Contains(body,
+			`"code":-32043,"message":"This transport cannot call the caller back; use WebSocket`) {
 			t.Errorf("%s over HTTP: %s", method, body)
 		}
 	}
@@ -212,7 +234,10 @@ func TestServeBothWays(t *testing.T) {
 // What was asked before the end of standard input is answered.
 func TestServeStdioFinishes(t *testing.T) {
 	t.Parallel()
-	for name, text := range map[string]string{"lines": `{"jsonrpc":"2.0","id":1,"method":"sleep","params":[50]}`, "header": headerFrame(`{"jsonrpc":"2.0","id":1,"method":"sleep","params":[50]}`)} {
+	for name, text := range map[string]string{
+		"lines":  `{"jsonrpc":"2.0","id":1,"method":"sleep","params":[50]}`,
+		"header": headerFrame(`{"jsonrpc":"2.0","id":1,"method":"sleep","params":[50]}`),
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := serve(t, "--stdio", "--log", "off")
@@ -223,7 +248,9 @@ func TestServeStdioFinishes(t *testing.T) {
 				t.Fatal(err)
 			}
 			out, err := io.ReadAll(s.stdout)
-			if err != nil || !strings.Contains(string(out), `{"jsonrpc":"2.0","result":{"ms":50,"of":50},"id":1}`) || strings.HasPrefix(string(out), "Content-Length: ") != (name == "header") {
+			if err != nil ||
+				!strings.Contains(string(out), `{"jsonrpc":"2.0","result":{"ms":50,"of":50},"id":1}`) ||
+				strings.HasPrefix(string(out), "Content-Length: ") != (name == "header") {
 				t.Errorf("standard output: %q, %v", out, err)
 			}
 			if code := s.wait(t); code != 0 {

@@ -25,7 +25,8 @@ func TestServeBehindProxy(t *testing.T) {
 	cert, key := writeCertificate(t, dir)
 	audit := filepath.Join(dir, "audit.jsonl")
 	file := filepath.Join(dir, "guard.yaml")
-	text := "guard:\n  anonymous: true\n  local: [math/subtract]\n  audit: audit.jsonl\n  limits: {connections: 4, rates: [{per: address, limit: 3/day, calls: [math/add]}]}\n"
+	text := "guard:\n  anonymous: true\n  local: [math/subtract]\n  audit: audit.jsonl\n" +
+		"  limits: {connections: 4, rates: [{per: address, limit: 3/day, calls: [math/add]}]}\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +50,9 @@ func TestServeBehindProxy(t *testing.T) {
 			}
 			post := func(address, method string, headers ...string) string {
 				t.Helper()
-				tr := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return from(address)() }, TLSClientConfig: config}
+				tr := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+					return from(address)()
+				}, TLSClientConfig: config}
 				defer tr.CloseIdleConnections()
 				scheme := map[bool]string{true: "https", false: "http"}[secure]
 				r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, scheme+"://"+at+"/rpc",
@@ -95,18 +98,39 @@ func TestServeBehindProxy(t *testing.T) {
 				return fmt.Sprint(string(buf[:n]), err)
 			}
 			for range 3 {
-				if got := post("127.0.0.2", "math/add", "X-Forwarded-For: 203.0.113.7"); !strings.Contains(got, `"result":5`) {
+				if got := post("127.0.0.2", "math/add", "X-Forwarded-For: 203.0.113.7"); !strings.Contains(got,
+					`"result":5`) {
 					t.Error(got)
 				}
 			}
 			for _, c := range []struct{ what, got, want string }{
-				{"the same client", post("127.0.0.2", "math/add", "X-Forwarded-For: 1.2.3.4, 203.0.113.7"), limited},
-				{"the same, by Forwarded", post("127.0.0.2", "math/add", "Forwarded: for=203.0.113.7"), limited},
+				{
+					"the same client", post("127.0.0.2", "math/add", "X-Forwarded-For: 1.2.3.4, 203.0.113.7"),
+					limited,
+				},
+				{
+					"the same, by Forwarded", post("127.0.0.2", "math/add", "Forwarded: for=203.0.113.7"),
+					limited,
+				},
 				{"another client", post("127.0.0.2", "math/add", "X-Forwarded-For: 203.0.113.8"), `"result":5`},
-				{"the same client by another peer's word", post("127.0.0.3", "math/add", "X-Forwarded-For: 203.0.113.7"), `"result":5`},
-				{"disagreement", post("127.0.0.2", "math/add", "X-Forwarded-For: 203.0.113.9", "Forwarded: for=1.2.3.4"), "400 Forwarded is not valid, or names another"},
-				{"a client that says it is here", post("127.0.0.2", "math/subtract", "X-Forwarded-For: 127.0.0.1"), `"code":-32002`},
-				{"another host", post("127.0.0.2", "math/add", "X-Forwarded-For: 203.0.113.8", "X-Forwarded-Host: evil.example"), "403"},
+				{
+					"the same client by another peer's word",
+					post("127.0.0.3", "math/add", "X-Forwarded-For: 203.0.113.7"), `"result":5`,
+				},
+				{
+					"disagreement",
+					post("127.0.0.2", "math/add", "X-Forwarded-For: 203.0.113.9", "Forwarded: for=1.2.3.4"),
+					"400 Forwarded is not valid, or names another",
+				},
+				{
+					"a client that says it is here",
+					post("127.0.0.2", "math/subtract", "X-Forwarded-For: 127.0.0.1"), `"code":-32002`,
+				},
+				{
+					"another host",
+					post("127.0.0.2", "math/add", "X-Forwarded-For: 203.0.113.8",
+						"X-Forwarded-Host: evil.example"), "403",
+				},
 				{"version 2, the same client", stream("127.0.0.2", proxyHeader("203.0.113.7")), limited},
 				{"version 2, another client", stream("127.0.0.2", proxyHeader("203.0.113.10")), `"result":5`},
 				{"version 1", stream("127.0.0.2", "PROXY TCP4 203.0.113.11 10.0.0.9 99 80\r\n"), `"result":5`},
@@ -116,19 +140,27 @@ func TestServeBehindProxy(t *testing.T) {
 					t.Errorf("%s: %s, want %s", c.what, c.got, c.want)
 				}
 			}
-			for _, head := range []string{proxyHeader("203.0.113.12"), "PROXY TCP4 203.0.113.12 10.0.0.9 99 80\r\n"} {
-				if got := stream("127.0.0.3", head); secure && strings.Contains(got, `"result"`) || strings.Contains(got, limited) {
+			for _, head := range []string{
+				proxyHeader("203.0.113.12"),
+				"PROXY TCP4 203.0.113.12 10.0.0.9 99 80\r\n",
+			} {
+				if got := stream("127.0.0.3", head); secure && strings.Contains(got, `"result"`) ||
+					strings.Contains(got, limited) {
 					t.Errorf("a header of an unlisted peer: %s", got)
 				}
 			}
 			text := written(t, audit, "203.0.113.11")
-			for _, want := range []string{"203.0.113.7", "203.0.113.8", "127.0.0.3", "203.0.113.10", "203.0.113.11"} {
+			for _, want := range []string{
+				"203.0.113.7", "203.0.113.8", "127.0.0.3", "203.0.113.10",
+				"203.0.113.11",
+			} {
 				if !strings.Contains(text, `"address":"`+want+`"`) {
 					t.Errorf("the audit lacks %s:\n%s", want, text)
 				}
 			}
 			for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
-				if !json.Valid([]byte(line)) || strings.Contains(line, "1.2.3.4") || strings.Contains(line, `"203.0.113.12"`) {
+				if !json.Valid([]byte(line)) || strings.Contains(line, "1.2.3.4") ||
+					strings.Contains(line, `"203.0.113.12"`) {
 					t.Error(line)
 				}
 			}

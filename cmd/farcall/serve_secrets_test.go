@@ -55,7 +55,8 @@ func TestServeSecrets(t *testing.T) {
 			}
 		}
 		_, metrics = fetch(t, address+"/metrics")
-	}, "serve", "--upstream", "up="+upstream.addrs[0]+"/mcp", "--capture", file, "--capture-keep", "frames", "--log-level", "debug")
+	}, "serve", "--upstream", "up="+upstream.addrs[0]+"/mcp", "--capture", file, "--capture-keep",
+		"frames", "--log-level", "debug")
 	captured, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +69,10 @@ func TestServeSecrets(t *testing.T) {
 	if !strings.Contains(string(captured), "[redacted:") || !strings.Contains(metrics, "farcall_") {
 		t.Error("the capture has no redacted value, or there are no metrics")
 	}
-	for where, text := range map[string]string{"the collector": told, "the metrics": metrics, "the capture": string(captured)} {
+	for where, text := range map[string]string{
+		"the collector": told, "the metrics": metrics,
+		"the capture": string(captured),
+	} {
 		found := 0
 		for _, s := range planted {
 			before, after, ok := strings.Cut(text, s)

@@ -32,7 +32,8 @@ func taskUser(t *testing.T, url, key string) *mcp.Client {
 // first.
 func startTasks(t *testing.T, c *mcp.Client, tool string) (ended, works string) {
 	t.Helper()
-	short, err := c.StartTask(t.Context(), tool, map[string]int{"ms": 1200}, 0) // what takes less is no task
+	// what takes less is no task
+	short, err := c.StartTask(t.Context(), tool, map[string]int{"ms": 1200}, 0)
 	if err != nil || short.TaskID == "" {
 		t.Fatalf("%+v, %v", short, err)
 	}
@@ -49,10 +50,12 @@ func startTasks(t *testing.T, c *mcp.Client, tool string) (ended, works string) 
 // checkTasks looks at tasks of startTasks after the process has been killed and started again.
 func checkTasks(t *testing.T, c *mcp.Client, ended, works string) {
 	t.Helper()
-	if r, err := c.WaitTask(t.Context(), ended); err != nil || !strings.Contains(r.Content[0].Text, "1200") {
+	if r, err := c.WaitTask(t.Context(), ended); err != nil ||
+		!strings.Contains(r.Content[0].Text, "1200") {
 		t.Errorf("the task that had ended: %+v, %v", r, err)
 	}
-	if got, err := c.Task(t.Context(), works); err != nil || got.Status != spec.TaskFailed || !strings.Contains(got.StatusMessage, "was stopped while the task ran") {
+	if got, err := c.Task(t.Context(), works); err != nil || got.Status != spec.TaskFailed ||
+		!strings.Contains(got.StatusMessage, "was stopped while the task ran") {
 		t.Errorf("the task that worked: %+v, %v", got, err)
 	}
 }
@@ -72,7 +75,8 @@ func TestServeTasks(t *testing.T) {
 	s := serve(t, "--tasks", dir, "--log", "off")
 	ended, works := startTasks(t, taskUser(t, s.addrs[0]+"/mcp", ""), "demo_task")
 	second := program(t, "serve", "--listen", "127.0.0.1:0", "--tasks", dir, "--log", "off")
-	if out, err := second.CombinedOutput(); err == nil || !strings.Contains(string(out), "another process uses the directory") {
+	if out, err := second.CombinedOutput(); err == nil ||
+		!strings.Contains(string(out), "another process uses the directory") {
 		t.Errorf("a second one on the directory: %s, %v", out, err)
 	}
 	s.kill(t)
@@ -98,7 +102,8 @@ guard:
     - {id: ann, hash: %q, roles: [user]}
     - {id: ben, hash: %q, roles: [user]}
   allow: [{roles: [user], calls: ["*"]}]
-`, os.Args[0], execVar, behind.addrs[0]+"/mcp", hashOf([]byte("ann-key")), hashOf([]byte("ben-key")))
+`, os.Args[0], execVar, behind.addrs[0]+"/mcp", hashOf([]byte("ann-key")),
+		hashOf([]byte("ben-key")))
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +118,10 @@ guard:
 		there[i] = made.TaskID
 	}
 	type place struct{ path, tool, ended, works string }
-	places := []*place{{path: "/mcp", tool: "child__demo_task"}, {path: "/mcp/child", tool: "demo_task"}}
+	places := []*place{
+		{path: "/mcp", tool: "child__demo_task"},
+		{path: "/mcp/child", tool: "demo_task"},
+	}
 	for _, p := range places {
 		p.ended, p.works = startTasks(t, taskUser(t, s.addrs[0]+p.path, "ann-key"), p.tool)
 	}
@@ -123,7 +131,8 @@ guard:
 		checkTasks(t, taskUser(t, s.addrs[0]+p.path, "ann-key"), p.ended, p.works)
 		checkUnknown(t, taskUser(t, s.addrs[0]+p.path, "ben-key"), p.ended)
 	}
-	checkUnknown(t, taskUser(t, s.addrs[0]+"/mcp", "ann-key"), places[1].ended) // it is of another address
+	// it is of another address
+	checkUnknown(t, taskUser(t, s.addrs[0]+"/mcp", "ann-key"), places[1].ended)
 	working := func(c *mcp.Client, id string) {
 		t.Helper()
 		for range 2 { // it is resumed by the first one
@@ -137,7 +146,8 @@ guard:
 	s.stop(t) // which leaves tasks as kill does
 	s = serve(t, "--config", file, "--log", "off")
 	far = taskUser(t, s.addrs[0]+"/mcp/far", "ann-key")
-	if r, err := far.WaitTask(t.Context(), there[0]); err != nil || !strings.Contains(r.Content[0].Text, "5000") {
+	if r, err := far.WaitTask(t.Context(), there[0]); err != nil ||
+		!strings.Contains(r.Content[0].Text, "5000") {
 		t.Errorf("a task that has gone on: %+v, %v", r, err)
 	}
 	if err := far.CancelTask(t.Context(), there[1]); err != nil {

@@ -19,12 +19,15 @@ import (
 func TestServeReadyAndQuiet(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	s := serve(t, "--listen", "127.0.0.1:0", "--listen", "unix:"+dir+"/farcall.sock", "--listen", "127.0.0.1:0", "--log", "off")
+	s := serve(t, "--listen", "127.0.0.1:0", "--listen", "unix:"+dir+"/farcall.sock", "--listen",
+		"127.0.0.1:0", "--log", "off")
 	if s.addrs[1] != "unix:"+dir+"/farcall.sock" || s.addrs[0] == s.addrs[2] {
 		t.Errorf("ready lines %q", s.addrs)
 	}
 	for _, addr := range s.addrs {
-		if got := dial(t, addr, nil).call(t, `{"jsonrpc":"2.0","id":1,"method":"math/add","params":[2,3]}`); got != `{"jsonrpc":"2.0","result":5,"id":1}` {
+		if got := dial(t, addr, nil).call(t,
+			`{"jsonrpc":"2.0","id":1,"method":"math/add","params":[2,3]}`); got !=
+			`{"jsonrpc":"2.0","result":5,"id":1}` {
 			t.Errorf("%s answers %s", addr, got)
 		}
 	}
@@ -47,9 +50,19 @@ func TestServeStdio(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "--stdio")
 	for _, x := range []struct{ send, want string }{
-		{`{"jsonrpc":"2.0","id":"a","method":"paritosh/echo","params":{"message":"local call"}}`, `{"jsonrpc":"2.0","result":"[Paritosh] local call","id":"a"}`},
-		{`nonsense`, `{"jsonrpc":"2.0","error":{"code":-32700,"message":"Parse error","data":{"reason":"expected a value at offset 0"}},"id":null}`},
-		{`[{"jsonrpc":"2.0","id":1.0,"method":"get_data"}]`, `[{"jsonrpc":"2.0","result":["hello",5],"id":1.0}]`},
+		{
+			`{"jsonrpc":"2.0","id":"a","method":"paritosh/echo","params":{"message":"local call"}}`,
+			`{"jsonrpc":"2.0","result":"[Paritosh] local call","id":"a"}`,
+		},
+		{
+			`nonsense`,
+			`{"jsonrpc":"2.0","error":{"code":-32700,"message":"Parse error","data":{"reason":"expected a ` +
+				`value at offset 0"}},"id":null}`,
+		},
+		{
+			`[{"jsonrpc":"2.0","id":1.0,"method":"get_data"}]`,
+			`[{"jsonrpc":"2.0","result":["hello",5],"id":1.0}]`,
+		},
 	} {
 		if _, err := io.WriteString(s.stdin, x.send+"\n"); err != nil {
 			t.Fatal(err)
@@ -80,7 +93,9 @@ func TestServeStdioAndListen(t *testing.T) {
 	if _, err := s.stdout.ReadByte(); err != io.EOF {
 		t.Fatalf("standard output: %v", err)
 	}
-	if got := dial(t, s.addrs[0], nil).call(t, `{"jsonrpc":"2.0","id":1,"method":"sum","params":[1,2,4]}`); got != `{"jsonrpc":"2.0","result":7,"id":1}` {
+	if got := dial(t, s.addrs[0], nil).call(t,
+		`{"jsonrpc":"2.0","id":1,"method":"sum","params":[1,2,4]}`); got !=
+		`{"jsonrpc":"2.0","result":7,"id":1}` {
 		t.Errorf("answer %s", got)
 	}
 	s.stop(t)
@@ -102,7 +117,8 @@ func sleeping(t *testing.T, s *served, ms string) *wire {
 // that has begun.
 func postSleeping(t *testing.T, base string) io.Reader {
 	t.Helper()
-	body := strings.NewReader(`{"jsonrpc":"2.0","id":2,"method":"sleep","params":[1500],"progressToken":2}`)
+	body := strings.NewReader(
+		`{"jsonrpc":"2.0","id":2,"method":"sleep","params":[1500],"progressToken":2}`)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/rpc", body)
 	if err != nil {
 		t.Fatal(err)
@@ -225,22 +241,37 @@ func TestServeUsage(t *testing.T) {
 		code int
 		want []string
 	}{
-		{"--listen " + taken.Addr().String(), exitFailure, []string{"cannot listen on " + taken.Addr().String(), "in use", "127.0.0.1:0 is any that is free"}},
+		{
+			"--listen " + taken.Addr().String(), exitFailure,
+			[]string{"cannot listen on " + taken.Addr().String(), "in use", "127.0.0.1:0 is any that is free"},
+		},
 		{"--listen 7331", exitUsage, []string{"has no host", "--listen 127.0.0.1:7331"}},
 		{"--listen http://127.0.0.1:7331/", exitUsage, []string{"has a scheme", "--listen 127.0.0.1:7331"}},
 		{"--listen 127.0.0.1:port", exitUsage, []string{"bad port"}},
 		{"--listen unix:", exitUsage, []string{"no path"}},
-		{"--listen unix:/no/such/directory/s", exitFailure, []string{"cannot listen on unix:/no/such/directory/s"}},
+		{
+			"--listen unix:/no/such/directory/s", exitFailure,
+			[]string{"cannot listen on unix:/no/such/directory/s"},
+		},
 		{"--max-message ten", exitUsage, []string{`"ten" is not a size`, "10MB"}},
 		{"--max-message 0", exitUsage, []string{"out of range"}},
 		{"--max-message 2TB", exitUsage, []string{"not a size"}},
-		{"--listen :0", exitUsage, []string{"other machines can reach :0, and no guard says who may call what", "--guard FILE", "listen on 127.0.0.1:0", "--insecure"}},
-		{"--listen 127.0.0.1:0 --listen 0.0.0.0:7331 --stdio", exitUsage, []string{"can reach 0.0.0.0:7331", "127.0.0.1:7331"}},
+		{
+			"--listen :0", exitUsage,
+			[]string{"other machines can reach :0, and no guard says who may call what", "--guard FILE", "listen on 127.0.0.1:0", "--insecure"},
+		},
+		{
+			"--listen 127.0.0.1:0 --listen 0.0.0.0:7331 --stdio", exitUsage,
+			[]string{"can reach 0.0.0.0:7331", "127.0.0.1:7331"},
+		},
 		{"--upstream a=x --listen [::]:7331", exitUsage, []string{"can reach [::]:7331", "no guard"}},
 		{"--tls-client-ca ca.pem", exitUsage, []string{"without --tls-cert"}},
 		{"--tls-cert c.pem", exitUsage, []string{"without --tls-key"}},
 		{"--tls-key k.pem", exitUsage, []string{"without --tls-cert"}},
-		{"--tls-cert none.pem --tls-key none.pem", exitUsage, []string{"cannot use the certificate", "none.pem", "PEM"}},
+		{
+			"--tls-cert none.pem --tls-key none.pem", exitUsage,
+			[]string{"cannot use the certificate", "none.pem", "PEM"},
+		},
 		{"--log xml", exitUsage, []string{`no log format "xml"`, "--log-format text, json or off"}},
 		{"--nonsense", exitUsage, []string{"unknown flag: --nonsense", "farcall serve --help"}},
 		{"--lisen x", exitUsage, []string{"unknown flag: --lisen", "Did you mean --listen?"}},
@@ -261,7 +292,8 @@ func TestServeUsage(t *testing.T) {
 func TestByteSize(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int{
-		"1": 1, "4096": 4096, "10MB": 10_000_000, "10mb": 10_000_000, "512KiB": 512 << 10, "64k": 64 << 10, "1.5 MiB": 3 << 19, "7B": 7, "1GiB": 1 << 30,
+		"1": 1, "4096": 4096, "10MB": 10_000_000, "10mb": 10_000_000, "512KiB": 512 << 10,
+		"64k": 64 << 10, "1.5 MiB": 3 << 19, "7B": 7, "1GiB": 1 << 30,
 	} {
 		var s byteSize
 		if err := s.Set(text); err != nil || int(s) != want {
@@ -280,7 +312,9 @@ func TestServeLog(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "--log", "json", "--log-payloads")
 	w := dial(t, s.addrs[0], nil)
-	w.call(t, `[{"jsonrpc":"2.0","id":"a","method":"math/add","params":[2,3]},{"jsonrpc":"2.0","method":"update"},{"jsonrpc":"2.0","id":1.0,"method":"nope"},7]`)
+	w.call(t,
+		`[{"jsonrpc":"2.0","id":"a","method":"math/add","params":[2,3]},{"jsonrpc":"2.0",`+
+			`"method":"update"},{"jsonrpc":"2.0","id":1.0,"method":"nope"},7]`)
 	type record struct {
 		Level, Msg        string
 		ID                json.RawMessage
@@ -305,8 +339,10 @@ func TestServeLog(t *testing.T) {
 		byID[string(r.ID)] = r
 	}
 	a, n := byID[`"a"`], byID[""]
-	if a.Method != "math/add" || a.Code != 0 || a.Level != "INFO" || a.BytesIn != len(a.Request) || a.BytesOut != len(a.Response) ||
-		a.Request != `{"jsonrpc":"2.0","id":"a","method":"math/add","params":[2,3]}` || a.Response != `{"jsonrpc":"2.0","result":5,"id":"a"}` {
+	if a.Method != "math/add" || a.Code != 0 || a.Level != "INFO" || a.BytesIn != len(a.Request) ||
+		a.BytesOut != len(a.Response) ||
+		a.Request != `{"jsonrpc":"2.0","id":"a","method":"math/add","params":[2,3]}` ||
+		a.Response != `{"jsonrpc":"2.0","result":5,"id":"a"}` {
 		t.Errorf("call: %+v", a)
 	}
 	if r := byID["1.0"]; r.Code != -32601 || r.Level != "WARN" || r.Method != "nope" {
@@ -318,11 +354,14 @@ func TestServeLog(t *testing.T) {
 	if n.Msg != "notification" || n.Method != "update" || n.Response != "" {
 		t.Errorf("notification: %+v", n)
 	}
-	request(t, httpClient(nil), "POST", s.addrs[0]+"/rpc", `{"jsonrpc":"2.0","id":5,"method":"fail","params":{"kind":"internal"}}`)
-	if line := s.logged(t, 1, `"transport":"http"`)[0]; !strings.Contains(line, "a cause that stays in the log") || !strings.Contains(line, `"level":"ERROR"`) {
+	request(t, httpClient(nil), "POST", s.addrs[0]+"/rpc",
+		`{"jsonrpc":"2.0","id":5,"method":"fail","params":{"kind":"internal"}}`)
+	if line := s.logged(t, 1, `"transport":"http"`)[0]; !strings.Contains(line,
+		"a cause that stays in the log") || !strings.Contains(line, `"level":"ERROR"`) {
 		t.Errorf("the cause of an internal error is not in %s", line)
 	}
-	request(t, httpClient(nil), "GET", s.addrs[0]+"/rpc/stream?method=math/add_stream&params=[1,2]", "")
+	request(t, httpClient(nil), "GET", s.addrs[0]+"/rpc/stream?method=math/add_stream&params=[1,2]",
+		"")
 	s.logged(t, 1, `"method":"math/add_stream".*"transport":"sse","conn":"http-2"`)
 	s.stop(t)
 }
@@ -338,23 +377,30 @@ func TestServeLimitsAndDetails(t *testing.T) {
 	if got := w.call(t, afterwards); got != afterwardsAnswer {
 		t.Errorf("after what was too large: %s", got)
 	}
-	if res := request(t, httpClient(nil), "POST", s.addrs[0]+"/rpc", big); res.status != http.StatusRequestEntityTooLarge || !strings.Contains(res.body, `"error"`) {
+	if res := request(t, httpClient(nil), "POST", s.addrs[0]+"/rpc",
+		big); res.status != http.StatusRequestEntityTooLarge || !strings.Contains(res.body, `"error"`) {
 		t.Errorf("too large over HTTP: %d %s", res.status, res.body)
 	}
-	if got := w.call(t, `{"jsonrpc":"2.0","id":2,"method":"fail","params":{"kind":"internal"}}`); !strings.Contains(got, "a cause that stays in the log") {
+	if got := w.call(t,
+		`{"jsonrpc":"2.0","id":2,"method":"fail","params":{"kind":"internal"}}`); !strings.Contains(got,
+		"a cause that stays in the log") {
 		t.Errorf("with --details: %s", got)
 	}
-	if got := w.call(t, `{"id":3,"method":"subtract","params":[42,23]}`); got != `{"id":3,"result":19,"error":null}` && got != `{"result":19,"error":null,"id":3}` {
+	if got := w.call(t, `{"id":3,"method":"subtract","params":[42,23]}`); got !=
+		`{"id":3,"result":19,"error":null}` && got != `{"result":19,"error":null,"id":3}` {
 		t.Errorf("JSON-RPC 1.0: %s", got)
 	}
 	s.stop(t)
 
 	s = serve(t)
 	w = dial(t, s.addrs[0], nil)
-	if got := w.call(t, `{"jsonrpc":"2.0","id":2,"method":"fail","params":{"kind":"internal"}}`); got != `{"jsonrpc":"2.0","error":{"code":-32603,"message":"Internal error"},"id":2}` {
+	if got := w.call(t,
+		`{"jsonrpc":"2.0","id":2,"method":"fail","params":{"kind":"internal"}}`); got !=
+		`{"jsonrpc":"2.0","error":{"code":-32603,"message":"Internal error"},"id":2}` {
 		t.Errorf("without --details: %s", got)
 	}
-	if got := w.call(t, `{"id":3,"method":"subtract","params":[42,23]}`); !strings.Contains(got, "-32600") {
+	if got := w.call(t, `{"id":3,"method":"subtract","params":[42,23]}`); !strings.Contains(got,
+		"-32600") {
 		t.Errorf("JSON-RPC 1.0 without --v1: %s", got)
 	}
 	s.stop(t)
@@ -380,15 +426,20 @@ func TestServePaths(t *testing.T) {
 		"/nope":      {404, "application/json", `"id":null}`},
 		"/rpc":       {405, "application/json", `"error"`},
 		"/rpc/stream?method=math/add_stream&a=0&b=1": {
-			200, "text/event-stream", `data: {"jsonrpc":"2.0","result":0,"id":1}` + "\n\n" + `data: {"jsonrpc":"2.0","result":1,"id":1}`,
+			200, "text/event-stream",
+			`data: {"jsonrpc":"2.0","result":0,"id":1}` + "\n\n" +
+				`data: {"jsonrpc":"2.0","result":1,"id":1}`,
 		},
 	} {
 		res := request(t, client, "GET", base+path, "")
-		if res.status != want.status || res.header.Get("Content-Type") != want.contentType || !strings.Contains(res.body, want.body) {
+		if res.status != want.status || res.header.Get("Content-Type") != want.contentType ||
+			!strings.Contains(res.body, want.body) {
 			t.Errorf("GET %s: %d, %s, %.300s", path, res.status, res.header.Get("Content-Type"), res.body)
 		}
 	}
-	if policy := request(t, client, "GET", base+"/", "").header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
+	if policy := request(t, client, "GET", base+"/",
+		"").header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") ||
+		strings.Contains(policy, "unsafe") {
 		t.Errorf("Content-Security-Policy: %q", policy)
 	}
 	if res := request(t, client, "POST", base+"/", "{}"); res.status != http.StatusMethodNotAllowed {
@@ -400,7 +451,8 @@ func TestServePaths(t *testing.T) {
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	code, stdout, stderr := execute(t, "version")
-	if code != 0 || !strings.HasPrefix(stdout, "farcall ") || strings.Count(stdout, "\n") != 1 || stderr != "" {
+	if code != 0 || !strings.HasPrefix(stdout, "farcall ") || strings.Count(stdout, "\n") != 1 ||
+		stderr != "" {
 		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
 	}
 	if code, again, _ := execute(t, "--version"); code != 0 || again != stdout {

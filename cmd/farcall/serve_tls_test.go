@@ -21,7 +21,8 @@ func serialOf(t *testing.T, address string, mine ...tls.Certificate) (int64, err
 	if _, err := fmt.Fprintln(conn, addCall); err != nil {
 		return 0, err
 	}
-	if _, err := conn.Read(make([]byte, 100)); err != nil { // TLS 1.3 tells now what it thinks of a client's certificate
+	if _, err := conn.Read(make([]byte, 100)); err != nil {
+		// TLS 1.3 tells now what it thinks of a client's certificate
 		return 0, err
 	}
 	return conn.ConnectionState().PeerCertificates[0].SerialNumber.Int64(), nil
@@ -86,7 +87,10 @@ func TestServeRotatedCertificate(t *testing.T) {
 // and those of the new one are not.
 func TestServeRotatedAuthority(t *testing.T) {
 	t.Parallel()
-	for name, args := range map[string][]string{"flag": {"--tls-client-ca", "ca.pem"}, "guard": {"--guard", "guard.yaml"}} {
+	for name, args := range map[string][]string{
+		"flag":  {"--tls-client-ca", "ca.pem"},
+		"guard": {"--guard", "guard.yaml"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
@@ -123,7 +127,8 @@ func TestServeRotatedAuthority(t *testing.T) {
 				if _, err := serialOf(t, at, accepted); err != nil {
 					t.Error(err)
 				}
-				if _, err := serialOf(t, at, refused); err == nil || !strings.Contains(err.Error(), "unknown certificate authority") {
+				if _, err := serialOf(t, at, refused); err == nil ||
+					!strings.Contains(err.Error(), "unknown certificate authority") {
 					t.Errorf("the other authority: %v", err)
 				}
 			}

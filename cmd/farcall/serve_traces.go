@@ -23,9 +23,11 @@ const parentLink = "link"
 
 // trace begins to make spans and to send metrics, if the environment asks for that.
 func (f *serveFlags) trace(ctx context.Context, log *slog.Logger) (err error) {
-	f.tracer, err = traces.FromEnvironment(ctx, &traces.Environment{Version: versionName(), Logger: orDiscard(log).With(levels.Key, "trace")})
+	f.tracer, err = traces.FromEnvironment(ctx,
+		&traces.Environment{Version: versionName(), Logger: orDiscard(log).With(levels.Key, "trace")})
 	if err != nil {
-		return usagef("The variables are those of OpenTelemetry; OTEL_SDK_DISABLED=true makes no traces.", "%w", err)
+		return usagef("The variables are those of OpenTelemetry; OTEL_SDK_DISABLED=true makes no traces.",
+			"%w", err)
 	}
 	f.sent, err = otlp.FromEnvironment(ctx, f.measured(), &otlp.Options{
 		Version: versionName(), Logger: orDiscard(log).With(levels.Key, "trace"),
@@ -37,8 +39,8 @@ func (f *serveFlags) trace(ctx context.Context, log *slog.Logger) (err error) {
 	return nil
 }
 
-// linked returns what reports for a call whether its caller's span is a link: by the address that it
-// arrived at.
+// linked returns what reports for a call whether its caller's span is a link: by the address that
+// it arrived at.
 func (f *serveFlags) linked(c *gateway.Config) func(context.Context) bool {
 	all, apart := c.Trace.Parent == parentLink, c.Trace.Listeners
 	if len(apart) == 0 {
@@ -80,6 +82,7 @@ func (f *serveFlags) flush(ctx context.Context, log *slog.Logger) {
 	defer func() { _ = f.exported.Shutdown(ctx) }() // a loss is in the log
 	defer func() { _ = f.sent.Shutdown(ctx) }()     // likewise
 	if err := f.tracer.Shutdown(ctx); err != nil {
-		orDiscard(log).With(levels.Key, "trace").Warn("the last spans were not handed over", "error", err.Error())
+		orDiscard(log).With(levels.Key, "trace").Warn("the last spans were not handed over", "error",
+			err.Error())
 	}
 }

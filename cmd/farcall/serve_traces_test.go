@@ -38,7 +38,9 @@ func collected(t *testing.T, call func(address string), args ...string) string {
 }
 
 // exported is collected with more variables.
-func exported(t *testing.T, environment []string, call func(address string), args ...string) string {
+func exported(
+	t *testing.T, environment []string, call func(address string), args ...string,
+) string {
 	t.Helper()
 	got := make(chan string, 100)
 	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -49,7 +51,10 @@ func exported(t *testing.T, environment []string, call func(address string), arg
 	}))
 	t.Cleanup(collector.Close)
 	cmd := program(t, args...)
-	cmd.Env = append(cmd.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT="+collector.URL, "OTEL_EXPORTER_OTLP_PROTOCOL=http/json", "OTEL_SERVICE_NAME=shop", "OTEL_BSP_SCHEDULE_DELAY=3600000", "OTEL_BLRP_SCHEDULE_DELAY=3600000", "OTEL_METRICS_EXPORTER=none")
+	cmd.Env = append(cmd.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT="+collector.URL,
+		"OTEL_EXPORTER_OTLP_PROTOCOL=http/json", "OTEL_SERVICE_NAME=shop",
+		"OTEL_BSP_SCHEDULE_DELAY=3600000", "OTEL_BLRP_SCHEDULE_DELAY=3600000",
+		"OTEL_METRICS_EXPORTER=none")
 	cmd.Env = append(cmd.Env, environment...)
 	s := serveProgram(t, cmd)
 	call(s.addrs[0])
@@ -70,7 +75,8 @@ func TestServeTraces(t *testing.T) {
 	t.Parallel()
 	text := collected(t, func(address string) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address+"/rpc",
-			strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"echo","params":[1],"traceparent":"`+traceparent+`"}`))
+			strings.NewReader(
+				`{"jsonrpc":"2.0","id":1,"method":"echo","params":[1],"traceparent":"`+traceparent+`"}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +87,10 @@ func TestServeTraces(t *testing.T) {
 		}
 		answer.Body.Close()
 	}, "serve")
-	for _, want := range []string{"/v1/traces ", `"shop"`, `"echo"`, callersTrace, `"parentspanid":"` + callersSpan + `"`, "service.version"} {
+	for _, want := range []string{
+		"/v1/traces ", `"shop"`, `"echo"`, callersTrace,
+		`"parentspanid":"` + callersSpan + `"`, "service.version",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("there is no %s in %s", want, text)
 		}
@@ -97,7 +106,10 @@ func TestServeLogs(t *testing.T) {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}, "serve", "--log-format", "off", "--log-level", "warn,call=info")
-	for _, want := range []string{"/v1/logs ", "shop", "service.version", "component", "call", "echo", "outcome", "latency_ms"} {
+	for _, want := range []string{
+		"/v1/logs ", "shop", "service.version", "component", "call", "echo",
+		"outcome", "latency_ms",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("there is no %s in %q", want, text)
 		}
@@ -133,22 +145,25 @@ func TestServeTraceParent(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := collected(t, func(address string) {
-			if out, err := program(t, "mcp", "call", address, "nothing", "--header", "traceparent: "+traceparent).CombinedOutput(); err == nil {
+			if out, err := program(t, "mcp", "call", address, "nothing", "--header",
+				"traceparent: "+traceparent).CombinedOutput(); err == nil {
 				t.Fatalf("a tool that is not there answers %s", out)
 			}
 		}, "serve", "--config", path)
-		if strings.Contains(text, `"parentspanid":"`+callersSpan) == linked || linked != strings.Contains(text, `"links":[{"traceid":"`+callersTrace) {
+		if strings.Contains(text, `"parentspanid":"`+callersSpan) == linked ||
+			linked != strings.Contains(text, `"links":[{"traceid":"`+callersTrace) {
 			t.Errorf("%s: %s", parent, text)
 		}
 	}
 }
 
-// Each listener may have its own, for all that it accepts: lines, requests of HTTP, also one without
-// Content-Length, which net/http reads, and WebSockets.
+// Each listener may have its own, for all that it accepts: lines, requests of HTTP, also one
+// without Content-Length, which net/http reads, and WebSockets.
 func TestServeTraceListeners(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	path, called, other := filepath.Join(dir, "farcall.yaml"), filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	path, called, other := filepath.Join(dir, "farcall.yaml"), filepath.Join(dir, "a"),
+		filepath.Join(dir, "b")
 	web := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", called)
 	}}
@@ -174,7 +189,8 @@ func TestServeTraceListeners(t *testing.T) {
 				return postMCP(t, web, io.MultiReader(strings.NewReader(request)))
 			},
 			func(request string) (string, error) {
-				conn, err := wsrpc.Dial(t.Context(), "ws://127.0.0.1/mcp", &wsrpc.Options{Client: &http.Client{Transport: web}})
+				conn, err := wsrpc.Dial(t.Context(), "ws://127.0.0.1/mcp",
+					&wsrpc.Options{Client: &http.Client{Transport: web}})
 				if err != nil {
 					return "", err
 				}
@@ -199,7 +215,8 @@ func TestServeTraceListeners(t *testing.T) {
 		}, "serve", "--config", path, "--listen", "unix:"+called, "--listen", "unix:"+other)
 		for i := range ways {
 			trace := fmt.Sprint(callersTrace[1:], i)
-			child, _ := regexp.MatchString(`"traceid":"`+trace+`","spanid":"\w+","parentspanid":"`+callersSpan, text)
+			child, _ := regexp.MatchString(
+				`"traceid":"`+trace+`","spanid":"\w+","parentspanid":"`+callersSpan, text)
 			if child == linked || linked != strings.Contains(text, `"links":[{"traceid":"`+trace) {
 				t.Errorf("way %d, linked %v, child %v", i, linked, child)
 			}
@@ -229,7 +246,8 @@ func TestServeTracesRefused(t *testing.T) {
 	t.Parallel()
 	for variable, want := range map[string]string{
 		"OTEL_TRACES_EXPORTER=zipkin": "use otlp or none", "OTEL_TRACES_SAMPLER=some": "parentbased_",
-		"OTEL_TRACES_SAMPLER=traceidratio OTEL_TRACES_SAMPLER_ARG=2": "from 0 to 1", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc": "http/protobuf",
+		"OTEL_TRACES_SAMPLER=traceidratio OTEL_TRACES_SAMPLER_ARG=2": "from 0 to 1",
+		"OTEL_EXPORTER_OTLP_PROTOCOL=grpc":                           "http/protobuf",
 	} {
 		cmd := program(t, "serve", "--listen", "127.0.0.1:0")
 		cmd.Env = append(cmd.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1")
@@ -240,8 +258,8 @@ func TestServeTracesRefused(t *testing.T) {
 	}
 }
 
-// A configuration says whether spans have arguments and results. Those have no secrets, by the rules
-// of the audit.
+// A configuration says whether spans have arguments and results. Those have no secrets, by the
+// rules of the audit.
 func TestTracePayloads(t *testing.T) {
 	t.Parallel()
 	recorded := &lastSpan{}
@@ -250,7 +268,8 @@ func TestTracePayloads(t *testing.T) {
 	for _, v := range []struct{ config, want string }{
 		{`trace: {parent: remote}`, ""},
 		{
-			"trace: {payloads: true}\nguard: {anonymous: true, audit: {file: '-', params: true, redact: [arguments.body]}}",
+			"trace: {payloads: true}\nguard: {anonymous: true, audit: {file: '-', params: true, redact: " +
+				"[arguments.body]}}",
 			`{"body":"[redacted]","password":"[redacted]","to":"Ann"} {"token":"[redacted]","sent":true}`,
 		},
 		{`trace: {payloads: false}`, ""},
@@ -262,7 +281,8 @@ func TestTracePayloads(t *testing.T) {
 		f.setTraces(c)
 		call := &observe.Call{
 			MCP: true, Known: true, Method: "tools/call",
-			Request:  jsonrpc.Raw(`{"params":{"name":"mail","arguments":{"body":"dear","password":"x","to":"Ann"}}}`),
+			Request: jsonrpc.Raw(
+				`{"params":{"name":"mail","arguments":{"body":"dear","password":"x","to":"Ann"}}}`),
 			Response: jsonrpc.Raw(`{"result":{"token":"y","sent":true}}`),
 		}
 		o.End(o.Start(t.Context(), call), call)

@@ -47,7 +47,9 @@ func newShellCmd(e *env) *cobra.Command {
 		Use:   "shell TARGET",
 		Short: "Call a server over a kept connection, with completion",
 		RunE:  func(cmd *cobra.Command, args []string) error { return s.run(cmd, args) },
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		ValidArgsFunction: func(
+			_ *cobra.Command, args []string, _ string,
+		) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
@@ -56,7 +58,8 @@ func newShellCmd(e *env) *cobra.Command {
 	}
 	s.flags(cmd)
 	s.askFlags(cmd)
-	cmd.Flags().StringVar(&s.protocol, "protocol", "auto", "speak `mcp`, jsonrpc, or auto (MCP, and JSON-RPC if that fails)")
+	cmd.Flags().StringVar(&s.protocol, "protocol", "auto",
+		"speak `mcp`, jsonrpc, or auto (MCP, and JSON-RPC if that fails)")
 	return cmd
 }
 
@@ -117,11 +120,15 @@ func (s *shell) connectAll(cmd *cobra.Command, args []string, k *kept) error {
 		}
 		k.mcp, err = s.open(ctx, k.target, func(o *mcp.ClientOptions) {
 			o.Tasks = true
-			o.OnListChanged = func(kind string) { s.screen.printf("farcall: the list of %s has changed", tame(kind)) }
+			o.OnListChanged = func(kind string) {
+				s.screen.printf("farcall: the list of %s has changed", tame(kind))
+			}
 			o.OnResourceUpdated = func(uri string) { s.screen.printf("farcall: %s has changed", tame(uri)) }
 			if k.target.URL == nil {
 				o.Redial = func(ctx context.Context) (farcall.Transport, error) {
-					return s.dialTapped(ctx, k.target, &tap{report: func(noise string) { s.screen.printf("farcall: not a message: %s", noise) }})
+					return s.dialTapped(ctx, k.target, &tap{report: func(noise string) {
+						s.screen.printf("farcall: not a message: %s", noise)
+					}})
 				}
 			}
 		})
@@ -130,7 +137,8 @@ func (s *shell) connectAll(cmd *cobra.Command, args []string, k *kept) error {
 		case err == nil:
 			k.mcp.kept = true
 			return nil
-		case s.protocol == "mcp" || errors.As(err, &exit) && exit.code != exitAnswered && exit.code != exitProtocol:
+		case s.protocol == "mcp" ||
+			errors.As(err, &exit) && exit.code != exitAnswered && exit.code != exitProtocol:
 			return err
 		}
 		s.screen.printf("farcall: it does not speak MCP (%s), so JSON-RPC is spoken", plainWords(err))
@@ -140,7 +148,8 @@ func (s *shell) connectAll(cmd *cobra.Command, args []string, k *kept) error {
 	}
 	limited, cancel := s.limit(ctx)
 	defer cancel()
-	k.rpc, err = s.connect(limited, k.target, &callbacks{notify: printNotification(s.stderr), ask: s.ask})
+	k.rpc, err = s.connect(limited, k.target,
+		&callbacks{notify: printNotification(s.stderr), ask: s.ask})
 	if err != nil {
 		return err
 	}
@@ -280,7 +289,8 @@ func (s *shell) once(ctx context.Context, words []string, piped string) error {
 	}
 	program := strings.Fields(piped)[0]
 	var out bytes.Buffer
-	if err := s.execute(ctx, words, &out, false, program == "jq" || program == "jaq" || program == "gojq"); err != nil {
+	if err := s.execute(ctx, words, &out, false,
+		program == "jq" || program == "jaq" || program == "gojq"); err != nil {
 		return err
 	}
 	ctx, stop := interruptible(ctx)
@@ -308,8 +318,10 @@ func (s *shell) commands(stdout io.Writer, tty bool) *cobra.Command {
 		root.AddCommand(newCallCmd(&e), newNotifyCmd(&e), newStreamCmd(&e), newDiscoverCmd(&e))
 	} else {
 		root.AddCommand(
-			newMCPCallCmd(&e), newMCPToolsCmd(&e), newMCPReadCmd(&e), newMCPResourcesCmd(&e), newMCPTemplatesCmd(&e),
-			newMCPPromptCmd(&e), newMCPPromptsCmd(&e), newMCPCompleteCmd(&e), newMCPTasksCmd(&e), newMCPDiscoverCmd(&e), newMCPLintCmd(&e))
+			newMCPCallCmd(&e), newMCPToolsCmd(&e), newMCPReadCmd(&e), newMCPResourcesCmd(&e),
+			newMCPTemplatesCmd(&e),
+			newMCPPromptCmd(&e), newMCPPromptsCmd(&e), newMCPCompleteCmd(&e), newMCPTasksCmd(&e),
+			newMCPDiscoverCmd(&e), newMCPLintCmd(&e))
 	}
 	for _, c := range root.Commands() {
 		c.Use, c.Long, c.Example = strings.Replace(c.Use, " TARGET", "", 1), c.Short+".", ""
@@ -317,7 +329,9 @@ func (s *shell) commands(stdout io.Writer, tty bool) *cobra.Command {
 	return root
 }
 
-func (s *shell) execute(ctx context.Context, words []string, stdout io.Writer, tty, asJSON bool) error {
+func (s *shell) execute(
+	ctx context.Context, words []string, stdout io.Writer, tty, asJSON bool,
+) error {
 	root := s.commands(stdout, tty)
 	found, _, err := root.Find(words)
 	if err != nil || found == root { // the name of a tool or a method

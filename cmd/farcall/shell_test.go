@@ -68,7 +68,9 @@ func (l *lockedText) String() string {
 func typed(t *testing.T, target, keys string) string {
 	t.Helper()
 	out := new(lockedText)
-	e := &env{stdin: strings.NewReader(""), stdout: out, stderr: out, getenv: func(string) string { return "" }}
+	e := &env{stdin: strings.NewReader(""), stdout: out, stderr: out, getenv: func(string) string {
+		return ""
+	}}
 	s := &shell{mcpRemote: newMCPRemote(e), protocol: "auto"}
 	s.era, s.timeout = "auto", defaultTimeout
 	in, keyboard := io.Pipe()
@@ -101,9 +103,15 @@ func TestShell(t *testing.T) {
 		}
 		return in.Tone + " " + a.Name, nil
 	})
-	mcp.AddTool(server, mcp.Tool{Name: "grow"}, func(context.Context, struct{}) (string, error) { return "grown", nil })
-	out := typed(t, mcptest.Listen(t, server), "gree\tto\tk\tlo\tt\t\rAda\r"+"gr\t\t\x03"+"call grow\r"+"nothing\r"+"\\q\r")
-	for _, want := range []string{"2 tools", "Who?", "kind Ada", "greet_all  grow", "grown", "Unknown tool: nothing", `Its tools are: greet_all, grow.`} {
+	mcp.AddTool(server, mcp.Tool{Name: "grow"}, func(context.Context, struct{}) (string, error) {
+		return "grown", nil
+	})
+	out := typed(t, mcptest.Listen(t, server),
+		"gree\tto\tk\tlo\tt\t\rAda\r"+"gr\t\t\x03"+"call grow\r"+"nothing\r"+"\\q\r")
+	for _, want := range []string{
+		"2 tools", "Who?", "kind Ada", "greet_all  grow", "grown",
+		"Unknown tool: nothing", `Its tools are: greet_all, grow.`,
+	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("there is no %q", want)
 		}
@@ -139,7 +147,10 @@ func TestShellJSONRPC(t *testing.T) {
 	defer served.Wait()
 	defer l.Close()
 	out := typed(t, "tcp://"+l.Addr().String(), "as\t\rAda\rcall ask\r\r\\q\r")
-	for _, want := range []string{"so JSON-RPC is spoken", "The server calls name", "hello Ada", "Method not found"} {
+	for _, want := range []string{
+		"so JSON-RPC is spoken", "The server calls name", "hello Ada",
+		"Method not found",
+	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("there is no %q", want)
 		}

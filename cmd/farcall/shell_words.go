@@ -49,7 +49,8 @@ func splitLine(line string) (words []string, piped string, err error) {
 // pipedTo ends a line with the program that gets what its command prints.
 func pipedTo(words []string, program string) ([]string, string, error) {
 	if program == "" || len(words) == 0 {
-		return nil, "", usagef("For example: tools | grep add", "| stands between a command and a program")
+		return nil, "", usagef("For example: tools | grep add",
+			"| stands between a command and a program")
 	}
 	return words, program, nil
 }
@@ -134,7 +135,8 @@ func (s *shell) complete(line string) (start int, words []string) {
 // things are the names that a command takes.
 func (s *shell) things(ctx context.Context, command string) (names []string) {
 	switch k := s.kept; {
-	case k.mcp == nil && s.doc != nil && slices.Contains([]string{"call", "notify", "stream", "discover"}, command):
+	case k.mcp == nil && s.doc != nil &&
+		slices.Contains([]string{"call", "notify", "stream", "discover"}, command):
 		return s.doc.names()
 	case k.mcp == nil:
 	case command == "call" || command == "tools":
@@ -162,7 +164,9 @@ func (s *shell) values(ctx context.Context, before []string, word string) (all [
 	}
 	name, _, typing := strings.Cut(word, "=")
 	for _, f := range s.fields(ctx, verb, rest[0]) {
-		given := slices.ContainsFunc(rest[1:], func(w string) bool { return strings.HasPrefix(w, f.name+"=") })
+		given := slices.ContainsFunc(rest[1:], func(w string) bool {
+			return strings.HasPrefix(w, f.name+"=")
+		})
 		switch {
 		case !typing && !given:
 			all = append(all, f.name+"=")
@@ -209,7 +213,9 @@ func (s *shell) fields(ctx context.Context, verb, name string) (all []toolField)
 
 // choices are the values that an argument may have: those of its schema, or those that the server
 // completes for a prompt.
-func (s *shell) choices(ctx context.Context, verb string, rest []string, f toolField, text string) []string {
+func (s *shell) choices(
+	ctx context.Context, verb string, rest []string, f toolField, text string,
+) []string {
 	if verb == "prompt" {
 		p := &spec.CompleteRequestParams{
 			Ref:      spec.CompleteReference{Type: spec.RefPrompt, Name: rest[0]},

@@ -22,8 +22,11 @@ const maxKeyFile = 64 << 10
 
 // signFlag adds --sign.
 func (r *remote) signFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&r.audience, "sign-for", "", "the `URL` that the server calls its resource, where the message itself is signed")
-	cmd.Flags().StringVar(&r.sign, "sign", "", "sign the call as `ID=FILE`: a secret, or a private key for Ed25519 in PEM ('farcall key sign-new')")
+	cmd.Flags().StringVar(&r.audience, "sign-for", "",
+		"the `URL` that the server calls its resource, where the message itself is signed")
+	cmd.Flags().StringVar(&r.sign, "sign", "",
+		"sign the call as `ID=FILE`: a secret, or a private key for Ed25519 in PEM ('farcall "+
+			"key sign-new')")
 }
 
 // readKeyFile returns what is in a file, without white space around it. It warns when other
@@ -32,7 +35,9 @@ func (r *remote) readKeyFile(flag, path string) ([]byte, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		// Without what was given: a user may take it for the place of the key itself.
-		return nil, usagef("Give a file with the key: the list of processes shows what is on a command line.", "--%s: cannot read the file: %w", flag, pathReason(err))
+		return nil,
+			usagef("Give a file with the key: the list of processes shows what is on a command line.",
+				"--%s: cannot read the file: %w", flag, pathReason(err))
 	}
 	if data = bytes.TrimSpace(data); len(data) == 0 || len(data) > maxKeyFile {
 		return nil, usagef("", "--%s: there is no key in %s", flag, path)
@@ -87,7 +92,8 @@ func (r *remote) signer() (id string, key any, err error) {
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	private, ok := parsed.(ed25519.PrivateKey)
 	if err != nil || !ok {
-		return "", nil, usagef("'farcall key sign-new --ed25519' makes one.", "--sign: what is in %s is no private key for Ed25519 (PKCS #8)", file)
+		return "", nil, usagef("'farcall key sign-new --ed25519' makes one.",
+			"--sign: what is in %s is no private key for Ed25519 (PKCS #8)", file)
 	}
 	return id, private, nil
 }
@@ -102,14 +108,17 @@ func (r *remote) signed(next http.RoundTripper) (http.RoundTripper, error) {
 }
 
 // signMessage signs a message itself, for a target that has no HTTP.
-func (r *remote) signMessage(t *target.Target, method string, params jsonrpc.Raw) (jsonrpc.Raw, error) {
+func (r *remote) signMessage(
+	t *target.Target, method string, params jsonrpc.Raw,
+) (jsonrpc.Raw, error) {
 	id, key, err := r.signer()
 	if err != nil || key == nil || t.Kind == target.HTTP || t.Kind == target.WebSocket {
 		return params, err
 	}
 	out, err := guard.SignParams(method, params, id, r.audience, key)
 	if err != nil {
-		return nil, usagef("Params of a list cannot be signed; write them by name.", "--sign: %w", plainError{err})
+		return nil, usagef("Params of a list cannot be signed; write them by name.", "--sign: %w",
+			plainError{err})
 	}
 	return out, nil
 }

@@ -71,7 +71,9 @@ func newTopCmd(e *env) *cobra.Command {
 	f := cmd.Flags()
 	f.DurationVar(&o.interval, "interval", 2*time.Second, "how long to wait between two looks")
 	f.IntVarP(&o.count, "count", "n", 0, "end after so many looks; 0 for ever")
-	f.StringVar(&o.sort, "sort", "", "put the servers first that have most `calls`, errors, queued or p99; by default they are in the order of the configuration")
+	f.StringVar(&o.sort, "sort", "",
+		"put the servers first that have most `calls`, errors, queued or p99; by default they are in "+
+			"the order of the configuration")
 	return cmd
 }
 
@@ -106,7 +108,8 @@ func (o *statsOptions) watch(cmd *cobra.Command, args []string) error {
 		return usagef("Use 100ms or more.", "--interval: %v is too short", o.interval)
 	}
 	if !slices.Contains([]string{"", "calls", "errors", "queued", "p99"}, o.sort) {
-		return usagef("Use calls, errors, queued or p99.", "--sort: there is no column %q to sort by", o.sort)
+		return usagef("Use calls, errors, queued or p99.", "--sort: there is no column %q to sort by",
+			o.sort)
 	}
 	if _, err := o.aim(cmd, args); err != nil {
 		return err
@@ -165,7 +168,8 @@ func (o *statsOptions) fetch(ctx context.Context) ([]byte, *status, error) {
 			"It needs the permission to call gateway/status: --bearer FILE has a key of such a principal.",
 			"%s: %s", url, answer.Status)
 	case answer.StatusCode != http.StatusOK:
-		return nil, nil, failf(exitAnswered, noGatewayHint(answer.StatusCode), "%s: %s", url, answer.Status)
+		return nil, nil, failf(exitAnswered, noGatewayHint(answer.StatusCode), "%s: %s", url,
+			answer.Status)
 	case len(text) > maxStatus || jsonv2.Unmarshal(text, s) != nil:
 		return nil, nil, failf(exitProtocol, "", "%s: what it says is no status of a gateway", url)
 	}
@@ -177,12 +181,16 @@ func (o *statsOptions) table(s, before *status, since time.Duration) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s, up %s: %s, %s in flight, %d waiting for an answer of the client, %s, %s\n",
 		inLine(s.Name), inLine(s.Version), rounded(time.Since(s.Since)),
-		countOf(s.Sessions, "session"), countOf(s.InFlight, "call"), s.Suspended, countOf(int(s.Calls), "call"), countOf(int(s.Errors), "error"))
+		countOf(s.Sessions, "session"), countOf(s.InFlight, "call"), s.Suspended,
+		countOf(int(s.Calls), "call"), countOf(int(s.Errors), "error"))
 	if s.Draining {
 		b.WriteString(o.paint(colourRed, "It takes no new calls: it is about to stop.") + "\n")
 	}
 	old := map[string]serverStatus{}
-	head := []string{"SERVER", "STATE", "IN FLIGHT", "QUEUED", "CALLS", "ERRORS", "P50", "P99", "PROCESSES", "RESTARTS", "LAST ERROR"}
+	head := []string{
+		"SERVER", "STATE", "IN FLIGHT", "QUEUED", "CALLS", "ERRORS", "P50", "P99",
+		"PROCESSES", "RESTARTS", "LAST ERROR",
+	}
 	if before != nil {
 		head[4], head[5] = "CALLS/S", "ERRORS/S"
 		for _, u := range before.Upstreams {
@@ -199,7 +207,8 @@ func (o *statsOptions) table(s, before *status, since time.Duration) string {
 		last, _, _ := strings.Cut(u.LastError, "\n")
 		rows = append(rows, []string{
 			inLine(u.Name), inLine(u.State), strconv.Itoa(u.InFlight), strconv.Itoa(u.Queued), calls, failed,
-			inMilliseconds(u.P50), inMilliseconds(u.P99), strconv.Itoa(u.Children), strconv.Itoa(u.Restarts), shorten(inLine(last), 60),
+			inMilliseconds(u.P50), inMilliseconds(u.P99), strconv.Itoa(u.Children), strconv.Itoa(u.Restarts),
+			shorten(inLine(last), 60),
 		})
 	}
 	o.align(&b, rows)

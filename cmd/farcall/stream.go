@@ -25,9 +25,11 @@ func newStreamCmd(e *env) *cobra.Command {
 	cmd := r.onMethod("stream", "Call a streaming method and print each item as it arrives",
 		func(cmd *cobra.Command, args []string) error { return r.stream(cmd, args, o) })
 	f := cmd.Flags()
-	f.BoolVarP(&o.follow, "follow", "f", false, "stay connected after the answer and print notifications")
+	f.BoolVarP(&o.follow, "follow", "f", false,
+		"stay connected after the answer and print notifications")
 	f.IntVarP(&o.count, "count", "n", 0, "end after so many items; 0 for no limit")
-	f.StringArrayVar(&o.answers, "answer", nil, "answer the server's own calls, `METHOD=RESULT`; can be repeated")
+	f.StringArrayVar(&o.answers, "answer", nil,
+		"answer the server's own calls, `METHOD=RESULT`; can be repeated")
 	return cmd
 }
 
@@ -43,7 +45,8 @@ func (r *remote) stream(cmd *cobra.Command, args []string, o streamOptions) erro
 	case err != nil:
 		return err
 	case o.follow && q.target.Kind == target.HTTP:
-		return usagef("Use ws://, tcp://, unix: or a command.", "--follow: over http nothing comes after the answer")
+		return usagef("Use ws://, tcp://, unix: or a command.",
+			"--follow: over http nothing comes after the answer")
 	case o.follow && !cmd.Flags().Changed("timeout"):
 		r.timeout = 0
 	}
@@ -62,7 +65,9 @@ func (r *remote) stream(cmd *cobra.Command, args []string, o streamOptions) erro
 	}
 	v.notify = printNotification(r.stderr)
 	if o.follow {
-		v.notify = func(method string, params jsonrpc.Raw) error { return w.notification(ctx, method, params) }
+		v.notify = func(method string, params jsonrpc.Raw) error {
+			return w.notification(ctx, method, params)
+		}
 	}
 	s, err := r.connect(ctx, q.target, v)
 	if err != nil {
@@ -207,8 +212,10 @@ func newListenCmd(e *env) *cobra.Command {
 	r.callFlags(cmd, 0)
 	cmd.Flags().Lookup("timeout").Usage = "how long to listen; 0 for ever"
 	f := cmd.Flags()
-	f.StringArrayVarP(&o.calls, "call", "c", nil, "call `'METHOD PARAMS'` on each connection before listening; can be repeated")
-	f.StringArrayVar(&o.answers, "answer", nil, "answer the server's own calls, `METHOD=RESULT`; can be repeated")
+	f.StringArrayVarP(&o.calls, "call", "c", nil,
+		"call `'METHOD PARAMS'` on each connection before listening; can be repeated")
+	f.StringArrayVar(&o.answers, "answer", nil,
+		"answer the server's own calls, `METHOD=RESULT`; can be repeated")
 	f.IntVarP(&o.count, "count", "n", 0, "end after so many lines; 0 for no limit")
 	return cmd
 }
@@ -231,15 +238,21 @@ type pushListener struct {
 	up        bool
 }
 
-func (r *remote) listen(ctx context.Context, t *target.Target, methods []string, o listenOptions) (err error) {
+func (r *remote) listen(
+	ctx context.Context, t *target.Target, methods []string, o listenOptions,
+) (err error) {
 	if t.Kind == target.HTTP {
-		return usagef("Use ws://, tcp://, unix: or a command.", "listen: over http a server sends nothing but answers")
+		return usagef("Use ws://, tcp://, unix: or a command.",
+			"listen: over http a server sends nothing but answers")
 	}
 	interrupted, stop := interruptible(ctx)
 	defer stop()
 	ctx, cancel := context.WithCancelCause(interrupted)
 	defer cancel(nil)
-	l := &pushListener{remote: r, target: t, methods: methods, quota: quota{left: o.count, end: cancel}}
+	l := &pushListener{
+		remote: r, target: t, methods: methods,
+		quota: quota{left: o.count, end: cancel},
+	}
 	if l.calls, err = parseCalls(t, o.calls); err != nil {
 		return err
 	}
@@ -265,8 +278,11 @@ func (l *pushListener) outcome(interrupted context.Context, cause, err error) er
 	case errors.Is(cause, errEnough):
 		return nil
 	case errors.Is(cause, context.DeadlineExceeded) && l.left > 0 && l.connected > 0:
-		return &exitError{code: exitTimeout, err: fmt.Errorf("listen: %d more lines did not come in time", l.left)}
-	case errors.Is(cause, context.DeadlineExceeded) && l.connected > 0, interrupted.Err() != nil && l.connected > 0:
+		return &exitError{
+			code: exitTimeout, err: fmt.Errorf("listen: %d more lines did not come in time", l.left),
+		}
+	case errors.Is(cause, context.DeadlineExceeded) && l.connected > 0,
+		interrupted.Err() != nil && l.connected > 0:
 		return nil // that is how listening ends
 	case err != nil:
 		return err
@@ -314,12 +330,14 @@ func (l *pushListener) state(s rpc.State) {
 	switch {
 	case s.Closed:
 	case s.Connected && again:
-		fmt.Fprintf(l.stderr, "farcall: connected to %s again; what it sent in between is lost\n", l.target)
+		fmt.Fprintf(l.stderr, "farcall: connected to %s again; what it sent in between is lost\n",
+			l.target)
 	case s.Connected:
 	case l.target.Kind == target.Command:
 		l.end(ended(l.target, s.Err))
 	case broke:
-		fmt.Fprintf(l.stderr, "farcall: the connection to %s broke, connecting again: %v\n", l.target, s.Err)
+		fmt.Fprintf(l.stderr, "farcall: the connection to %s broke, connecting again: %v\n",
+			l.target, s.Err)
 	}
 }
 
@@ -329,7 +347,10 @@ func ended(t *target.Target, err error) error {
 	if !ok {
 		return &exitError{code: exitProtocol, err: fmt.Errorf("listen: %s ended", t)}
 	}
-	return &exitError{code: exitProtocol, err: fmt.Errorf("listen: %s ended: %v", t, exit.State), hint: stderrHint(exit)}
+	return &exitError{
+		code: exitProtocol, err: fmt.Errorf("listen: %s ended: %v", t, exit.State),
+		hint: stderrHint(exit),
+	}
 }
 
 // ServeRPC prints what the server sends, and answers it.

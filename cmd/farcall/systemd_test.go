@@ -52,7 +52,8 @@ func TestSystemd(t *testing.T) {
 	t.Parallel()
 	manager, path := newSystemd(t)
 	file := filepath.Join(t.TempDir(), "farcall.yaml")
-	if err := os.WriteFile(file, []byte("upstreams:\n  a: {command: [sh, -c, 'exit 1']}\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("upstreams:\n  a: {command: [sh, -c, 'exit 1']}\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	cmd := program(t, "serve")

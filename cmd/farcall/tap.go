@@ -44,14 +44,19 @@ func (f *tapFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVarP(&f.out, "out", "o", "",
-		"`file` of the capture; .zst at its end compresses it (default: a new one in the cache directory)")
+		"`file` of the capture; .zst at its end compresses it (default: a new one in the "+
+			"cache directory)")
 	flags.BoolVar(&f.raw, "raw", false, "keep secrets; 'farcall mock' answers exactly then")
-	flags.BoolVar(&f.envelopes, "envelopes", false, "record names, ids, sizes and times, and no contents")
+	flags.BoolVar(&f.envelopes, "envelopes", false,
+		"record names, ids, sizes and times, and no contents")
 	flags.StringArrayVar(&f.secrets, "secret", nil,
-		"replace the values of members of this `name`, too; *, ? and paths as params.card; can be repeated")
-	flags.StringVar(&f.filter, "filter", "", "record only frames that the `filter` selects, as 'farcall view' takes it")
+		"replace the values of members of this `name`, too; *, ? and paths as params.card; can "+
+			"be repeated")
+	flags.StringVar(&f.filter, "filter", "",
+		"record only frames that the `filter` selects, as 'farcall view' takes it")
 	flags.IntVar(&f.maxFrame, "max-frame", 0, "`bytes` of a frame at most (default 1 MiB)")
-	flags.IntVar(&f.maxSize, "max-size", 0, "begin a new file after so many `bytes`; the old one becomes FILE.1")
+	flags.IntVar(&f.maxSize, "max-size", 0,
+		"begin a new file after so many `bytes`; the old one becomes FILE.1")
 }
 
 // recorder opens the capture.
@@ -61,7 +66,9 @@ func (f *tapFlags) recorder() (*capture.Recorder, error) {
 		MaxFrame: f.maxFrame, MaxSize: int64(f.maxSize), Program: "farcall tap",
 	}
 	var once sync.Once
-	o.OnError = func(err error) { once.Do(func() { fmt.Fprintf(f.stderr, "farcall: %s\n", tame(err.Error())) }) }
+	o.OnError = func(err error) {
+		once.Do(func() { fmt.Fprintf(f.stderr, "farcall: %s\n", tame(err.Error())) })
+	}
 	var err error
 	if f.filter != "" {
 		if o.Filter, err = capture.ParseFilter(f.filter); err != nil {
@@ -200,14 +207,17 @@ func exitOf(err error) error {
 }
 
 // between listens on from and forwards connections.
-func (f *tapFlags) between(ctx context.Context, r *capture.Recorder, from string, to *target.Target) error {
+func (f *tapFlags) between(
+	ctx context.Context, r *capture.Recorder, from string, to *target.Target,
+) error {
 	ctx, stop := signal.NotifyContext(ctx, stopping...)
 	defer stop()
 	l, err := port.Listen(ctx, from)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(f.stderr, "farcall: tap on %s to %s\n", port.Schemes().Text(l.Addr()), tame(to.String()))
+	fmt.Fprintf(f.stderr, "farcall: tap on %s to %s\n", port.Schemes().Text(l.Addr()),
+		tame(to.String()))
 	if to.Kind == target.HTTP || to.Kind == target.WebSocket {
 		return f.forwardHTTP(ctx, r, l, to)
 	}
@@ -231,8 +241,13 @@ func (f *tapFlags) between(ctx context.Context, r *capture.Recorder, from string
 }
 
 // forwardBytes forwards one connection.
-func (f *tapFlags) forwardBytes(ctx context.Context, r *capture.Recorder, client net.Conn, to *target.Target) error {
-	about := &capture.Record{Transport: to.Scheme, Peer: client.RemoteAddr().String(), Command: to.Command}
+func (f *tapFlags) forwardBytes(
+	ctx context.Context, r *capture.Recorder, client net.Conn, to *target.Target,
+) error {
+	about := &capture.Record{
+		Transport: to.Scheme, Peer: client.RemoteAddr().String(),
+		Command: to.Command,
+	}
 	var (
 		server io.ReadWriteCloser
 		err    error
@@ -255,7 +270,9 @@ func (f *tapFlags) forwardBytes(ctx context.Context, r *capture.Recorder, client
 }
 
 // forwardHTTP forwards requests.
-func (f *tapFlags) forwardHTTP(ctx context.Context, r *capture.Recorder, l net.Listener, to *target.Target) error {
+func (f *tapFlags) forwardHTTP(
+	ctx context.Context, r *capture.Recorder, l net.Listener, to *target.Target,
+) error {
 	log := slog.New(slog.NewTextHandler(f.stderr, nil))
 	h := wiretap.NewHandler(r, to.URL, nil, log)
 	if !f.insecure {

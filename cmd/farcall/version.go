@@ -93,7 +93,10 @@ func newManCmd(e *env) *cobra.Command {
 			root := newRootCmd(e)
 			root.DisableAutoGenTag = true // the same pages from the same source
 			date := sourceDate()
-			header := &doc.GenManHeader{Section: "1", Source: "farcall " + versionName(), Manual: "farcall", Date: &date}
+			header := &doc.GenManHeader{
+				Section: "1", Source: "farcall " + versionName(), Manual: "farcall",
+				Date: &date,
+			}
 			return doc.GenManTree(root, header, args[0])
 		})
 	cmd.Args, cmd.Hidden = cobra.ExactArgs(1), true

@@ -40,10 +40,13 @@ func newViewCmd(e *env) *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.BoolVarP(&v.data, "data", "d", false, "print the messages, too")
-	flags.Uint64Var(&v.call, "call", 0, "only the call with record `N` as its request, with its progress and questions; of a gateway on both sides")
+	flags.Uint64Var(&v.call, "call", 0,
+		"only the call with record `N` as its request, with its progress and questions; of a gateway "+
+			"on both sides")
 	flags.BoolVarP(&v.follow, "follow", "f", false, "wait for more when the file ends")
 	flags.IntVarP(&v.count, "count", "n", 0, "end after so many lines")
-	flags.BoolVar(&v.all, "all", false, "show connections, HTTP envelopes, standard error and all other records, too")
+	flags.BoolVar(&v.all, "all", false,
+		"show connections, HTTP envelopes, standard error and all other records, too")
 	flags.BoolVar(&v.frames, "frames", false, "print only the direction and the bytes of each frame")
 	flags.BoolVar(&v.asJSON, "json", false, "print the records as they are in the file")
 	return cmd
@@ -82,7 +85,9 @@ func (v *viewing) run(ctx context.Context, args []string) (err error) {
 }
 
 // open opens the file. end closes it.
-func (v *viewing) open(ctx context.Context, path string) (r *capture.Reader, end func(), err error) {
+func (v *viewing) open(
+	ctx context.Context, path string,
+) (r *capture.Reader, end func(), err error) {
 	if !v.follow || path == "-" {
 		if r, err = capture.Open(path); err != nil {
 			return nil, nil, unreadable("the capture", path, err)
@@ -219,14 +224,16 @@ func (v *viewing) about(rec *capture.Record) string {
 			word("status %d", rec.Status)
 		}
 	case "conn":
-		word("connection %s %s %s", tame(rec.Transport), tame(rec.Peer), tame(strings.Join(rec.Command, " ")))
+		word("connection %s %s %s", tame(rec.Transport), tame(rec.Peer),
+			tame(strings.Join(rec.Command, " ")))
 		if rec.Closed {
 			word("closed")
 		}
 	case "call":
 		v.aboutFrame(rec, word)
 	default:
-		word("%s %s %s %s %s", tame(rec.Type), tame(rec.Method), tame(rec.Name), tame(rec.Outcome), tame(rec.Why))
+		word("%s %s %s %s %s", tame(rec.Type), tame(rec.Method), tame(rec.Name), tame(rec.Outcome),
+			tame(rec.Why))
 	}
 	return b.String()
 }
@@ -333,7 +340,8 @@ func (v *viewing) callOf(path string) (func(*capture.Record) bool, error) {
 	return func(rec *capture.Record) bool { return members[rec.Seq] }, nil
 }
 
-// belongs tells whether a frame is part of the call of a request. members are the records of it so far.
+// belongs tells whether a frame is part of the call of a request. members are the records of it so
+// far.
 func belongs(rec, request *capture.Record, members map[uint64]bool, related *capture.Filter) bool {
 	switch {
 	case rec.Conn != request.Conn:

@@ -99,7 +99,8 @@ func newWalk(t *testing.T, playground string) *walk {
 		t.Fatal(err)
 	}
 	free := freeAddresses(t, 1)[0]
-	w.addresses = strings.NewReplacer("127.0.0.1:7331", playground, "127.0.0.1:7332", free, "go run ./cmd/farcall", "farcall")
+	w.addresses = strings.NewReplacer("127.0.0.1:7331", playground, "127.0.0.1:7332", free,
+		"go run ./cmd/farcall", "farcall")
 	w.back = strings.NewReplacer(free, "127.0.0.1:7332", playground, "127.0.0.1:7331")
 	return w
 }
@@ -120,7 +121,8 @@ func (w *walk) take(s step) {
 		defer cancel()
 		cmd.Stdout, cmd.Stderr = &out, &out
 		err := cmd.Run()
-		if strings.HasPrefix(line, "farcall audit verify") && !w.fits(s, out.String()) && time.Now().Before(w.until) {
+		if strings.HasPrefix(line, "farcall audit verify") && !w.fits(s, out.String()) &&
+			time.Now().Before(w.until) {
 			w.take(s) // lines are written a little later
 			return
 		}
