@@ -129,7 +129,9 @@ const maxFile = 16 << 20
 
 // Text returns what the file of the client becomes with an entry of a name. All else in it stays as
 // it is.
-func (c *Client) Text(path string, old []byte, name string, entry Entry, replace bool) ([]byte, error) {
+func (c *Client) Text(
+	path string, old []byte, name string, entry Entry, replace bool,
+) ([]byte, error) {
 	if strings.EqualFold(filepath.Ext(path), ".toml") {
 		return c.tomlText(old, name, entry, replace)
 	}
@@ -154,7 +156,8 @@ func (c *Client) tomlText(old []byte, name string, entry Entry, replace bool) ([
 	case err != nil:
 		return nil, err
 	case list[name] != nil && replace:
-		return nil, errors.New("it is there already, and farcall replaces nothing in TOML: remove it first")
+		return nil, errors.New(
+			"it is there already, and farcall replaces nothing in TOML: remove it first")
 	case list[name] != nil:
 		return nil, ErrExists
 	}
@@ -171,7 +174,10 @@ func (c *Client) tomlText(old []byte, name string, entry Entry, replace bool) ([
 		text = append(text, fmt.Sprintf("%s = %s\n", f.Key, value)...)
 	}
 	if list, err = c.servers(text); err != nil || list[name] == nil {
-		return nil, fmt.Errorf("the servers are written in a form to which none can be added: write them as tables, [%s.NAME]", c.key)
+		return nil,
+			fmt.Errorf(
+				"the servers are written in a form to which none can be added: write them as tables, [%s.NAME]",
+				c.key)
 	}
 	return text, nil
 }

@@ -51,7 +51,8 @@ func TestText(t *testing.T) {
 				lines = append(lines, strings.TrimSpace(line))
 			}
 			got := strings.Join(lines, "|")
-			if w := want[c.Name][i]; w == "" || !strings.Contains(got, w) || !strings.Contains(got, "dark") || !strings.Contains(got, " mine") {
+			if w := want[c.Name][i]; w == "" || !strings.Contains(got, w) ||
+				!strings.Contains(got, "dark") || !strings.Contains(got, " mine") {
 				t.Errorf("%s:\n%s\nwant\n%s", c.Name, text, want[c.Name][i])
 			}
 			if _, err := c.Text(path, text, "x y", entry, false); !errors.Is(err, ErrExists) {
@@ -94,7 +95,8 @@ func TestWrite(t *testing.T) {
 	if err := os.Symlink(file, link); err != nil {
 		t.Skip(err)
 	}
-	if _, err := Write(link, []byte("other"), []byte("new"), now); err == nil || !strings.Contains(err.Error(), "changed in the meantime") {
+	if _, err := Write(link, []byte("other"), []byte("new"), now); err == nil ||
+		!strings.Contains(err.Error(), "changed in the meantime") {
 		t.Error(err)
 	}
 	backup, err := Write(link, []byte("{}"), []byte("new"), now.Add(time.Second))
@@ -104,7 +106,8 @@ func TestWrite(t *testing.T) {
 	for path, want := range map[string]string{file: "new", backup: "{}"} {
 		text, err := os.ReadFile(path)
 		info, statErr := os.Stat(path)
-		if err != nil || statErr != nil || string(text) != want || runtime.GOOS != "windows" && info.Mode().Perm() != 0o640 {
+		if err != nil || statErr != nil || string(text) != want ||
+			runtime.GOOS != "windows" && info.Mode().Perm() != 0o640 {
 			t.Errorf("%s: %s, %v, %v, %v", path, text, err, info.Mode(), statErr)
 		}
 	}

@@ -87,7 +87,8 @@ func parseAnswer(raw json.RawMessage) (a answer, ours bool, err error) {
 	}
 	switch {
 	case hasResult == hasError:
-		return a, true, fmt.Errorf("an answer has either a result or an error, exactly one: %s", clip(string(raw)))
+		return a, true, fmt.Errorf("an answer has either a result or an error, exactly one: %s",
+			clip(string(raw)))
 	case !hasID:
 		return a, true, fmt.Errorf("the answer has no id: %s", clip(string(raw)))
 	case hasResult:
@@ -108,7 +109,8 @@ func parseFailure(raw string) (code int, message string, err error) {
 	}
 	code, err = strconv.Atoi(string(e.Code))
 	if err != nil || code == 0 {
-		return 0, "", fmt.Errorf("the error's code is not an integer other than 0: %s", clip(string(e.Code)))
+		return 0, "", fmt.Errorf("the error's code is not an integer other than 0: %s",
+			clip(string(e.Code)))
 	}
 	return code, *e.Message, nil
 }
@@ -202,7 +204,8 @@ func parseNumber(s string) number {
 	var n number
 	s, n.negative = strings.CutPrefix(s, "-")
 	if i := strings.IndexAny(s, "eE"); i >= 0 {
-		n.exponent, _ = strconv.Atoi(s[i+1:]) // out of range: saturates, which is enough to tell numbers apart
+		// out of range: saturates, which is enough to tell numbers apart
+		n.exponent, _ = strconv.Atoi(s[i+1:])
 		s = s[:i]
 	}
 	whole, fraction, _ := strings.Cut(s, ".")

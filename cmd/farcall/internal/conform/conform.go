@@ -31,8 +31,10 @@ type Level string
 
 // The levels.
 const (
-	Must   Level = "must"   // the specification says so
-	Should Level = "should" // the specification is silent, or leaves a choice; this is what keeps peers and proxies safe
+	Must Level = "must" // the specification says so
+	// Should is for what the specification is silent on, or leaves a choice in: it keeps peers and
+	// proxies safe.
+	Should Level = "should"
 )
 
 // Verdict is what became of a case.
@@ -133,7 +135,8 @@ type runner struct {
 
 func (r *runner) selected(all []Case) []Case {
 	return slices.DeleteFunc(all, func(c Case) bool {
-		return r.opts.Only != nil && !r.opts.Only.MatchString(c.Name) || r.opts.MustOnly && c.Level != Must
+		return r.opts.Only != nil && !r.opts.Only.MatchString(c.Name) ||
+			r.opts.MustOnly && c.Level != Must
 	})
 }
 
@@ -206,7 +209,10 @@ func (r *runner) learn(ctx context.Context) error {
 		return err
 	}
 	r.missing = map[string]bool{}
-	for method, params := range map[string]string{"subtract": "[42,23]", "sum": "[1,2,4]", "get_data": "[]"} {
+	for method, params := range map[string]string{
+		"subtract": "[42,23]", "sum": "[1,2,4]",
+		"get_data": "[]",
+	} {
 		a, ok := r.ask(ctx, method, params)
 		r.missing[method] = ok && a.code == codeMethodNotFound
 	}
@@ -277,7 +283,8 @@ func (r *runner) findEcho(ctx context.Context) {
 		}
 		return
 	}
-	r.noEcho = fmt.Sprintf("no method that returns its params (tried %s; --echo METHOD names one)", strings.Join(candidates, ", "))
+	r.noEcho = fmt.Sprintf("no method that returns its params (tried %s; --echo METHOD names one)",
+		strings.Join(candidates, ", "))
 }
 
 // echoNames finds the methods of an OpenRPC document that sound like an echo.
@@ -319,7 +326,8 @@ func (r *runner) prepare(c Case) (filled Case, skip string) {
 		}
 	}
 	r.ids += 2
-	fill := strings.NewReplacer("$none", noMethod, "$echo", r.echo, "$id2", strconv.Itoa(r.ids), "$id", strconv.Itoa(r.ids-1))
+	fill := strings.NewReplacer("$none", noMethod, "$echo", r.echo, "$id2", strconv.Itoa(r.ids), "$id",
+		strconv.Itoa(r.ids-1))
 	c.sends, c.want = slices.Clone(c.sends), slices.Clone(c.want)
 	for i, s := range c.sends {
 		s = fill.Replace(s)

@@ -17,19 +17,25 @@ import (
 
 func TestRightServerPasses(t *testing.T) {
 	s := &server{}
-	for name, dialer := range map[string]func(*testing.T) Dialer{Lines: s.lines, Headers: s.headers, WebSocket: s.websocket, HTTP: s.http} {
+	for name, dialer := range map[string]func(*testing.T) Dialer{
+		Lines: s.lines, Headers: s.headers,
+		WebSocket: s.websocket, HTTP: s.http,
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			rep, err := Run(t.Context(), dialer(t), &Options{S1: true})
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, r := range rep.Cases {
-				if r.Verdict == Fail || r.Verdict == Skip && !strings.HasPrefix(r.Name, "framing/") && !strings.HasSuffix(r.Name, "utf-8") {
-					t.Errorf("%s %s: %s\nsent %q\nexpected %s\nreceived %q", r.Verdict, r.Name, r.Finding, r.Sent, r.Expected, r.Received)
+				if r.Verdict == Fail || r.Verdict == Skip && !strings.HasPrefix(r.Name, "framing/") &&
+					!strings.HasSuffix(r.Name, "utf-8") {
+					t.Errorf("%s %s: %s\nsent %q\nexpected %s\nreceived %q", r.Verdict, r.Name, r.Finding, r.Sent,
+						r.Expected, r.Received)
 				}
 			}
 			if rep.Transport != name || rep.Passed+rep.Failed+rep.Skipped != len(Cases()) {
-				t.Errorf("report of %s: %d passed, %d failed, %d skipped of %d", rep.Transport, rep.Passed, rep.Failed, rep.Skipped, len(Cases()))
+				t.Errorf("report of %s: %d passed, %d failed, %d skipped of %d", rep.Transport, rep.Passed,
+					rep.Failed, rep.Skipped, len(Cases()))
 			}
 		})
 	}
@@ -161,7 +167,8 @@ func TestEventStreamAnswers(t *testing.T) {
 
 func TestSkipsSayWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rep, err := Run(t.Context(), (&server{}).lines(t), &Options{Echo: "nosuch", Only: regexp.MustCompile("^echo/|^framing/")})
+		rep, err := Run(t.Context(), (&server{}).lines(t),
+			&Options{Echo: "nosuch", Only: regexp.MustCompile("^echo/|^framing/")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +185,8 @@ func TestSkipsSayWhy(t *testing.T) {
 
 func TestMustOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rep, err := Run(t.Context(), (&server{broken: "accepts-duplicates"}).lines(t), &Options{MustOnly: true})
+		rep, err := Run(t.Context(), (&server{broken: "accepts-duplicates"}).lines(t),
+			&Options{MustOnly: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -190,7 +198,8 @@ func TestMustOnly(t *testing.T) {
 
 func TestCannotConnect(t *testing.T) {
 	d := NewLines(func(context.Context) (io.ReadWriteCloser, error) { return nil, net.ErrClosed })
-	if _, err := Run(t.Context(), d, nil); !errors.Is(err, ErrConnect) || !errors.Is(err, net.ErrClosed) {
+	if _, err := Run(t.Context(), d, nil); !errors.Is(err, ErrConnect) ||
+		!errors.Is(err, net.ErrClosed) {
 		t.Errorf("err = %v", err)
 	}
 }
@@ -205,7 +214,8 @@ func TestMuteServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if rep.Failed != 1 || rep.Skipped != len(Cases()) || !strings.Contains(rep.Cases[0].Finding, "no answer to a plain request") {
+		if rep.Failed != 1 || rep.Skipped != len(Cases()) ||
+			!strings.Contains(rep.Cases[0].Finding, "no answer to a plain request") {
 			t.Errorf("%d failed, %d skipped: %s", rep.Failed, rep.Skipped, rep.Cases[0].Finding)
 		}
 	})
@@ -264,8 +274,10 @@ func TestPrintable(t *testing.T) {
 // What a server sends may be anything.
 func FuzzParseAnswers(f *testing.F) {
 	for _, s := range []string{
-		`{"jsonrpc":"2.0","result":1,"id":1}`, `[{"jsonrpc":"2.0","error":{"code":-32700,"message":"x"},"id":null}]`, `[]`, `[[]]`,
-		`{"result":null,"error":{"code":1e3,"message":null},"id":{}}`, `{"method":"x"}`, `{"id":1,"id":1}`, "", "{", `{"jsonrpc":"2.0","result":1,"id":1e400}{`,
+		`{"jsonrpc":"2.0","result":1,"id":1}`,
+		`[{"jsonrpc":"2.0","error":{"code":-32700,"message":"x"},"id":null}]`, `[]`, `[[]]`,
+		`{"result":null,"error":{"code":1e3,"message":null},"id":{}}`, `{"method":"x"}`,
+		`{"id":1,"id":1}`, "", "{", `{"jsonrpc":"2.0","result":1,"id":1e400}{`,
 	} {
 		f.Add(s)
 	}

@@ -108,9 +108,14 @@ func judge(c *Case, ev *evidence, s1 bool) *finding {
 	case ev.err != "":
 		return c.findf("%s", ev.err)
 	case len(c.want) == 0 && ev.status >= 300:
-		return &finding{fmt.Sprintf("HTTP status %d for what needs no answer; 204 or 202 says that it was taken", ev.status), Should}
+		return &finding{
+			fmt.Sprintf("HTTP status %d for what needs no answer; 204 or 202 says that it was taken",
+				ev.status), Should,
+		}
 	case len(c.want) > 0 && ev.contentType != "" && !jsonType(ev.contentType):
-		return &finding{fmt.Sprintf("the answer's Content-Type is %q, not application/json", ev.contentType), Should}
+		return &finding{
+			fmt.Sprintf("the answer's Content-Type is %q, not application/json", ev.contentType), Should,
+		}
 	}
 	return nil
 }
@@ -241,7 +246,10 @@ func compareID(c *Case, w want, a answer) *finding {
 	case w.nullID && a.id == "null":
 		return &finding{fmt.Sprintf("the id could be read (%s), but came back as null", w.id), Should}
 	case sameValue(a.id, w.id):
-		return &finding{fmt.Sprintf("the id %s came back as %s: the same value in other bytes", w.id, clip(a.id)), Should}
+		return &finding{
+			fmt.Sprintf("the id %s came back as %s: the same value in other bytes", w.id, clip(a.id)),
+			Should,
+		}
 	}
 	return c.findf("the id came back as %s, not as %s", clip(a.id), w.id)
 }

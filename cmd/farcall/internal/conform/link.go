@@ -68,7 +68,10 @@ type byteLink struct {
 	encode func(frame string, how writing) string
 }
 
-func newByteLink(rwc io.ReadWriteCloser, encode func(string, writing) string, read func(*bufio.Reader) (string, error)) *byteLink {
+func newByteLink(
+	rwc io.ReadWriteCloser, encode func(string, writing) string,
+	read func(*bufio.Reader) (string, error),
+) *byteLink {
 	r := bufio.NewReaderSize(rwc, 64<<10)
 	next := func() (string, error) { return read(r) }
 	return &byteLink{newReader(next, func() { _ = rwc.Close() }), rwc, encode} // nothing is kept of it
@@ -94,7 +97,9 @@ func (l *byteLink) send(_ context.Context, how writing, frames ...string) error 
 	return nil
 }
 
-func dialLines(ctx context.Context, dial func(context.Context) (io.ReadWriteCloser, error)) (link, error) {
+func dialLines(
+	ctx context.Context, dial func(context.Context) (io.ReadWriteCloser, error),
+) (link, error) {
 	rwc, err := dial(ctx)
 	if err != nil {
 		return nil, err
@@ -122,14 +127,17 @@ func readLine(r *bufio.Reader) (string, error) {
 	}
 }
 
-func dialHeaders(ctx context.Context, dial func(context.Context) (io.ReadWriteCloser, error)) (link, error) {
+func dialHeaders(
+	ctx context.Context, dial func(context.Context) (io.ReadWriteCloser, error),
+) (link, error) {
 	rwc, err := dial(ctx)
 	if err != nil {
 		return nil, err
 	}
 	encode := func(f string, how writing) string {
 		if how == headers {
-			return fmt.Sprintf("X-Farcall: conform\r\ncontent-length: %d\r\nContent-Type: application/vscode-jsonrpc; charset=utf-8\r\n\r\n%s", len(f), f)
+			return fmt.Sprintf("X-Farcall: conform\r\ncontent-length: %d\r\n"+
+				"Content-Type: application/vscode-jsonrpc; charset=utf-8\r\n\r\n%s", len(f), f)
 		}
 		return fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(f), f)
 	}
@@ -174,7 +182,9 @@ func NewWebSocket(client *http.Client, url string, header http.Header) Dialer {
 			cancel()
 			conn.CloseNow() //nolint:errcheck // nothing is kept of a probe's connection
 		})
-		return &messageLink{r, func(b []byte) error { return conn.Write(ctx, websocket.MessageText, b) }}, nil
+		return &messageLink{r, func(b []byte) error {
+			return conn.Write(ctx, websocket.MessageText, b)
+		}}, nil
 	})
 }
 
@@ -235,7 +245,9 @@ func (w *httpWire) open(ctx context.Context, timeout time.Duration) error {
 
 func (w *httpWire) close() { w.client.CloseIdleConnections() }
 
-func (w *httpWire) useSentinel(ctx context.Context, method string, quoted bool, timeout time.Duration) error {
+func (w *httpWire) useSentinel(
+	ctx context.Context, method string, quoted bool, timeout time.Duration,
+) error {
 	w.method, w.quoted = method, quoted
 	return w.alive(ctx, timeout)
 }
@@ -279,7 +291,9 @@ func reason(err error) string {
 	return err.Error()
 }
 
-func (w *httpWire) post(ctx context.Context, body string, timeout time.Duration) (ev evidence, err error) {
+func (w *httpWire) post(
+	ctx context.Context, body string, timeout time.Duration,
+) (ev evidence, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, strings.NewReader(body))
@@ -329,5 +343,8 @@ func bodyFrames(contentType, body string) []string {
 
 func jsonType(contentType string) bool {
 	t, _, err := mime.ParseMediaType(contentType)
-	return err == nil && (t == "application/json" || t == "text/event-stream" || strings.HasPrefix(t, "application/json-rpc") || t == "application/jsonrequest" || strings.HasSuffix(t, "+json"))
+	return err == nil &&
+		(t == "application/json" || t == "text/event-stream" ||
+			strings.HasPrefix(t, "application/json-rpc") || t == "application/jsonrequest" ||
+			strings.HasSuffix(t, "+json"))
 }

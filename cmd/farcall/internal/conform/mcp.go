@@ -255,7 +255,10 @@ func (p *mcpProbe) callWith(ctx context.Context, method, params, revision string
 // mirrored are the headers that repeat what is in the body.
 func mirrored(method, params, revision string) http.Header {
 	h := http.Header{headerVersion: {revision}, headerMethod: {method}}
-	member := map[string]string{spec.MethodToolsCall: "name", spec.MethodPromptsGet: "name", spec.MethodResourcesRead: "uri"}[method]
+	member := map[string]string{
+		spec.MethodToolsCall: "name", spec.MethodPromptsGet: "name",
+		spec.MethodResourcesRead: "uri",
+	}[method]
 	var name string
 	if member != "" && json.Unmarshal(object("{" + params + "}")[member], &name) == nil {
 		h.Set(headerName, spec.EncodeHeader(name))

@@ -188,7 +188,8 @@ func batchOfPings(ctx context.Context, p *mcpProbe) (string, string) {
 	r := p.exchange(ctx, mcpMessage{
 		id: fmt.Sprintf(`"farcall-%d"`, p.ids),
 		body: fmt.Sprintf(
-			`[{"jsonrpc":"2.0","id":"farcall-%d","method":%q},{"jsonrpc":"2.0","id":"farcall-%da","method":%q}]`,
+			`[{"jsonrpc":"2.0","id":"farcall-%d","method":%q},{"jsonrpc":"2.0","id":"farcall-%da",`+
+				`"method":%q}]`,
 			p.ids, spec.MethodPing, p.ids, spec.MethodPing,
 		),
 	})

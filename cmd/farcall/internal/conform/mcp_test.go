@@ -46,7 +46,8 @@ func rightServer() *mcp.Server {
 func mcpOverLines(s *mcp.Server) Dialer {
 	return NewLines(func(ctx context.Context) (io.ReadWriteCloser, error) {
 		near, far := net.Pipe()
-		go func() { _ = s.Serve(context.WithoutCancel(ctx), stream.New(far, stream.NDJSON, nil)) }() // it ends with the pipe
+		// it ends with the pipe
+		go func() { _ = s.Serve(context.WithoutCancel(ctx), stream.New(far, stream.NDJSON, nil)) }()
 		return near, nil
 	})
 }
@@ -139,50 +140,123 @@ func TestMCPBrokenServerIsFound(t *testing.T) {
 		by     string
 		damage damage
 	}{
-		"no serverInfo":        {legacy + "/initialize/result", replaced("initialize", `"serverInfo"`, `"server"`)},
-		"repeats any revision": {legacy + "/initialize/unknown-revision", second("initialize", replaced("initialize", `"protocolVersion":"`+legacy, `"protocolVersion":"`+unknownRevision))},
-		"ping with members":    {legacy + "/ping", replaced("ping", `"result":{`, `"result":{"pong":1`)},
-		"unknown is -32600":    {latest + "/messages/unknown-method", replaced(noMethod, "-32601", "-32600")},
-		"no nextCursor string": {legacy + "/tools/list", replaced("tools/list", `"nextCursor":"`, `"nextCursor":7,"was":"`)},
-		"nameless tools":       {latest + "/tools/list", replaced("tools/list", `"name":`, `"label":`)},
-		"no ttlMs":             {latest + "/tools/list", replaced("tools/list", `"ttlMs"`, `"ttl"`)},
-		"no resultType":        {latest + "/discover/result", replaced("server/discover", `"resultType"`, `"kind"`)},
-		"no server in _meta":   {latest + "/discover/server", replaced("server/discover", "/serverInfo", "/server")},
-		"list without end":     {legacy + "/tools/list", replaced("tools/list", `"nextCursor":"`, `"nextCursor":"same","was":"`)},
-		"same names":           {legacy + "/tools/unique", replaced("tools/list", "tool-1", "tool-0")},
-		"schema of a string":   {latest + "/tools/schemas", replaced("tools/list", `"type":"object"`, `"type":"string"`)},
-		"any cursor":           {legacy + "/tools/list/cursor", replaced("tools/list", "-32602", "-32600")},
-		"unknown tool is -1":   {latest + "/tools/unknown", replaced("tools/call", "-32602", "-1")},
-		"no contents":          {legacy + "/resources/read", replaced("resources/read", `"contents"`, `"content"`)},
-		"unknown URI is -1":    {legacy + "/resources/unknown", replaced("resources/read", fmt.Sprint(int(era.LatestLegacy().ResourceNotFound)), "-1")},
-		"tools undeclared":     {legacy + "/tools/list", replaced("initialize", `"tools":`, `"tool":`)},
-		"never acknowledges":   {latest + "/subscriptions/acknowledged", replaced("subscriptions/listen", "acknowledged", "begun")},
-		"speaks any revision":  {latest + "/versioning/unknown-revision", replaced("server/discover", "-32022", "-32602")},
-		"needs no _meta":       {latest + "/meta/missing", replaced("server/discover", "-32602", "-32600")},
-		"mismatch is -32600":   {latest + "/http/method-mismatch", replaced("server/discover", "-32020", "-32600")},
-		"any origin":           {legacy + "/http/origin", status(http.StatusOK, func(_ string, r *http.Request) bool { return r.Header.Get("Origin") != "" })},
-		"text": {legacy + "/http/content-type", func(method string, _ *http.Request, rec *httptest.ResponseRecorder) {
-			if method == "ping" {
-				rec.Header().Set("Content-Type", "text/json")
-			}
-		}},
-		"notification is 200": {legacy + "/http/notification", status(http.StatusOK, func(method string, _ *http.Request) bool { return method == "notifications/initialized" })},
-		"answers notifications": {legacy + "/http/notification", func(method string, _ *http.Request, rec *httptest.ResponseRecorder) {
-			if method == "notifications/initialized" {
-				rec.Body = bytes.NewBufferString("{}")
-			}
-		}},
-		"GET is 404": {legacy + "/http/get", status(http.StatusNotFound, func(_ string, r *http.Request) bool { return r.Method == http.MethodGet })},
-		"session with a space": {legacy + "/http/session-id", func(method string, _ *http.Request, rec *httptest.ResponseRecorder) {
-			if id := rec.Header().Get(headerSession); id != "" {
-				rec.Header().Set(headerSession, id+" x")
-			}
-		}},
-		"needs no session":      {legacy + "/http/session-missing", status(http.StatusOK, ping)},
-		"finds what was ended":  {legacy + "/http/session-ended", status(http.StatusBadRequest, ping)},
-		"any version":           {legacy + "/http/version", status(http.StatusOK, ping)},
-		"unknown method is 200": {latest + "/http/unknown-method", status(http.StatusOK, func(method string, _ *http.Request) bool { return method == noMethod })},
-		"no batch":              {batching() + "/messages/batch", replaced("", `"result"`, `"results"`)},
+		"no serverInfo": {
+			legacy + "/initialize/result",
+			replaced("initialize", `"serverInfo"`, `"server"`),
+		},
+		"repeats any revision": {
+			legacy + "/initialize/unknown-revision",
+			second("initialize",
+				replaced("initialize", `"protocolVersion":"`+legacy, `"protocolVersion":"`+unknownRevision)),
+		},
+		"ping with members": {legacy + "/ping", replaced("ping", `"result":{`, `"result":{"pong":1`)},
+		"unknown is -32600": {
+			latest + "/messages/unknown-method",
+			replaced(noMethod, "-32601", "-32600"),
+		},
+		"no nextCursor string": {
+			legacy + "/tools/list", replaced("tools/list", `"nextCursor":"`, `"nextCursor":7,"was":"`),
+		},
+		"nameless tools": {latest + "/tools/list", replaced("tools/list", `"name":`, `"label":`)},
+		"no ttlMs":       {latest + "/tools/list", replaced("tools/list", `"ttlMs"`, `"ttl"`)},
+		"no resultType": {
+			latest + "/discover/result",
+			replaced("server/discover", `"resultType"`, `"kind"`),
+		},
+		"no server in _meta": {
+			latest + "/discover/server",
+			replaced("server/discover", "/serverInfo", "/server"),
+		},
+		"list without end": {
+			legacy + "/tools/list", replaced("tools/list", `"nextCursor":"`, `"nextCursor":"same","was":"`),
+		},
+		"same names": {legacy + "/tools/unique", replaced("tools/list", "tool-1", "tool-0")},
+		"schema of a string": {
+			latest + "/tools/schemas",
+			replaced("tools/list", `"type":"object"`, `"type":"string"`),
+		},
+		"any cursor": {
+			legacy + "/tools/list/cursor",
+			replaced("tools/list", "-32602", "-32600"),
+		},
+		"unknown tool is -1": {latest + "/tools/unknown", replaced("tools/call", "-32602", "-1")},
+		"no contents": {
+			legacy + "/resources/read",
+			replaced("resources/read", `"contents"`, `"content"`),
+		},
+		"unknown URI is -1": {
+			legacy + "/resources/unknown",
+			replaced("resources/read", fmt.Sprint(int(era.LatestLegacy().ResourceNotFound)), "-1"),
+		},
+		"tools undeclared": {legacy + "/tools/list", replaced("initialize", `"tools":`, `"tool":`)},
+		"never acknowledges": {
+			latest + "/subscriptions/acknowledged",
+			replaced("subscriptions/listen", "acknowledged", "begun"),
+		},
+		"speaks any revision": {
+			latest + "/versioning/unknown-revision",
+			replaced("server/discover", "-32022", "-32602"),
+		},
+		"needs no _meta": {
+			latest + "/meta/missing",
+			replaced("server/discover", "-32602", "-32600"),
+		},
+		"mismatch is -32600": {
+			latest + "/http/method-mismatch",
+			replaced("server/discover", "-32020", "-32600"),
+		},
+		"any origin": {
+			legacy + "/http/origin",
+			status(http.StatusOK, func(_ string, r *http.Request) bool {
+				return r.Header.Get("Origin") != ""
+			}),
+		},
+		"text": {
+			legacy + "/http/content-type",
+			func(method string, _ *http.Request, rec *httptest.ResponseRecorder) {
+				if method == "ping" {
+					rec.Header().Set("Content-Type", "text/json")
+				}
+			},
+		},
+		"notification is 200": {
+			legacy + "/http/notification",
+			status(http.StatusOK, func(method string, _ *http.Request) bool {
+				return method == "notifications/initialized"
+			}),
+		},
+		"answers notifications": {
+			legacy + "/http/notification",
+			func(method string, _ *http.Request, rec *httptest.ResponseRecorder) {
+				if method == "notifications/initialized" {
+					rec.Body = bytes.NewBufferString("{}")
+				}
+			},
+		},
+		"GET is 404": {
+			legacy + "/http/get",
+			status(http.StatusNotFound, func(_ string, r *http.Request) bool {
+				return r.Method == http.MethodGet
+			}),
+		},
+		"session with a space": {
+			legacy + "/http/session-id",
+			func(method string, _ *http.Request, rec *httptest.ResponseRecorder) {
+				if id := rec.Header().Get(headerSession); id != "" {
+					rec.Header().Set(headerSession, id+" x")
+				}
+			},
+		},
+		"needs no session":     {legacy + "/http/session-missing", status(http.StatusOK, ping)},
+		"finds what was ended": {legacy + "/http/session-ended", status(http.StatusBadRequest, ping)},
+		"any version":          {legacy + "/http/version", status(http.StatusOK, ping)},
+		"unknown method is 200": {
+			latest + "/http/unknown-method",
+			status(http.StatusOK, func(method string, _ *http.Request) bool {
+				return method == noMethod
+			}),
+		},
+		"no batch": {batching() + "/messages/batch", replaced("", `"result"`, `"results"`)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -234,7 +308,8 @@ func serveDamaged(w http.ResponseWriter, r *http.Request, inner http.Handler, d 
 	if m.Method == "subscriptions/listen" || r.Method == http.MethodGet { // it would go on
 		rec.Header().Set("Content-Type", "text/event-stream")
 		rec.Body.WriteString(
-			`data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":1},"notifications":{}}}` + "\n\n",
+			`data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged",` +
+				`"params":{"_meta":{"io.modelcontextprotocol/subscriptionId":1},"notifications":{}}}` + "\n\n",
 		)
 		d(m.Method, r, rec)
 	} else {

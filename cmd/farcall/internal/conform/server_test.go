@@ -232,7 +232,10 @@ func validID(id string) bool {
 // invalid checks an envelope.
 func (s *server) invalid(m map[string]string, twice string, hasID bool, id string) int {
 	params := m["params"]
-	known := map[string]bool{"jsonrpc": true, "method": true, "params": true, "id": true, "result": true, "error": true}
+	known := map[string]bool{
+		"jsonrpc": true, "method": true, "params": true, "id": true,
+		"result": true, "error": true,
+	}
 	for name := range m {
 		if !known[name] && s.is("refuses-unknown-members") {
 			return codeInvalidRequest
@@ -307,7 +310,8 @@ func (s *server) call(id, method, params string) string {
 		return `{"jsonrpc":"2.0","result":` + params + `,"id":` + id + `}`
 	case "subtract":
 		var p struct{ Minuend, Subtrahend float64 }
-		if json.Unmarshal([]byte(params), &[]any{&p.Minuend, &p.Subtrahend}) != nil && json.Unmarshal([]byte(params), &p) != nil {
+		if json.Unmarshal([]byte(params), &[]any{&p.Minuend, &p.Subtrahend}) != nil &&
+			json.Unmarshal([]byte(params), &p) != nil {
 			return fail(id, codeInvalidParams)
 		}
 		if s.is("wrong-result") {
@@ -329,7 +333,8 @@ func (s *server) call(id, method, params string) string {
 	case "answers-1.0":
 		return `{"result":null,"error":{"code":-32601,"message":"Method not found"},"id":` + id + `}`
 	case "answers-both":
-		return `{"jsonrpc":"2.0","result":null,"error":{"code":-32601,"message":"Method not found"},"id":` + id + `}`
+		return `{"jsonrpc":"2.0","result":null,"error":{"code":-32601,"message":"Method not ` +
+			`found"},"id":` + id + `}`
 	case "error-is-text":
 		return `{"jsonrpc":"2.0","error":"Method not found","id":` + id + `}`
 	case "error-code-is-text":
@@ -343,7 +348,10 @@ func (s *server) call(id, method, params string) string {
 }
 
 func fail(id string, code int) string {
-	text := map[int]string{codeParse: "Parse error", codeInvalidRequest: "Invalid Request", codeMethodNotFound: "Method not found", codeInvalidParams: "Invalid params"}[code]
+	text := map[int]string{
+		codeParse: "Parse error", codeInvalidRequest: "Invalid Request",
+		codeMethodNotFound: "Method not found", codeInvalidParams: "Invalid params",
+	}[code]
 	return fmt.Sprintf(`{"jsonrpc":"2.0","error":{"code":%d,"message":%q},"id":%s}`, code, text, id)
 }
 
@@ -387,7 +395,9 @@ func (l *listener) dial(ctx context.Context) (net.Conn, error) {
 }
 
 // listen serves a byte stream for each connection.
-func (s *server) listen(t *testing.T, serve func(net.Conn)) func(context.Context) (io.ReadWriteCloser, error) {
+func (s *server) listen(
+	t *testing.T, serve func(net.Conn),
+) func(context.Context) (io.ReadWriteCloser, error) {
 	t.Helper()
 	l := newListener()
 	var wg sync.WaitGroup
@@ -417,7 +427,9 @@ func (s *server) listenHTTP(t *testing.T, h http.HandlerFunc) *http.Client {
 	hs := &http.Server{Handler: h}
 	var wg sync.WaitGroup
 	wg.Go(func() { hs.Serve(l) })
-	tr := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return l.dial(ctx) }}
+	tr := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return l.dial(ctx)
+	}}
 	t.Cleanup(func() {
 		tr.CloseIdleConnections()
 		hs.Close()
@@ -467,7 +479,8 @@ func (s *server) headers(t *testing.T) Dialer {
 				if !found {
 					break
 				}
-				if strings.EqualFold(name, "Content-Length") && (!s.is("headers-case-sensitive") || name == "Content-Length") {
+				if strings.EqualFold(name, "Content-Length") &&
+					(!s.is("headers-case-sensitive") || name == "Content-Length") {
 					fmt.Sscan(value, &n)
 				} else {
 					unknown = true

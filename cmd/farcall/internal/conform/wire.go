@@ -37,7 +37,9 @@ func NewLines(dial func(context.Context) (io.ReadWriteCloser, error)) Dialer {
 // NewHeaders probes Content-Length framing over what dial opens.
 func NewHeaders(dial func(context.Context) (io.ReadWriteCloser, error)) Dialer {
 	return Dialer{kind: Headers, wire: func() wire {
-		return &streamWire{dial: func(ctx context.Context) (link, error) { return dialHeaders(ctx, dial) }}
+		return &streamWire{dial: func(ctx context.Context) (link, error) {
+			return dialHeaders(ctx, dial)
+		}}
 	}}
 }
 
@@ -154,7 +156,9 @@ func (w *streamWire) close() {
 	}
 }
 
-func (w *streamWire) useSentinel(ctx context.Context, method string, quoted bool, timeout time.Duration) error {
+func (w *streamWire) useSentinel(
+	ctx context.Context, method string, quoted bool, timeout time.Duration,
+) error {
 	w.method, w.quoted = method, quoted
 	ev := w.probe(ctx, &Case{}, timeout)
 	switch {
@@ -226,7 +230,9 @@ func (w *streamWire) probe(ctx context.Context, c *Case, timeout time.Duration) 
 
 // sendCase sends the frames of a case. It reports false when the connection is
 // broken.
-func (w *streamWire) sendCase(ctx context.Context, c *Case, ev *evidence, timeout time.Duration) bool {
+func (w *streamWire) sendCase(
+	ctx context.Context, c *Case, ev *evidence, timeout time.Duration,
+) bool {
 	if c.write != inTurn {
 		return len(c.sends) == 0 || w.send(ctx, timeout, c.write, c.sends...) == nil
 	}
@@ -239,7 +245,9 @@ func (w *streamWire) sendCase(ctx context.Context, c *Case, ev *evidence, timeou
 	return true
 }
 
-func (w *streamWire) send(ctx context.Context, timeout time.Duration, how writing, frames ...string) error {
+func (w *streamWire) send(
+	ctx context.Context, timeout time.Duration, how writing, frames ...string,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	stop := context.AfterFunc(ctx, w.link.close) // a server that does not read must not hang the run
@@ -257,7 +265,9 @@ func (ev *evidence) count() int {
 
 // collect gathers frames until there are enough answers, or the one with this
 // id has come, which is left out. It reports whether that happened in time.
-func (w *streamWire) collect(ctx context.Context, ev *evidence, enough int, id string, limit time.Duration) bool {
+func (w *streamWire) collect(
+	ctx context.Context, ev *evidence, enough int, id string, limit time.Duration,
+) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	for enough == 0 || ev.count() < enough {
