@@ -16,23 +16,29 @@ func addDemos(s *mcp.Server) {
 		"Takes some steps and reports its progress after each of them, when the client asks for that."),
 		steps)
 	mcp.AddTool(s, demo("demo_log", "Logging",
-		"Sends the client one log message of each level. The client's log level says which of them arrive."),
+		"Sends the client one log message of each level. The client's log level says which of "+
+			"them arrive."),
 		func(ctx context.Context, _ none) (string, error) {
 			for _, level := range spec.LogLevels() {
-				if err := mcp.Log(ctx, level, "playground", map[string]string{"message": "This is what " + level + " looks like."}); err != nil {
+				if err := mcp.Log(ctx, level, "playground",
+					map[string]string{"message": "This is what " + level + " looks like."}); err != nil {
 					return "", err
 				}
 			}
 			return fmt.Sprintf("Sent %d messages, as far as they were wanted.", len(spec.LogLevels())), nil
 		})
-	task := demo("demo_task", "Task", "Works for a while, as a task when the client supports tasks: it gets a handle at once and asks for the result later.")
+	task := demo("demo_task", "Task",
+		"Works for a while, as a task when the client supports tasks: it gets a handle at once and "+
+			"asks for the result later.")
 	task.Execution = &spec.ToolExecution{TaskSupport: spec.TaskOptional}
 	mcp.AddTool(s, task, work)
-	required := demo("demo_task_required", "Task only", "The same as demo_task, for clients that support tasks only.")
+	required := demo("demo_task_required", "Task only",
+		"The same as demo_task, for clients that support tasks only.")
 	required.Execution = &spec.ToolExecution{TaskSupport: spec.TaskRequired}
 	mcp.AddTool(s, required, work)
 	mcp.AddTool(s, demo("demo_content", "Content",
-		"Gives back content of one type, or of every type: text, Markdown, JSON, an image, audio, a PDF, a link to a resource and an embedded resource."),
+		"Gives back content of one type, or of every type: text, Markdown, JSON, an image, audio, a "+
+			"PDF, a link to a resource and an embedded resource."),
 		content)
 }
 
@@ -46,7 +52,8 @@ func steps(ctx context.Context, p stepsParams) (string, error) {
 		if err := wait(ctx, p.MS); err != nil {
 			return "", err
 		}
-		if err := mcp.Progress(ctx, float64(i+1), float64(p.Steps), fmt.Sprintf("Step %d of %d", i+1, p.Steps)); err != nil {
+		if err := mcp.Progress(ctx, float64(i+1), float64(p.Steps),
+			fmt.Sprintf("Step %d of %d", i+1, p.Steps)); err != nil {
 			return "", err
 		}
 	}
@@ -91,10 +98,15 @@ func content(_ context.Context, p contentParams) ([]mcp.Content, error) {
 	}{
 		{"text", func() (mcp.Content, error) { return mcp.Text("Plain text, with an umlaut: ü."), nil }},
 		{"markdown", func() (mcp.Content, error) {
-			return embed("content.md", mcp.ResourceContents{MIMEType: "text/markdown", Text: "# Markdown\n\nWith a [link](" + website + ") and `code`.\n"}), nil
+			return embed("content.md",
+				mcp.ResourceContents{
+					MIMEType: "text/markdown", Text: "# Markdown\n\nWith a [link](" + website + ") and `code`.\n",
+				}), nil
 		}},
 		{"json", func() (mcp.Content, error) {
-			return embed("content.json", mcp.ResourceContents{MIMEType: "application/json", Text: `{"pi":3.14159,"primes":[2,3,5,7]}`}), nil
+			return embed("content.json",
+					mcp.ResourceContents{MIMEType: "application/json", Text: `{"pi":3.14159,"primes":[2,3,5,7]}`}),
+				nil
 		}},
 		{"image", func() (mcp.Content, error) {
 			data, err := picture()
@@ -102,11 +114,16 @@ func content(_ context.Context, p contentParams) ([]mcp.Content, error) {
 		}},
 		{"audio", func() (mcp.Content, error) { return mcp.Audio(tone(), "audio/wav"), nil }},
 		{"pdf", func() (mcp.Content, error) {
-			return embed("content.pdf", mcp.ResourceContents{MIMEType: "application/pdf", Blob: document("One page, made by farcall.")}), nil
+			return embed("content.pdf",
+				mcp.ResourceContents{
+					MIMEType: "application/pdf",
+					Blob:     document("One page, made by farcall."),
+				}), nil
 		}},
 		{"link", func() (mcp.Content, error) { return mcp.Link(guide()), nil }},
 		{"embedded", func() (mcp.Content, error) {
-			return mcp.Embed(mcp.ResourceContents{URI: guideURI, MIMEType: "text/markdown", Text: guideText}), nil
+			return mcp.Embed(
+				mcp.ResourceContents{URI: guideURI, MIMEType: "text/markdown", Text: guideText}), nil
 		}},
 	} {
 		if p.Type != "all" && p.Type != one.name {
@@ -145,7 +162,8 @@ type answered struct {
 // addQuestions adds the tools that ask the client.
 func addQuestions(s *mcp.Server) {
 	mcp.AddTool(s, demo("demo_form", "Form",
-		"Asks the user to fill in a form with a field of each kind, and gives back what was filled in. The client must support elicitation."),
+		"Asks the user to fill in a form with a field of each kind, and gives back what was filled in. "+
+			"The client must support elicitation."),
 		func(ctx context.Context, _ none) (answered, error) {
 			f, err := mcp.Elicit[form](ctx, "A drink, perhaps? Nothing is really ordered.")
 			if err != nil {
@@ -154,7 +172,8 @@ func addQuestions(s *mcp.Server) {
 			return answered{spec.ElicitAccept, &f}, nil
 		})
 	mcp.AddTool(s, demo("demo_url", "URL",
-		"Asks the user to visit a page in a browser, as one does to sign in, and tells whether the user agreed. The client must support elicitation of URLs."),
+		"Asks the user to visit a page in a browser, as one does to sign in, and tells whether the "+
+			"user agreed. The client must support elicitation of URLs."),
 		func(ctx context.Context, _ none) (answered, error) {
 			if err := mcp.ElicitURL(ctx, "Please have a look at farcall's home page.", website); err != nil {
 				return refusal(err)
@@ -162,7 +181,8 @@ func addQuestions(s *mcp.Server) {
 			return answered{Action: spec.ElicitAccept}, nil
 		})
 	mcp.AddTool(s, demo("demo_sampling", "Sampling",
-		"Asks the client's language model, and gives back what it says. The client must support sampling."),
+		"Asks the client's language model, and gives back what it says. The client must "+
+			"support sampling."),
 		sample)
 	mcp.AddTool(s, demo("demo_roots", "Roots",
 		"Lists the places that the client lets servers work in. The client must support roots."),
@@ -194,7 +214,9 @@ type question struct {
 
 func sample(ctx context.Context, q question) ([]mcp.Content, error) {
 	answer, err := mcp.Sample(ctx, &spec.CreateMessageRequestParams{
-		Messages:     []spec.SamplingMessage{{Role: "user", Content: []mcp.Content{mcp.Text(q.Question)}}},
+		Messages: []spec.SamplingMessage{
+			{Role: "user", Content: []mcp.Content{mcp.Text(q.Question)}},
+		},
 		SystemPrompt: "Answer briefly.", MaxTokens: q.MaxTokens,
 	})
 	if err != nil {

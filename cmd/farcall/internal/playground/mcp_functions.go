@@ -100,7 +100,8 @@ func (f *function) call(ctx context.Context, params any) (*mcp.ToolResult, error
 		return &mcp.ToolResult{Content: []mcp.Content{mcp.Text(text)}}, toolError(err)
 	}
 	values := &progress{ctx: ctx, stream: f.Stream}
-	result, err := farcall.Call[jsonrpc.Raw](farcall.OnProgress(ctx, values.take), f.local, f.Name, params)
+	result, err := farcall.Call[jsonrpc.Raw](farcall.OnProgress(ctx, values.take), f.local,
+		f.Name, params)
 	if err != nil {
 		return nil, toolError(err)
 	}
@@ -110,7 +111,9 @@ func (f *function) call(ctx context.Context, params any) (*mcp.ToolResult, error
 	if string(result) == "null" {
 		return &mcp.ToolResult{}, nil
 	}
-	return &mcp.ToolResult{StructuredContent: result, Content: []mcp.Content{mcp.Text(string(result))}}, nil
+	return &mcp.ToolResult{
+		StructuredContent: result, Content: []mcp.Content{mcp.Text(string(result))},
+	}, nil
 }
 
 // progress passes on what a method reports.
@@ -127,7 +130,9 @@ func (p *progress) take(value jsonrpc.Raw) {
 		// Only sleep reports its progress: a sleepProgress.
 		var done, total int
 		if _, err := fmt.Sscanf(string(value), `{"ms":%d,"of":%d}`, &done, &total); err == nil {
-			_ = mcp.Progress(p.ctx, float64(done), float64(total), fmt.Sprintf("slept for %d of %d ms", done, total)) // a client that is gone cancels the call
+			// a client that is gone cancels the call
+			_ = mcp.Progress(p.ctx, float64(done), float64(total),
+				fmt.Sprintf("slept for %d of %d ms", done, total))
 		}
 		return
 	}
@@ -191,13 +196,17 @@ const (
 // of mux, which were added by Register, as tools, and what the protocol has
 // as well. rpc says how calls are recorded and what becomes of errors.
 // Close closes the server, too.
-func (s *Service) MCP(mux *farcall.Mux, rpc farcall.Options, adjust func(*mcp.ServerOptions)) *mcp.Server {
+func (s *Service) MCP(
+	mux *farcall.Mux, rpc farcall.Options, adjust func(*mcp.ServerOptions),
+) *mcp.Server {
 	rpc.V1 = false // no revision has it
 	o := &mcp.ServerOptions{
-		Title:        "farcall playground",
-		Description:  "Tools, resources and prompts to try the Model Context Protocol with.",
-		WebsiteURL:   website,
-		Icons:        []spec.Icon{{Src: dataURI("image/svg+xml", []byte(icon)), MIMEType: "image/svg+xml", Sizes: []string{"any"}}},
+		Title:       "farcall playground",
+		Description: "Tools, resources and prompts to try the Model Context Protocol with.",
+		WebsiteURL:  website,
+		Icons: []spec.Icon{
+			{Src: dataURI("image/svg+xml", []byte(icon)), MIMEType: "image/svg+xml", Sizes: []string{"any"}},
+		},
 		Instructions: instructions, Complete: complete, RPC: &rpc, Logger: rpc.Logger,
 	}
 	if adjust != nil {
@@ -223,7 +232,10 @@ func dataURI(mime string, data []byte) string {
 // readOnly are the hints of a tool that changes nothing and reaches nothing
 // outside the process.
 func readOnly() *spec.ToolAnnotations {
-	return &spec.ToolAnnotations{ReadOnlyHint: true, DestructiveHint: new(false), IdempotentHint: true, OpenWorldHint: new(false)}
+	return &spec.ToolAnnotations{
+		ReadOnlyHint: true, DestructiveHint: new(false), IdempotentHint: true,
+		OpenWorldHint: new(false),
+	}
 }
 
 const (
@@ -237,8 +249,11 @@ const (
 
 Tools that do something simple, to try a client with.
 
-- **Functions**: ` + "`math_add`" + `, ` + "`sum`" + `, ` + "`text_stream`" + ` and so on are the methods of the JSON-RPC service, with the same names but for the slash.
-- **Demonstrations**: ` + "`demo_form`" + `, ` + "`demo_progress`" + ` and the others show a feature each.
+- **Functions**: ` + "`math_add`" + `, ` + "`sum`" + `, ` +
+		"`text_stream`" +
+		` and so on are the methods of the JSON-RPC service, with the same names but for the slash.
+- **Demonstrations**: ` + "`demo_form`" + `, ` +
+		"`demo_progress`" + ` and the others show a feature each.
 - **Resources**: this text, a picture, the methods, users by their number, and the events, which change: call ` + "`logEvent`" + `.
 - **Prompts**: ` + "`tour`" + `, ` + "`calculate`" + ` and ` + "`review_events`" + `.
 `
@@ -246,7 +261,8 @@ Tools that do something simple, to try a client with.
 
 func guide() mcp.Resource {
 	return mcp.Resource{
-		URI: guideURI, Name: "guide", Title: "What there is in the playground", MIMEType: "text/markdown", Size: new(int64(len(guideText))),
+		URI: guideURI, Name: "guide", Title: "What there is in the playground", MIMEType: "text/markdown",
+		Size:        new(int64(len(guideText))),
 		Description: "A short guide to the tools, resources and prompts.",
 	}
 }
@@ -263,15 +279,19 @@ func (s *Service) addResources(server *mcp.Server, local farcall.Caller) {
 		return []mcp.ResourceContents{{Blob: data}}, err
 	})
 	server.AddResource(mcp.Resource{
-		URI: methodsURI, Name: "methods", Title: "The methods of the JSON-RPC service", MIMEType: "application/json",
-		Description: "The OpenRPC document that rpc.discover answers with: the same functions, called without MCP.",
+		URI: methodsURI, Name: "methods", Title: "The methods of the JSON-RPC service",
+		MIMEType: "application/json",
+		Description: "The OpenRPC document that rpc.discover answers with: the same functions, called " +
+			"without MCP.",
 	}, func(ctx context.Context, _ string) ([]mcp.ResourceContents, error) {
 		text, err := farcall.Call[jsonrpc.Raw](ctx, local, "rpc.discover", nil)
 		return []mcp.ResourceContents{{Text: string(text)}}, err
 	})
 	server.AddResource(mcp.Resource{
-		URI: eventsURI, Name: "events", Title: "The events that were logged", MIMEType: "application/json",
-		Description: "How many events were logged, and the last of them. It changes when logEvent is called; subscribers are notified.",
+		URI: eventsURI, Name: "events", Title: "The events that were logged",
+		MIMEType: "application/json",
+		Description: "How many events were logged, and the last of them. It changes when logEvent is " +
+			"called; subscribers are notified.",
 	}, func(context.Context, string) ([]mcp.ResourceContents, error) {
 		return []mcp.ResourceContents{{Text: s.eventsText()}}, nil
 	})
@@ -292,7 +312,8 @@ func (s *Service) addResources(server *mcp.Server, local farcall.Caller) {
 func (s *Service) eventsText() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return string(fmt.Appendf(nil, `{"count":%d,"last":%s}`, s.events, jsonrpc.AppendString(nil, s.lastEvent)))
+	return string(
+		fmt.Appendf(nil, `{"count":%d,"last":%s}`, s.events, jsonrpc.AppendString(nil, s.lastEvent)))
 }
 
 const (
@@ -311,7 +332,9 @@ func (s *Service) addPrompts(server *mcp.Server) {
 		Description: "Shows what the playground has. It takes no arguments.",
 	}, func(context.Context, map[string]string) (*mcp.PromptResult, error) {
 		return says("What the playground has",
-			mcp.Text("Show me around the playground: call one of its functions, one of its demonstrations, and read one of its resources. Explain each step in one sentence.")), nil
+			mcp.Text(
+				"Show me around the playground: call one of its functions, one of its demonstrations, and "+
+					"read one of its resources. Explain each step in one sentence.")), nil
 	})
 	server.AddPrompt(mcp.Prompt{
 		Name: promptCalculate, Title: "Calculate with two numbers",
@@ -328,7 +351,8 @@ func (s *Service) addPrompts(server *mcp.Server) {
 	}, func(context.Context, map[string]string) (*mcp.PromptResult, error) {
 		return says("What has happened",
 			mcp.Text("These are the events that were logged in the playground. Sum them up."),
-			mcp.Embed(mcp.ResourceContents{URI: eventsURI, MIMEType: "application/json", Text: s.eventsText()})), nil
+			mcp.Embed(
+				mcp.ResourceContents{URI: eventsURI, MIMEType: "application/json", Text: s.eventsText()})), nil
 	})
 }
 
@@ -344,10 +368,13 @@ func calculate(_ context.Context, args map[string]string) (*mcp.PromptResult, er
 	b := cmp.Or(args["b"], "1")
 	for _, o := range operations {
 		if o.name == args[argOperation] {
-			return says("A calculation", mcp.Text(fmt.Sprintf("Use the tool %s with a = %s and b = %s, and tell me the result.", o.tool, args["a"], b))), nil
+			return says("A calculation",
+				mcp.Text(fmt.Sprintf("Use the tool %s with a = %s and b = %s, and tell me the result.", o.tool,
+					args["a"], b))), nil
 		}
 	}
-	return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: the operation must be add, multiply or subtract")
+	return nil, jsonrpc.Errorf(jsonrpc.InvalidParams,
+		"Invalid params: the operation must be add, multiply or subtract")
 }
 
 // complete suggests operations and users.

@@ -77,17 +77,22 @@ func TestFunctionsAreTools(t *testing.T) {
 		}
 		for _, m := range mux.Methods() {
 			_, ok := names[strings.ReplaceAll(m.Name, "/", "_")]
-			pushes := m.Name == "callback" || strings.HasPrefix(m.Name, "clock/") || strings.HasPrefix(m.Name, "time/")
+			pushes := m.Name == "callback" || strings.HasPrefix(m.Name, "clock/") ||
+				strings.HasPrefix(m.Name, "time/")
 			if ok == pushes {
 				t.Errorf("%s is a tool: %v", m.Name, ok)
 			}
 		}
-		if got := string(names["math_add"].InputSchema); !strings.Contains(got, "the first number") || !strings.Contains(got, `"required":["a","b"]`) {
+		if got := string(names["math_add"].InputSchema); !strings.Contains(got, "the first number") ||
+			!strings.Contains(got, `"required":["a","b"]`) {
 			t.Errorf("math_add takes %s", got)
 		}
 		for _, c := range []struct{ tool, arguments, want string }{
 			{"math_add", `{"a":2,"b":3}`, `5`},
-			{"math_sqrt", `{"x":-9}`, `error: Invalid user data (error -32001): {"member":"x","reason":"must not be negative"}`},
+			{
+				"math_sqrt", `{"x":-9}`,
+				`error: Invalid user data (error -32001): {"member":"x","reason":"must not be negative"}`,
+			},
 			{"math_add", `{"a":2}`, `error: Invalid arguments for the tool math_add`},
 			{"sum", `{"numbers":[1,2,4]}`, `7`},
 			{"sum", `{"numbers":["one"]}`, `error: Invalid arguments for the tool sum`},
@@ -165,10 +170,17 @@ func TestQuestions(t *testing.T) {
 				}
 				return r, nil
 			},
-			Sample: func(_ context.Context, p *spec.CreateMessageRequestParams) (*spec.CreateMessageResult, error) {
-				return &spec.CreateMessageResult{Role: "assistant", Model: "m", Content: []mcp.Content{mcp.Text("You asked: " + p.Messages[0].Content[0].Text)}}, nil
+			Sample: func(
+				_ context.Context, p *spec.CreateMessageRequestParams,
+			) (*spec.CreateMessageResult, error) {
+				return &spec.CreateMessageResult{
+					Role: "assistant", Model: "m",
+					Content: []mcp.Content{mcp.Text("You asked: " + p.Messages[0].Content[0].Text)},
+				}, nil
 			},
-			Roots: func(context.Context) ([]mcp.Root, error) { return []mcp.Root{{URI: "file:///tmp", Name: "tmp"}}, nil },
+			Roots: func(context.Context) ([]mcp.Root, error) {
+				return []mcp.Root{{URI: "file:///tmp", Name: "tmp"}}, nil
+			},
 		})
 		check := func(tool, arguments, want string) {
 			t.Helper()
@@ -181,7 +193,9 @@ func TestQuestions(t *testing.T) {
 				t.Errorf("%s: %s\nwant %s", tool, text(r), want)
 			}
 		}
-		check("demo_form", `{}`, `{"action":"accept","form":{"name":"Ada","size":"medium","cups":2,"extras":["milk"],"outside":false}}`)
+		check("demo_form", `{}`,
+			`{"action":"accept","form":{"name":"Ada","size":"medium","cups":2,"extras":["milk"],`+
+				`"outside":false}}`)
 		check("demo_url", `{}`, `{"action":"accept"}`)
 		check("demo_sampling", `{"question":"why?"}`, `You asked: why?`)
 		check("demo_roots", `{}`, `{"roots":[{"uri":"file:///tmp","name":"tmp"}]}`)
@@ -207,7 +221,10 @@ func TestQuestionsNobodyAnswers(t *testing.T) {
 func TestLogTool(t *testing.T) {
 	each(t, revisions[0], func(t *testing.T, era string) {
 		levels := make(chan string, 10)
-		client, _ := connectMCP(t, mcp.ClientOptions{Era: era, OnLog: func(p *spec.LoggingMessageNotificationParams) { levels <- p.Level }})
+		client, _ := connectMCP(t,
+			mcp.ClientOptions{Era: era, OnLog: func(p *spec.LoggingMessageNotificationParams) {
+				levels <- p.Level
+			}})
 		if err := client.SetLogLevel(t.Context(), "warning"); err != nil {
 			t.Fatal(err)
 		}
@@ -236,7 +253,8 @@ func TestTasks(t *testing.T) {
 			if text(r) != "Worked for 1 ms." {
 				t.Errorf("%s: %s", tool, text(r))
 			}
-			if r, err = client.CallTool(t.Context(), tool, jsonrpc.Raw(`{"ms":1,"fail":true}`)); err != nil || !r.IsError {
+			if r, err = client.CallTool(t.Context(), tool,
+				jsonrpc.Raw(`{"ms":1,"fail":true}`)); err != nil || !r.IsError {
 				t.Errorf("%s fails with %v, %v", tool, r, err)
 			}
 		}
@@ -264,10 +282,12 @@ func TestContent(t *testing.T) {
 		if _, err := png.Decode(bytes.NewReader(one("image").Data)); err != nil {
 			t.Error(err)
 		}
-		if pdf := one("pdf").Resource; pdf == nil || !bytes.HasPrefix(pdf.Blob, []byte("%PDF-")) || pdf.MIMEType != "application/pdf" {
+		if pdf := one("pdf").Resource; pdf == nil || !bytes.HasPrefix(pdf.Blob, []byte("%PDF-")) ||
+			pdf.MIMEType != "application/pdf" {
 			t.Errorf("pdf: %+v", pdf)
 		}
-		if sound := one("audio"); era != revisions[0] && (sound.MIMEType != "audio/wav" || len(sound.Data) != 2044) {
+		if sound := one("audio"); era != revisions[0] &&
+			(sound.MIMEType != "audio/wav" || len(sound.Data) != 2044) {
 			t.Errorf("audio: %d bytes of %q", len(sound.Data), sound.MIMEType)
 		}
 		if link := one("link"); era >= "2025-06-18" && link.URI != "playground://guide" {
@@ -307,7 +327,10 @@ func TestResources(t *testing.T) {
 		if got := read("playground://methods"); !strings.Contains(got, `"openrpc"`) {
 			t.Errorf("methods: %.80s", got)
 		}
-		for _, uri := range []string{"playground://users/x", "playground://users/0", "playground://nope"} {
+		for _, uri := range []string{
+			"playground://users/x", "playground://users/0",
+			"playground://nope",
+		} {
 			if r, err := client.Read(t.Context(), uri); err == nil {
 				t.Errorf("%s: %v", uri, r)
 			}
@@ -316,9 +339,12 @@ func TestResources(t *testing.T) {
 		const events = "playground://events"
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- client.Listen(ctx, spec.SubscriptionFilter{ResourceSubscriptions: []string{events}}) }()
+		go func() {
+			ended <- client.Listen(ctx, spec.SubscriptionFilter{ResourceSubscriptions: []string{events}})
+		}()
 		<-listening
-		if _, err := client.CallTool(t.Context(), "logEvent", map[string]string{"message": `a "quoted" one`}); err != nil {
+		if _, err := client.CallTool(t.Context(), "logEvent",
+			map[string]string{"message": `a "quoted" one`}); err != nil {
 			t.Error(err)
 		}
 		if got := <-updated; got != events {
@@ -349,7 +375,8 @@ func TestPrompts(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if p, err = client.Prompt(t.Context(), "review_events", nil); err != nil || len(p.Messages) != 2 || p.Messages[1].Content.Resource == nil {
+		if p, err = client.Prompt(t.Context(), "review_events", nil); err != nil ||
+			len(p.Messages) != 2 || p.Messages[1].Content.Resource == nil {
 			t.Error(p, err)
 		}
 		if p, err = client.Prompt(t.Context(), "tour", nil); err != nil || len(p.Messages) != 1 {
@@ -361,17 +388,41 @@ func TestPrompts(t *testing.T) {
 			want       []string
 			more       bool
 		}{
-			{spec.CompleteReference{Type: spec.RefPrompt, Name: "calculate"}, "operation", "", []string{"add", "multiply", "subtract"}, false},
-			{spec.CompleteReference{Type: spec.RefPrompt, Name: "calculate"}, "operation", "m", []string{"multiply"}, false},
+			{
+				spec.CompleteReference{Type: spec.RefPrompt, Name: "calculate"},
+				"operation", "",
+				[]string{"add", "multiply", "subtract"},
+				false,
+			},
+			{
+				spec.CompleteReference{Type: spec.RefPrompt, Name: "calculate"},
+				"operation", "m",
+				[]string{"multiply"},
+				false,
+			},
 			{spec.CompleteReference{Type: spec.RefPrompt, Name: "calculate"}, "a", "", []string{}, false},
-			{spec.CompleteReference{Type: spec.RefResource, URI: "playground://users/{user_id}"}, "user_id", "19", []string{"19", "190", "191", "192", "193", "194", "195", "196", "197", "198", "199"}, false},
-			{spec.CompleteReference{Type: spec.RefResource, URI: "playground://users/{user_id}"}, "user_id", "", nil, true},
+			{
+				spec.CompleteReference{Type: spec.RefResource, URI: "playground://users/{user_id}"},
+				"user_id",
+				"19",
+				[]string{"19", "190", "191", "192", "193", "194", "195", "196", "197", "198", "199"},
+				false,
+			},
+			{
+				spec.CompleteReference{Type: spec.RefResource, URI: "playground://users/{user_id}"},
+				"user_id",
+				"", nil, true,
+			},
 		} {
-			r, err := client.Complete(t.Context(), &spec.CompleteRequestParams{Ref: c.ref, Argument: spec.CompleteArgument{Name: c.name, Value: c.have}})
+			r, err := client.Complete(t.Context(),
+				&spec.CompleteRequestParams{
+					Ref: c.ref, Argument: spec.CompleteArgument{Name: c.name, Value: c.have},
+				})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if c.want != nil && !slices.Equal(r.Completion.Values, c.want) || r.Completion.HasMore != c.more {
+			if c.want != nil && !slices.Equal(r.Completion.Values, c.want) ||
+				r.Completion.HasMore != c.more {
 				t.Errorf("%s %q: %v", c.name, c.have, r.Completion)
 			}
 		}
@@ -383,7 +434,8 @@ func TestServerInfo(t *testing.T) {
 	t.Parallel()
 	client, _ := connectMCP(t, mcp.ClientOptions{})
 	info := client.Server()
-	if info.Name != "farcall-playground" || info.Title != "farcall playground" || !strings.Contains(info.Instructions, "demo_") {
+	if info.Name != "farcall-playground" || info.Title != "farcall playground" ||
+		!strings.Contains(info.Instructions, "demo_") {
 		t.Errorf("%+v", info)
 	}
 }

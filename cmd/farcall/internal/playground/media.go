@@ -50,7 +50,8 @@ func document(text string) []byte {
 	page := "BT /F 18 Tf 40 90 Td (" + text + ") Tj ET"
 	objects := []string{
 		"<</Type/Catalog/Pages 2 0 R>>", "<</Type/Pages/Kids[3 0 R]/Count 1>>",
-		"<</Type/Page/Parent 2 0 R/MediaBox[0 0 320 180]/Contents 4 0 R/Resources<</Font<</F<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>>>>>>>",
+		"<</Type/Page/Parent 2 0 R/MediaBox[0 0 320 180]/Contents 4 0 " +
+			"R/Resources<</Font<</F<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>>>>>>>",
 		fmt.Sprintf("<</Length %d>>stream\n%s\nendstream", len(page), page),
 	}
 	out := []byte("%PDF-1.4\n")
@@ -64,5 +65,6 @@ func document(text string) []byte {
 	for _, at := range offsets {
 		out = fmt.Appendf(out, "%010d 00000 n \n", at)
 	}
-	return fmt.Appendf(out, "trailer<</Size %d/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF\n", len(objects)+1, table)
+	return fmt.Appendf(out, "trailer<</Size %d/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF\n",
+		len(objects)+1, table)
 }

@@ -73,10 +73,12 @@ func (s *Service) registerText(mux *farcall.Mux) {
 	mux.Hide("paritosh/echo", "paritosh/stream")
 	farcall.Handle(mux, "ai/generate", generate,
 		"Stand in for a language model",
-		"A prompt of more than 4000 characters is refused with -32602, and max_tokens beyond 4096 fails with -32603, each with data that a program can act on.")
+		"A prompt of more than 4000 characters is refused with -32602, and max_tokens beyond 4096 "+
+			"fails with -32603, each with data that a program can act on.")
 	farcall.Handle(mux, "continueChat", s.continueChat,
 		"Continue a conversation",
-		"The protocol has no sessions: the session is found by a parameter. The latest 1000 are remembered.")
+		"The protocol has no sessions: the session is found by a parameter. The latest 1000 are "+
+			"remembered.")
 	farcall.Handle(mux, "getUserProfile", getUserProfile, "Look up a user, without any state")
 	farcall.Handle(mux, "logEvent", s.logEvent,
 		"Write a message to the server's log",
@@ -124,7 +126,8 @@ func generate(_ context.Context, p prompt) (string, error) {
 			Data: fmt.Appendf(nil, `{"reason":"max_tokens is out of range","max_tokens":%d}`, maxTokens),
 		}
 	}
-	words := strings.Fields(fmt.Sprintf("Generated text for a prompt of %d characters. No model is attached.", n))
+	words := strings.Fields(
+		fmt.Sprintf("Generated text for a prompt of %d characters. No model is attached.", n))
 	if p.MaxTokens > 0 && p.MaxTokens < len(words) {
 		words = words[:p.MaxTokens]
 	}
@@ -223,14 +226,19 @@ func registerTools(mux *farcall.Mux) {
 	farcall.Handle(mux, "echo", echo,
 		"Give the params back, byte for byte",
 		"Numbers keep their digits, strings their escapes, and white space its place.")
-	farcall.Handle(mux, "update", nothing, "Take anything and do nothing, as in the examples of the specification")
-	farcall.Handle(mux, "notify_hello", nothing, "Take a notification, as in the examples of the specification")
-	farcall.Handle(mux, "notify_sum", nothing, "Take a notification, as in the examples of the specification")
-	farcall.Handle(mux, "get_data", getData, "Give a word and a number, as in the examples of the specification")
+	farcall.Handle(mux, "update", nothing,
+		"Take anything and do nothing, as in the examples of the specification")
+	farcall.Handle(mux, "notify_hello", nothing,
+		"Take a notification, as in the examples of the specification")
+	farcall.Handle(mux, "notify_sum", nothing,
+		"Take a notification, as in the examples of the specification")
+	farcall.Handle(mux, "get_data", getData,
+		"Give a word and a number, as in the examples of the specification")
 	farcall.Handle(mux, "sleep", sleep, "Wait, tell the progress, and stop when the call is cancelled")
 	farcall.Handle(mux, "fail", fail,
 		"Fail in a chosen way",
-		"error is an application error, internal an error with a cause that stays in the log, and panic a panic in the handler. The others are application errors with their own codes.")
+		"error is an application error, internal an error with a cause that stays in the log, and "+
+			"panic a panic in the handler. The others are application errors with their own codes.")
 	farcall.Handle(mux, "callback", callback,
 		"Call a method of the caller over the same connection, and give its answer back",
 		"This needs a connection that goes both ways: WebSocket, TCP, a unix socket or stdio.")
@@ -283,7 +291,8 @@ func fail(_ context.Context, p failParams) (none, error) {
 	case "dependency":
 		return none{}, fault(errDependency, "Upstream service failed", "kind", p.Kind)
 	}
-	return none{}, invalid("kind", "must be error, panic, internal, validation, permission, timeout or dependency")
+	return none{}, invalid("kind",
+		"must be error, panic, internal, validation, permission, timeout or dependency")
 }
 
 func callback(ctx context.Context, p callbackParams) (jsonrpc.Raw, error) {
@@ -346,11 +355,17 @@ type root struct {
 }
 
 func registerMath(mux *farcall.Mux) {
-	farcall.Handle(mux, "math/add", func(_ context.Context, p pair) (float64, error) { return finite(p.A + p.B) },
+	farcall.Handle(mux, "math/add", func(_ context.Context, p pair) (float64, error) {
+		return finite(p.A + p.B)
+	},
 		"Add two numbers")
-	farcall.Handle(mux, "math/subtract", func(_ context.Context, p pair) (float64, error) { return finite(p.A - p.B) },
+	farcall.Handle(mux, "math/subtract", func(_ context.Context, p pair) (float64, error) {
+		return finite(p.A - p.B)
+	},
 		"Subtract b from a")
-	farcall.Handle(mux, "math/multiply", func(_ context.Context, p pair) (float64, error) { return finite(p.A * p.B) },
+	farcall.Handle(mux, "math/multiply", func(_ context.Context, p pair) (float64, error) {
+		return finite(p.A * p.B)
+	},
 		"Multiply two numbers")
 	farcall.Handle(mux, "math/sqrt", sqrt,
 		"Take the square root",
@@ -465,9 +480,13 @@ func (s *Service) subscribe(ctx context.Context, p clockParams) (clockStarted, e
 	c := &clock{conn: conn, interval: interval, count: p.Count, stop: stop}
 	if !s.start(clockCtx, c) { //nolint:contextcheck // as above
 		stop()
-		return clockStarted{}, fault(errFailed, "Too many clocks", "details", "Unsubscribe from one, or try again later.")
+		return clockStarted{},
+			fault(errFailed, "Too many clocks", "details", "Unsubscribe from one, or try again later.")
 	}
-	return clockStarted{Subscription: c.id, IntervalMS: int(interval / time.Millisecond), Count: c.count}, nil
+	return clockStarted{
+		Subscription: c.id, IntervalMS: int(interval / time.Millisecond),
+		Count: c.count,
+	}, nil
 }
 
 func (s *Service) start(ctx context.Context, c *clock) bool {
@@ -541,7 +560,8 @@ type moment struct {
 func (s *Service) registerTicks(mux *farcall.Mux) {
 	farcall.HandleSubscription(mux, "time/ticks", s.ticks,
 		"Get the time, again and again",
-		"Subscribe with time/subscribe and [\"ticks\", {\"interval_ms\": 1000}] over WebSocket, TCP, a unix socket or stdio; or stream it.")
+		"Subscribe with time/subscribe and [\"ticks\", {\"interval_ms\": 1000}] over WebSocket, TCP, a "+
+			"unix socket or stdio; or stream it.")
 }
 
 func (s *Service) ticks(ctx context.Context, p clockParams) (iter.Seq2[moment, error], error) {

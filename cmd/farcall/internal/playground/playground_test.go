@@ -46,14 +46,29 @@ func TestMethods(t *testing.T) {
 		{"math/subtract", `{"b":4,"a":9}`, `5`},
 		{"math/multiply", `[6,7]`, `42`},
 		{"math/multiply", `{"a":6,"b":7}`, `42`},
-		{"math/multiply", `[1e300,1e300]`, `-32001 Invalid user data {"member":"result","reason":"is beyond the range of a 64-bit float"}`},
+		{
+			"math/multiply", `[1e300,1e300]`,
+			`-32001 Invalid user data {"member":"result","reason":"is beyond the range of a 64-bit float"}`,
+		},
 		{"math/sqrt", `[9]`, `3`},
 		{"math/sqrt", `[-9]`, `-32001 Invalid user data {"member":"x","reason":"must not be negative"}`},
 		{"math/add_stream", `[2,3]`, `[0,1,2,3,4,5]`},
 		{"math/add_stream", `[0,0]`, `[0]`},
-		{"math/add_stream", `[10000,1]`, `-32001 Invalid user data {"member":"result","reason":"a + b must be a whole number from 0 to 10000, to be counted to"}`},
-		{"math/add_stream", `[-2,1]`, `-32001 Invalid user data {"member":"result","reason":"a + b must be a whole number from 0 to 10000, to be counted to"}`},
-		{"math/add_stream", `[0.5,1]`, `-32001 Invalid user data {"member":"result","reason":"a + b must be a whole number from 0 to 10000, to be counted to"}`},
+		{
+			"math/add_stream", `[10000,1]`,
+			`-32001 Invalid user data {"member":"result","reason":"a + b must be a whole number from 0 to ` +
+				`10000, to be counted to"}`,
+		},
+		{
+			"math/add_stream", `[-2,1]`,
+			`-32001 Invalid user data {"member":"result","reason":"a + b must be a whole number from 0 to ` +
+				`10000, to be counted to"}`,
+		},
+		{
+			"math/add_stream", `[0.5,1]`,
+			`-32001 Invalid user data {"member":"result","reason":"a + b must be a whole number from 0 to ` +
+				`10000, to be counted to"}`,
+		},
 		{"subtract", `[42,23]`, `19`},
 		{"subtract", `{"subtrahend":23,"minuend":42}`, `19`},
 		{"sum", `[1,2,4]`, `7`},
@@ -64,17 +79,40 @@ func TestMethods(t *testing.T) {
 		{"notify_sum", `[1,2,4]`, `null`},
 		{"paritosh/echo", `{"message":"ready"}`, `"[Paritosh] ready"`},
 		{"paritosh/echo", `["ready"]`, `"[Paritosh] ready"`},
-		{"ai/generate", `{"prompt":"Hi"}`, `"Generated text for a prompt of 2 characters. No model is attached."`},
+		{
+			"ai/generate", `{"prompt":"Hi"}`,
+			`"Generated text for a prompt of 2 characters. No model is attached."`,
+		},
 		{"ai/generate", `{"prompt":"Hi","max_tokens":2}`, `"Generated text"`},
-		{"ai/generate", `{"prompt":"` + long + `"}`, `-32602 Invalid params {"details":"Prompt too long"}`},
+		{
+			"ai/generate", `{"prompt":"` + long + `"}`,
+			`-32602 Invalid params {"details":"Prompt too long"}`,
+		},
 		{"ai/generate", `{"prompt":"` + long[2:] + `","max_tokens":1}`, `"Generated"`},
-		{"ai/generate", `{"prompt":"Hi","max_tokens":9999}`, `-32603 LLM inference failed {"reason":"max_tokens is out of range","max_tokens":4096}`},
-		{"getUserProfile", `{"user_id":101}`, `{"user_id":101,"name":"User 101","email":"user101@example.com"}`},
-		{"getUserProfile", `{"user_id":-1}`, `-32602 Invalid params {"member":"user_id","pointer":"/user_id","reason":"out of range","message":"-1 is less than the minimum 1"}`},
-		{"echo", `{"b": 1.0,  "a":[ 9007199254740993 , "\u0041"]}`, `{"b": 1.0,  "a":[ 9007199254740993 , "\u0041"]}`},
+		{
+			"ai/generate", `{"prompt":"Hi","max_tokens":9999}`,
+			`-32603 LLM inference failed {"reason":"max_tokens is out of range","max_tokens":4096}`,
+		},
+		{
+			"getUserProfile", `{"user_id":101}`,
+			`{"user_id":101,"name":"User 101","email":"user101@example.com"}`,
+		},
+		{
+			"getUserProfile", `{"user_id":-1}`,
+			`-32602 Invalid params {"member":"user_id","pointer":"/user_id","reason":"out of range",` +
+				`"message":"-1 is less than the minimum 1"}`,
+		},
+		{
+			"echo", `{"b": 1.0,  "a":[ 9007199254740993 , "\u0041"]}`,
+			`{"b": 1.0,  "a":[ 9007199254740993 , "\u0041"]}`,
+		},
 		{"echo", ``, `null`},
 		{"sleep", `[0]`, `{"ms":0,"of":0}`},
-		{"sleep", `[-1]`, `-32602 Invalid params {"member":"ms","pointer":"/0","reason":"out of range","message":"-1 is less than the minimum 0"}`},
+		{
+			"sleep", `[-1]`,
+			`-32602 Invalid params {"member":"ms","pointer":"/0","reason":"out of range","message":"-1 is ` +
+				`less than the minimum 0"}`,
+		},
 		{"fail", `{"kind":"error"}`, `-32000 Failed as asked {"kind":"error"}`},
 		{"fail", ``, `-32000 Failed as asked {"kind":"error"}`},
 		{"fail", `{"kind":"internal"}`, `-32603 Internal error `},
@@ -84,9 +122,21 @@ func TestMethods(t *testing.T) {
 		{"fail", `{"kind":"timeout"}`, `-32003 Request timeout {"kind":"timeout"}`},
 		{"fail", `{"kind":"dependency"}`, `-32004 Upstream service failed {"kind":"dependency"}`},
 		{"clock/unsubscribe", `[77]`, `false`},
-		{"clock/subscribe", `{"interval_ms":1}`, `-32602 Invalid params {"member":"interval_ms","pointer":"/interval_ms","reason":"out of range","message":"1 is less than the minimum 10"}`},
-		{"clock/subscribe", `{"count":-1}`, `-32602 Invalid params {"member":"count","pointer":"/count","reason":"out of range","message":"-1 is less than the minimum 0"}`},
-		{"continueChat", `{"session_id":"","input":"x"}`, `-32602 Invalid params {"member":"session_id","pointer":"/session_id","reason":"out of range","message":"has 0 characters, the minimum is 1"}`},
+		{
+			"clock/subscribe", `{"interval_ms":1}`,
+			`-32602 Invalid params {"member":"interval_ms","pointer":"/interval_ms","reason":"out of ` +
+				`range","message":"1 is less than the minimum 10"}`,
+		},
+		{
+			"clock/subscribe", `{"count":-1}`,
+			`-32602 Invalid params {"member":"count","pointer":"/count","reason":"out of range",` +
+				`"message":"-1 is less than the minimum 0"}`,
+		},
+		{
+			"continueChat", `{"session_id":"","input":"x"}`,
+			`-32602 Invalid params {"member":"session_id","pointer":"/session_id","reason":"out of range",` +
+				`"message":"has 0 characters, the minimum is 1"}`,
+		},
 	} {
 		if got := call(t, client, c.method, c.params); got != c.want {
 			t.Errorf("%s(%.60s)\n got %s\nwant %s", c.method, c.params, got, c.want)
@@ -116,12 +166,16 @@ func TestChatRemembers(t *testing.T) {
 	t.Parallel()
 	client := connect(t, nil)
 	say := func(session, input string) string {
-		return call(t, client, "continueChat", fmt.Sprintf(`{"session_id":%q,"input":%q}`, session, input))
+		return call(t, client, "continueChat",
+			fmt.Sprintf(`{"session_id":%q,"input":%q}`, session, input))
 	}
-	if got, want := say("a", "Tell me a joke."), `{"session_id":"a","turn":1,"reply":"You said \"Tell me a joke.\"."}`; got != want {
+	if got, want := say("a", "Tell me a joke."),
+		`{"session_id":"a","turn":1,"reply":"You said \"Tell me a joke.\"."}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if got, want := say("a", "Another."), `{"session_id":"a","turn":2,"reply":"You said \"Another.\". Before that you said \"Tell me a joke.\"."}`; got != want {
+	if got, want := say("a", "Another."),
+		`{"session_id":"a","turn":2,"reply":"You said \"Another.\". Before that you said \"Tell me `+
+			`a joke.\"."}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	for i := range 1000 {
@@ -163,7 +217,10 @@ func TestLogEvent(t *testing.T) {
 	server, client := farcall.NewPeer(theirs, mux, nil), farcall.NewPeer(ours, nil, nil)
 	defer server.Close()
 	defer client.Close()
-	for _, params := range []any{[]string{"batchStart"}, map[string]string{"message": "User logged in"}} {
+	for _, params := range []any{
+		[]string{"batchStart"},
+		map[string]string{"message": "User logged in"},
+	} {
 		if err := client.Notify(t.Context(), "logEvent", params); err != nil {
 			t.Fatal(err)
 		}
@@ -184,7 +241,8 @@ func TestStreams(t *testing.T) {
 		client := connect(t, nil)
 		began := time.Now()
 		var text []string
-		for c, err := range farcall.Stream[string](t.Context(), client, "paritosh/stream", map[string]string{"message": "Grüße"}) {
+		for c, err := range farcall.Stream[string](t.Context(), client, "paritosh/stream",
+			map[string]string{"message": "Grüße"}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -229,7 +287,8 @@ func TestSleep(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		if err := client.Call(ctx, "sleep", []int{600_000}, nil); !errors.Is(err, context.DeadlineExceeded) {
+		if err := client.Call(ctx, "sleep", []int{600_000}, nil); !errors.Is(err,
+			context.DeadlineExceeded) {
 			t.Errorf("a cancelled sleep: %v", err)
 		}
 		synctest.Wait()
@@ -247,7 +306,8 @@ func (i inbox) ServeRPC(_ context.Context, req *farcall.Request) (any, error) {
 		i <- req.Method + string(req.Params)
 		return nil, nil
 	}
-	return map[string]any{"method": req.Method, "params": json.RawMessage(slices.Clone(req.Params))}, nil
+	return map[string]any{"method": req.Method, "params": json.RawMessage(slices.Clone(req.Params))},
+		nil
 }
 
 func TestClock(t *testing.T) {
@@ -255,14 +315,16 @@ func TestClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ticks := make(inbox, 100)
 		client := connect(t, ticks)
-		if got, want := call(t, client, "clock/subscribe", `{"interval_ms":500,"count":3}`), `{"subscription":1,"interval_ms":500,"count":3}`; got != want {
+		if got, want := call(t, client, "clock/subscribe", `{"interval_ms":500,"count":3}`),
+			`{"subscription":1,"interval_ms":500,"count":3}`; got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 		<-time.After(10 * time.Second)
 		if len(ticks) != 3 {
 			t.Fatalf("%d ticks, want 3", len(ticks))
 		}
-		if got, want := <-ticks, `onTick{"subscription":1,"tick":1,"time":"2000-01-01T00:00:00.5Z"}`; got != want {
+		if got, want := <-ticks,
+			`onTick{"subscription":1,"tick":1,"time":"2000-01-01T00:00:00.5Z"}`; got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 		<-ticks
@@ -332,7 +394,8 @@ func TestWithoutConnection(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"method":"callback","params":["x"]}`,
 	} {
 		got := string(responder.Respond(t.Context(), nil, []byte(request), nil))
-		if !strings.Contains(got, `"code":-32043,"message":"This transport cannot call the caller back; use WebSocket`) {
+		if !strings.Contains(got,
+			`"code":-32043,"message":"This transport cannot call the caller back; use WebSocket`) {
 			t.Errorf("%s: got %s", request, got)
 		}
 	}
@@ -373,7 +436,8 @@ func TestTicks(t *testing.T) {
 		}
 		n := 0
 		for m, err := range sub.Events() {
-			if n++; err != nil || m.Tick != n || !m.Time.Equal(begun.Add(time.Duration(n)*500*time.Millisecond)) {
+			if n++; err != nil || m.Tick != n ||
+				!m.Time.Equal(begun.Add(time.Duration(n)*500*time.Millisecond)) {
 				t.Errorf("%d: %+v, %v", n, m, err)
 			}
 		}

@@ -49,7 +49,8 @@ type Project struct {
 	Key, Hash string // of a Gateway: the API key of its first caller, and the hash for guard.keys
 }
 
-var modulePath = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._~-]*(/[A-Za-z0-9_][A-Za-z0-9._~-]*)*$`)
+var modulePath = regexp.MustCompile(
+	`^[A-Za-z0-9_][A-Za-z0-9._~-]*(/[A-Za-z0-9_][A-Za-z0-9._~-]*)*$`)
 
 // standardPackages are those that a module can be mistaken for.
 const standardPackages = `bufio bytes cmp context crypto embed encoding errors expvar flag fmt hash html image io iter log maps math mime
@@ -59,8 +60,10 @@ const standardPackages = `bufio bytes cmp context crypto embed encoding errors e
 func CheckModule(name string) error {
 	switch {
 	case !modulePath.MatchString(name):
-		return fmt.Errorf("%q is no module path: it has letters, digits, and - _ . ~ between slashes", name)
-	case slices.Contains([]string{"go", "std", "cmd", "main"}, name), slices.Contains(strings.Fields(standardPackages), name):
+		return fmt.Errorf("%q is no module path: it has letters, digits, and - _ . ~ between slashes",
+			name)
+	case slices.Contains([]string{"go", "std", "cmd", "main"}, name),
+		slices.Contains(strings.Fields(standardPackages), name):
 		return fmt.Errorf("%q is no path for a module: it means something else to Go", name)
 	}
 	return nil

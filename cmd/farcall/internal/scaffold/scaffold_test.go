@@ -41,7 +41,8 @@ func TestWrite(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if strings.Contains(strings.ReplaceAll(string(text), "${{", ""), "{{") || strings.Contains(string(text), "<no value>") {
+				if strings.Contains(strings.ReplaceAll(string(text), "${{", ""), "{{") ||
+					strings.Contains(string(text), "<no value>") {
 					t.Errorf("%s is not filled in:\n%s", name, text)
 				}
 				if filepath.Ext(name) != ".go" {
@@ -66,7 +67,8 @@ func TestGoMod(t *testing.T) {
 		{Project{Kind: Server, Module: "a"}, "module a\n\ngo 1.26\n"},
 		{
 			Project{Kind: Server, Module: "example.com/a", Version: "v0.0.0", Replace: "/src/farcall"},
-			"module example.com/a\n\ngo 1.26\n\nrequire github.com/farcall-dev/farcall v0.0.0\n\nreplace github.com/farcall-dev/farcall => /src/farcall\n",
+			"module example.com/a\n\ngo 1.26\n\nrequire github.com/farcall-dev/farcall v0.0.0\n\n" +
+				"replace github.com/farcall-dev/farcall => /src/farcall\n",
 		},
 	}
 	for _, test := range tests {
@@ -86,7 +88,15 @@ func TestWriteFails(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range []Project{{Kind: "desk", Module: "a"}, {Kind: Server}, {Kind: Server, Module: "a b"}, {Kind: Server, Module: "../a"}, {Kind: Server, Module: "a/"}, {Kind: Server, Module: "main"}, {Kind: Server, Module: "time"}} {
+	for _, p := range []Project{
+		{Kind: "desk", Module: "a"},
+		{Kind: Server},
+		{Kind: Server, Module: "a b"},
+		{Kind: Server, Module: "../a"},
+		{Kind: Server, Module: "a/"},
+		{Kind: Server, Module: "main"},
+		{Kind: Server, Module: "time"},
+	} {
 		dir := filepath.Join(t.TempDir(), "new")
 		if _, err := p.Write(dir); err == nil {
 			t.Errorf("%+v was written", p)
