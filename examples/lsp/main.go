@@ -57,20 +57,27 @@ func serve(t farcall.Transport) *farcall.Peer {
 	mux := farcall.NewMux()
 	serving, exit := context.WithCancel(context.Background())
 	farcall.Handle(mux, "initialize", func(context.Context, struct{}) (any, error) {
-		return map[string]any{"capabilities": map[string]any{"textDocumentSync": 1}}, nil // documents come whole
+		// documents come whole
+		return map[string]any{"capabilities": map[string]any{"textDocumentSync": 1}}, nil
 	})
 	farcall.Handle(mux, "shutdown", func(context.Context, struct{}) (any, error) { return nil, nil })
-	farcall.HandleNotification(mux, "initialized", func(context.Context, struct{}) error { return nil })
-	farcall.HandleNotification(mux, "exit", func(context.Context, struct{}) error { exit(); return nil })
+	farcall.HandleNotification(mux, "initialized", func(context.Context, struct{}) error {
+		return nil
+	})
+	farcall.HandleNotification(mux, "exit", func(context.Context, struct{}) error {
+		exit()
+		return nil
+	})
 	farcall.HandleNotification(mux, "textDocument/didOpen", func(ctx context.Context, p opened) error {
 		return publish(ctx, p.Document.URI, p.Document.Text)
 	})
-	farcall.HandleNotification(mux, "textDocument/didChange", func(ctx context.Context, p changes) error {
-		if len(p.Changes) == 0 {
-			return nil
-		}
-		return publish(ctx, p.Document.URI, p.Changes[len(p.Changes)-1].Text)
-	})
+	farcall.HandleNotification(mux, "textDocument/didChange",
+		func(ctx context.Context, p changes) error {
+			if len(p.Changes) == 0 {
+				return nil
+			}
+			return publish(ctx, p.Document.URI, p.Changes[len(p.Changes)-1].Text)
+		})
 	mux.IgnoreUnknown() // editors send much more than a server needs
 	peer := farcall.NewPeer(t, mux, nil)
 	go func() {

@@ -21,15 +21,17 @@ func TestEditor(t *testing.T) {
 		t.Fatal(err)
 	}
 	var recorded jsonrpc.Batch
-	if err := new(jsonrpc.Decoder).Decode(initialize, &recorded); err != nil || recorded.Messages[0].Err != nil {
+	if err := new(jsonrpc.Decoder).Decode(initialize, &recorded); err != nil ||
+		recorded.Messages[0].Err != nil {
 		t.Fatal(err, recorded.Messages)
 	}
 	server := make(chan diagnostics, 1)
 	mux := farcall.NewMux()
-	farcall.HandleNotification(mux, "textDocument/publishDiagnostics", func(_ context.Context, d diagnostics) error {
-		server <- d
-		return nil
-	})
+	farcall.HandleNotification(mux, "textDocument/publishDiagnostics",
+		func(_ context.Context, d diagnostics) error {
+			server <- d
+			return nil
+		})
 	a, b := net.Pipe()
 	peer := serve(stream.New(a, stream.Header, nil))
 	editor := farcall.NewPeer(stream.New(b, stream.Header, nil), mux, nil)
@@ -41,7 +43,8 @@ func TestEditor(t *testing.T) {
 			Sync int `json:"textDocumentSync"`
 		} `json:"capabilities"`
 	}
-	if err := editor.Call(ctx, "initialize", recorded.Messages[0].Params, &capabilities); err != nil || capabilities.Capabilities.Sync != 1 {
+	if err := editor.Call(ctx, "initialize", recorded.Messages[0].Params, &capabilities); err != nil ||
+		capabilities.Capabilities.Sync != 1 {
 		t.Fatal(capabilities, err)
 	}
 	send := func(method, params string) {
@@ -51,11 +54,15 @@ func TestEditor(t *testing.T) {
 		}
 	}
 	send("initialized", `{}`)
-	send("textDocument/didOpen", `{"textDocument":{"uri":"file:///a","languageId":"text","version":1,"text":"one\nxü😀 TODO two \n"}}`)
-	if d := <-server; d.URI != "file:///a" || len(d.Diagnostics) != 1 || d.Diagnostics[0].Message != "TODO two" || d.Diagnostics[0].Range.Start != (position{1, 5}) {
+	send("textDocument/didOpen",
+		`{"textDocument":{"uri":"file:///a","languageId":"text","version":1,"text":"one\nxü😀 `+
+			`TODO two \n"}}`)
+	if d := <-server; d.URI != "file:///a" || len(d.Diagnostics) != 1 ||
+		d.Diagnostics[0].Message != "TODO two" || d.Diagnostics[0].Range.Start != (position{1, 5}) {
 		t.Errorf("%+v", d)
 	}
-	send("textDocument/didChange", `{"textDocument":{"uri":"file:///a","version":2},"contentChanges":[{"text":"done"}]}`)
+	send("textDocument/didChange",
+		`{"textDocument":{"uri":"file:///a","version":2},"contentChanges":[{"text":"done"}]}`)
 	if d := <-server; len(d.Diagnostics) != 0 {
 		t.Errorf("%+v", d)
 	}

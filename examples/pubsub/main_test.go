@@ -23,13 +23,14 @@ func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 func TestFollow(t *testing.T) {
 	var connections atomic.Int32
 	mux := farcall.NewMux()
-	farcall.HandleSubscription(mux, "news/items", func(ctx context.Context, p struct{ Topic string }) (iter.Seq2[string, error], error) {
-		return func(yield func(string, error) bool) {
-			if yield(fmt.Sprint(p.Topic, " ", connections.Load()), nil) {
-				<-ctx.Done()
-			}
-		}, nil
-	})
+	farcall.HandleSubscription(mux, "news/items",
+		func(ctx context.Context, p struct{ Topic string }) (iter.Seq2[string, error], error) {
+			return func(yield func(string, error) bool) {
+				if yield(fmt.Sprint(p.Topic, " ", connections.Load()), nil) {
+					<-ctx.Done()
+				}
+			}, nil
+		})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

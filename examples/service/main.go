@@ -30,7 +30,8 @@ type start struct {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := rpc.ListenAndServe(ctx, "localhost:8080", service(), options(slog.Default())); err != nil {
+	if err := rpc.ListenAndServe(ctx, "localhost:8080", service(),
+		options(slog.Default())); err != nil {
 		slog.Error("the service has ended", "error", err)
 		os.Exit(1)
 	}
@@ -54,7 +55,9 @@ func service() *farcall.Mux {
 }
 
 func options(log *slog.Logger) *rpc.ServeOptions {
-	return &rpc.ServeOptions{RPC: &farcall.Options{Interceptors: []farcall.Interceptor{logged(log), known}}}
+	return &rpc.ServeOptions{
+		RPC: &farcall.Options{Interceptors: []farcall.Interceptor{logged(log), known}},
+	}
 }
 
 // logged writes a line for each call, a stream's when it has ended.

@@ -48,7 +48,8 @@ func TestService(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if sum, err := farcall.Call[float64](t.Context(), c, "sum", numbers{[]float64{1, 2, 3}}); sum != 6 || err != nil {
+		if sum, err := farcall.Call[float64](t.Context(), c, "sum",
+			numbers{[]float64{1, 2, 3}}); sum != 6 || err != nil {
 			t.Errorf("%s: %v, %v", scheme, sum, err)
 		}
 		var got []int
@@ -61,10 +62,12 @@ func TestService(t *testing.T) {
 		if !slices.Equal(got, []int{3, 2, 1, 0}) {
 			t.Errorf("%s: %v", scheme, got)
 		}
-		if err := c.Call(t.Context(), "rpc.discover", nil, nil); !errors.Is(err, jsonrpc.PermissionDenied) {
+		if err := c.Call(t.Context(), "rpc.discover", nil, nil); !errors.Is(err,
+			jsonrpc.PermissionDenied) {
 			t.Errorf("%s: %v", scheme, err)
 		}
-		if err := c.Call(t.Context(), "countdown", start{-1}, nil); !errors.Is(err, jsonrpc.InvalidParams) {
+		if err := c.Call(t.Context(), "countdown", start{-1}, nil); !errors.Is(err,
+			jsonrpc.InvalidParams) {
 			t.Errorf("%s: %v", scheme, err)
 		}
 		c.Close()

@@ -86,16 +86,18 @@ func newHandler(keys ...guard.Key) (http.Handler, error) {
 func addNotes(s *mcp.Server) {
 	var mu sync.Mutex
 	notes := []string{} // with their writers: the last 100
-	mcp.AddTool(s, mcp.Tool{Name: "note", Description: "Write a note"}, func(ctx context.Context, n note) (string, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		notes = append(notes, guard.From(ctx).ID+": "+n.Text)
-		notes = notes[max(0, len(notes)-100):]
-		return "Written", nil
-	})
-	mcp.AddTool(s, mcp.Tool{Name: "notes", Description: "Read the notes"}, func(context.Context, struct{}) ([]string, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		return slices.Clone(notes), nil
-	})
+	mcp.AddTool(s, mcp.Tool{Name: "note", Description: "Write a note"},
+		func(ctx context.Context, n note) (string, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			notes = append(notes, guard.From(ctx).ID+": "+n.Text)
+			notes = notes[max(0, len(notes)-100):]
+			return "Written", nil
+		})
+	mcp.AddTool(s, mcp.Tool{Name: "notes", Description: "Read the notes"},
+		func(context.Context, struct{}) ([]string, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(notes), nil
+		})
 }

@@ -55,18 +55,23 @@ func TestAuth(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer bob.Close()
-		if said, err := mcp.CallTool[string](t.Context(), ada, "note", note{"Buy milk"}); said != "Written" || err != nil {
+		if said, err := mcp.CallTool[string](t.Context(), ada, "note",
+			note{"Buy milk"}); said != "Written" || err != nil {
 			t.Errorf("%s: %q, %v", era, said, err)
 		}
-		if notes, err := mcp.CallTool[[]string](t.Context(), bob, "notes", nil); err != nil || !slices.Contains(notes, "ada: Buy milk") {
+		if notes, err := mcp.CallTool[[]string](t.Context(), bob, "notes", nil); err != nil ||
+			!slices.Contains(notes, "ada: Buy milk") {
 			t.Errorf("%s: %q, %v", era, notes, err)
 		}
 		var failure *mcp.ToolError
-		if _, err := mcp.CallTool[string](t.Context(), bob, "note", note{"Sell milk"}); err == nil || errors.As(err, &failure) {
+		if _, err := mcp.CallTool[string](t.Context(), bob, "note", note{"Sell milk"}); err == nil ||
+			errors.As(err, &failure) {
 			t.Errorf("%s: a reader wrote a note: %v", era, err)
 		}
 		tools, err := bob.Tools(t.Context())
-		if err != nil || len(tools) != 1 || !slices.ContainsFunc(tools, func(x spec.Tool) bool { return x.Name == "notes" }) {
+		if err != nil || len(tools) != 1 || !slices.ContainsFunc(tools, func(x spec.Tool) bool {
+			return x.Name == "notes"
+		}) {
 			t.Errorf("%s: a reader sees %v, %v", era, tools, err)
 		}
 	}

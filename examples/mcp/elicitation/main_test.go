@@ -16,7 +16,8 @@ func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 // buy calls the tool for a user with a client of an era.
 func buy(t *testing.T, s *mcp.Server, era string, user *mcptest.User) (string, error) {
 	t.Helper()
-	return mcp.CallTool[string](t.Context(), mcptest.Client(t, s, &mcp.ClientOptions{Era: era, Elicit: user.Elicit}), "order", nil)
+	return mcp.CallTool[string](t.Context(),
+		mcptest.Client(t, s, &mcp.ClientOptions{Era: era, Elicit: user.Elicit}), "order", nil)
 }
 
 // Each call asks once for each thing and makes one order, in every revision.
@@ -31,7 +32,8 @@ func TestOrder(t *testing.T) {
 		if got != test.want || err != nil {
 			t.Errorf("%s: %q, %v", test.era, got, err)
 		}
-		if asked := user.Asked(); asked[0].Message != "What would you like?" || asked[1].Message != "Please pay" || asked[1].URL != test.url {
+		if asked := user.Asked(); asked[0].Message != "What would you like?" ||
+			asked[1].Message != "Please pay" || asked[1].URL != test.url {
 			t.Errorf("%s: the user was asked %+v and %+v", test.era, asked[0], asked[1])
 		}
 	}
@@ -39,10 +41,12 @@ func TestOrder(t *testing.T) {
 
 func TestDeclined(t *testing.T) {
 	user := mcptest.NewUser(t, &spec.ElicitResult{Action: spec.ElicitDecline})
-	if got, err := buy(t, newServer(new(cashier)), "", user); got != "The user does not want to order" || err != nil {
+	if got, err := buy(t, newServer(new(cashier)), "",
+		user); got != "The user does not want to order" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
-	user = mcptest.NewUser(t, mcptest.Accepts(map[string]any{"what": "coffee", "cups": 2}), &spec.ElicitResult{Action: spec.ElicitCancel})
+	user = mcptest.NewUser(t, mcptest.Accepts(map[string]any{"what": "coffee", "cups": 2}),
+		&spec.ElicitResult{Action: spec.ElicitCancel})
 	got, err := buy(t, newServer(new(cashier)), "", user)
 	if _, failed := errors.AsType[*mcp.ToolError](err); !failed {
 		t.Errorf("an order that was not paid: %q, %v", got, err)

@@ -22,7 +22,8 @@ import (
 )
 
 // A dot is a picture of one pixel.
-const dot = "GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\xff\xff\xff,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;"
+const dot = "GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\xff\xff\xff," +
+	"\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;"
 
 type (
 	square struct {
@@ -70,7 +71,10 @@ func newServer() *mcp.Server {
 		func(context.Context, string) ([]mcp.ResourceContents, error) {
 			return []mcp.ResourceContents{{Text: "One handler, every revision"}}, nil
 		})
-	s.AddTemplate(mcp.ResourceTemplate{URITemplate: "greeting:///{name}", Name: "greeting", MIMEType: "text/plain"},
+	s.AddTemplate(mcp.ResourceTemplate{
+		URITemplate: "greeting:///{name}", Name: "greeting",
+		MIMEType: "text/plain",
+	},
 		func(_ context.Context, _ string, vars mcp.Vars) ([]mcp.ResourceContents, error) {
 			return []mcp.ResourceContents{{Text: "Hello, " + vars.Get("name") + "!"}}, nil
 		})
@@ -80,7 +84,8 @@ func newServer() *mcp.Server {
 			if in.Words > 0 {
 				text += fmt.Sprintf(" of at most %d words", in.Words)
 			}
-			return &mcp.PromptResult{Messages: []mcp.PromptMessage{{Role: "user", Content: mcp.Text(text)}}}, nil
+			return &mcp.PromptResult{Messages: []mcp.PromptMessage{{Role: "user", Content: mcp.Text(text)}}},
+				nil
 		})
 	s.CompletePrompt("greet", "style", completeStyle)
 	return s
@@ -88,7 +93,8 @@ func newServer() *mcp.Server {
 
 func addTools(s *mcp.Server) {
 	mcp.AddTool(s, mcp.Tool{
-		Name: "area", Description: "Structured content: the area of a square", Annotations: &spec.ToolAnnotations{ReadOnlyHint: true},
+		Name: "area", Description: "Structured content: the area of a square",
+		Annotations: &spec.ToolAnnotations{ReadOnlyHint: true},
 	}, func(_ context.Context, in square) (area, error) { return area{in.Side * in.Side}, nil })
 
 	mcp.AddTool(s, mcp.Tool{Name: "draw", Description: "Content of every kind"},
@@ -123,7 +129,9 @@ func addTools(s *mcp.Server) {
 
 // addQuestions adds tools that ask the client.
 func addQuestions(s *mcp.Server) {
-	mcp.AddTool(s, mcp.Tool{Name: "book", Description: "A form for the user, then a sentence of the model"},
+	mcp.AddTool(s, mcp.Tool{
+		Name: "book", Description: "A form for the user, then a sentence of the model",
+	},
 		func(ctx context.Context, _ struct{}) (string, error) {
 			b, err := mcp.Elicit[booking](ctx, "Which table?")
 			if errors.Is(err, mcp.ErrDeclined) {
@@ -134,7 +142,9 @@ func addQuestions(s *mcp.Server) {
 			}
 			table := fmt.Sprintf("a table for %d, %s", b.Seats, b.Where)
 			said, err := mcp.Sample(ctx, &spec.CreateMessageRequestParams{
-				Messages:  []spec.SamplingMessage{{Role: "user", Content: []mcp.Content{mcp.Text("Confirm " + table)}}},
+				Messages: []spec.SamplingMessage{
+					{Role: "user", Content: []mcp.Content{mcp.Text("Confirm " + table)}},
+				},
 				MaxTokens: 50,
 			})
 			if err != nil {

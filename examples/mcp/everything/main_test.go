@@ -46,10 +46,17 @@ func host(era string, log logged) *mcp.ClientOptions {
 			}
 			return &spec.ElicitResult{Action: "accept", Content: []byte(`{"seats":4}`)}, nil
 		},
-		Sample: func(context.Context, *spec.CreateMessageRequestParams) (*spec.CreateMessageResult, error) {
-			return &spec.CreateMessageResult{Role: "assistant", Model: "m", Content: []mcp.Content{mcp.Text("See you")}}, nil
+		Sample: func(
+			context.Context, *spec.CreateMessageRequestParams,
+		) (*spec.CreateMessageResult, error) {
+			return &spec.CreateMessageResult{
+				Role: "assistant", Model: "m",
+				Content: []mcp.Content{mcp.Text("See you")},
+			}, nil
 		},
-		Roots:    func(context.Context) ([]mcp.Root, error) { return []mcp.Root{{URI: "file:///home/ada"}}, nil },
+		Roots: func(context.Context) ([]mcp.Root, error) {
+			return []mcp.Root{{URI: "file:///home/ada"}}, nil
+		},
 		OnLog:    func(p *spec.LoggingMessageNotificationParams) { log <- p },
 		LogLevel: "info",
 	}
@@ -69,7 +76,8 @@ func TestEverything(t *testing.T) {
 					t.Errorf("%s: %q, %v; want %q", tool, got, err, want)
 				}
 			}
-			if got, err := mcp.CallTool[area](t.Context(), c, "area", square{3}); got.Area != 9 || err != nil {
+			if got, err := mcp.CallTool[area](t.Context(), c, "area", square{3}); got.Area != 9 ||
+				err != nil {
 				t.Errorf("area: %v, %v", got, err)
 			}
 			drawn, err := c.CallTool(t.Context(), "draw", nil)
@@ -81,7 +89,9 @@ func TestEverything(t *testing.T) {
 			}
 
 			var reports []float64
-			ctx := mcp.OnProgress(t.Context(), func(p spec.ProgressNotificationParams) { reports = append(reports, p.Progress) })
+			ctx := mcp.OnProgress(t.Context(), func(p spec.ProgressNotificationParams) {
+				reports = append(reports, p.Progress)
+			})
 			said, err := mcp.CallTool[string](ctx, c, "count", limit{3})
 			if said != "Counted to 3" || err != nil || !slices.Equal(reports, []float64{1, 2, 3}) {
 				t.Errorf("count: %q, %v, progress %v", said, err, reports)
@@ -92,14 +102,16 @@ func TestEverything(t *testing.T) {
 				}
 			}
 
-			if read, err := c.Read(t.Context(), "greeting:///Ada"); err != nil || read.Contents[0].Text != "Hello, Ada!" {
+			if read, err := c.Read(t.Context(), "greeting:///Ada"); err != nil ||
+				read.Contents[0].Text != "Hello, Ada!" {
 				t.Errorf("read: %+v, %v", read, err)
 			}
 			prompt, err := c.Prompt(t.Context(), "greet", map[string]string{"style": "short", "words": "7"})
 			if err != nil || prompt.Messages[0].Content.Text != "Write a short greeting of at most 7 words" {
 				t.Errorf("prompt: %+v, %v", prompt, err)
 			}
-			if _, err = c.Prompt(t.Context(), "greet", map[string]string{"style": "short", "words": "few"}); err == nil {
+			if _, err = c.Prompt(t.Context(), "greet",
+				map[string]string{"style": "short", "words": "few"}); err == nil {
 				t.Error("a number of words that is no number is taken")
 			}
 			completed, err := c.Complete(t.Context(), &spec.CompleteRequestParams{
@@ -119,7 +131,8 @@ func TestDeclined(t *testing.T) {
 		return &spec.ElicitResult{Action: "decline"}, nil
 	}
 	c := connect(t, newServer(), o)
-	if got, err := mcp.CallTool[string](t.Context(), c, "book", nil); got != "No table was booked" || err != nil {
+	if got, err := mcp.CallTool[string](t.Context(), c, "book", nil); got != "No table was booked" ||
+		err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
 }

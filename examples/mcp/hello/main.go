@@ -39,8 +39,9 @@ func serve(ctx context.Context, args []string) error {
 
 func newServer() *mcp.Server {
 	s := mcp.NewServer("hello", "1.0.0", nil)
-	mcp.AddTool(s, mcp.Tool{Name: "hello", Description: "Greet a person"}, func(_ context.Context, p person) (string, error) {
-		return "Hello, " + p.Name + "!", nil
-	})
+	mcp.AddTool(s, mcp.Tool{Name: "hello", Description: "Greet a person"},
+		func(_ context.Context, p person) (string, error) {
+			return "Hello, " + p.Name + "!", nil
+		})
 	return s
 }

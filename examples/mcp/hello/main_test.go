@@ -36,10 +36,12 @@ func connect(t *testing.T, s *mcp.Server, o *mcp.ClientOptions) *mcp.Client {
 func TestHello(t *testing.T) {
 	for _, era := range []string{"modern", "legacy"} {
 		c := connect(t, newServer(), &mcp.ClientOptions{Era: era})
-		if said, err := mcp.CallTool[string](t.Context(), c, "hello", person{"Ada"}); said != "Hello, Ada!" || err != nil {
+		if said, err := mcp.CallTool[string](t.Context(), c, "hello",
+			person{"Ada"}); said != "Hello, Ada!" || err != nil {
 			t.Errorf("%s: %q, %v", era, said, err)
 		}
-		if _, err := mcp.CallTool[string](t.Context(), c, "hello", person{" "}); err == nil || !strings.Contains(err.Error(), "name") {
+		if _, err := mcp.CallTool[string](t.Context(), c, "hello", person{" "}); err == nil ||
+			!strings.Contains(err.Error(), "name") {
 			t.Errorf("%s: a blank name: %v, want an error that names the argument", era, err)
 		}
 	}

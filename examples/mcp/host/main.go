@@ -46,7 +46,9 @@ func run(ctx context.Context, in io.Reader, out io.Writer, args []string) error 
 	}
 	lines := bufio.NewScanner(in)
 	h, err := host.New(ctx, servers, &host.Options{
-		Elicit: func(_ context.Context, server string, p *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
+		Elicit: func(
+			_ context.Context, server string, p *spec.ElicitRequestParams,
+		) (*spec.ElicitResult, error) {
 			fmt.Fprintf(out, "%s asks: %s (y/n) ", server, p.Message)
 			if lines.Scan() && lines.Text() == "y" {
 				return &spec.ElicitResult{Action: spec.ElicitAccept}, nil

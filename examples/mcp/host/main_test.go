@@ -30,13 +30,15 @@ type person struct {
 
 func serve(name string) error {
 	s := mcp.NewServer(name, "1", nil)
-	mcp.AddTool(s, mcp.Tool{Name: "greet", Description: "Greet"}, func(_ context.Context, p person) (string, error) {
-		return p.Name + ", says " + name, nil
-	})
-	mcp.AddTool(s, mcp.Tool{Name: "ask", Description: "Ask"}, func(ctx context.Context, _ struct{}) (string, error) {
-		_, err := mcp.Elicit[struct{}](ctx, "really?")
-		return "done", err
-	})
+	mcp.AddTool(s, mcp.Tool{Name: "greet", Description: "Greet"},
+		func(_ context.Context, p person) (string, error) {
+			return p.Name + ", says " + name, nil
+		})
+	mcp.AddTool(s, mcp.Tool{Name: "ask", Description: "Ask"},
+		func(ctx context.Context, _ struct{}) (string, error) {
+			_, err := mcp.Elicit[struct{}](ctx, "really?")
+			return "done", err
+		})
 	return s.ServeStdio(context.Background())
 }
 
@@ -69,7 +71,8 @@ func TestHost(t *testing.T) {
 		{[]string{"ada__ask"}, "y\n", []string{"ada asks: really?", "done\n"}},
 	} {
 		var out strings.Builder
-		if err := run(t.Context(), strings.NewReader(c.in), &out, append([]string{file}, c.args...)); err != nil {
+		if err := run(t.Context(), strings.NewReader(c.in), &out,
+			append([]string{file}, c.args...)); err != nil {
 			t.Errorf("%q: %v", c.args, err)
 		}
 		for _, want := range c.want {
@@ -78,7 +81,13 @@ func TestHost(t *testing.T) {
 			}
 		}
 	}
-	for _, args := range [][]string{{}, {"no-such-file"}, {file, "absent__greet"}, {file, "ada__ask", "x"}, {file, "greet"}} {
+	for _, args := range [][]string{
+		{},
+		{"no-such-file"},
+		{file, "absent__greet"},
+		{file, "ada__ask", "x"},
+		{file, "greet"},
+	} {
 		if err := run(t.Context(), strings.NewReader(""), &strings.Builder{}, args); err == nil {
 			t.Errorf("%q has succeeded", args)
 		}

@@ -145,7 +145,9 @@ func (g *Graph) forget(observations []Observation) (n int) {
 	for _, o := range observations {
 		if i := g.index(o.Name); i >= 0 {
 			known := g.Entities[i].Observations
-			g.Entities[i].Observations = slices.DeleteFunc(slices.Clone(known), func(f string) bool { return slices.Contains(o.Facts, f) })
+			g.Entities[i].Observations = slices.DeleteFunc(slices.Clone(known), func(f string) bool {
+				return slices.Contains(o.Facts, f)
+			})
 			n += len(known) - len(g.Entities[i].Observations)
 		}
 	}
@@ -154,7 +156,9 @@ func (g *Graph) forget(observations []Observation) (n int) {
 
 func (g *Graph) deleteEntities(names []string) int {
 	before := len(g.Entities)
-	g.Entities = slices.DeleteFunc(g.Entities, func(e Entity) bool { return slices.Contains(names, e.Name) })
+	g.Entities = slices.DeleteFunc(g.Entities, func(e Entity) bool {
+		return slices.Contains(names, e.Name)
+	})
 	g.Relations = slices.DeleteFunc(g.Relations, func(r Relation) bool {
 		return slices.Contains(names, r.From) || slices.Contains(names, r.To)
 	})
@@ -163,16 +167,19 @@ func (g *Graph) deleteEntities(names []string) int {
 
 func (g *Graph) deleteRelations(relations []Relation) int {
 	before := len(g.Relations)
-	g.Relations = slices.DeleteFunc(g.Relations, func(r Relation) bool { return slices.Contains(relations, r) })
+	g.Relations = slices.DeleteFunc(g.Relations, func(r Relation) bool {
+		return slices.Contains(relations, r)
+	})
 	return before - len(g.Relations)
 }
 
 func (g *Graph) search(query string) Graph {
 	query = strings.ToLower(query)
 	return g.part(func(e Entity) bool {
-		return slices.ContainsFunc(append([]string{e.Name, e.Type}, e.Observations...), func(text string) bool {
-			return strings.Contains(strings.ToLower(text), query)
-		})
+		return slices.ContainsFunc(append([]string{e.Name, e.Type}, e.Observations...),
+			func(text string) bool {
+				return strings.Contains(strings.ToLower(text), query)
+			})
 	})
 }
 

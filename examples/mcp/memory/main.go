@@ -69,7 +69,8 @@ func newServer(m *memory) *mcp.Server {
 	s := mcp.NewServer("memory", "1.0.0", &mcp.ServerOptions{
 		Instructions: "Search before you create. Observations are short facts about one entity.",
 	})
-	change(s, m, "create_entities", "Add entities; those with a name that is known are left as they are",
+	change(s, m, "create_entities",
+		"Add entities; those with a name that is known are left as they are",
 		func(g *Graph, in entities) (int, error) { return g.addEntities(in.Entities), nil })
 	change(s, m, "create_relations", "Add relations between entities that are known",
 		func(g *Graph, in relations) (int, error) { return g.addRelations(in.Relations) })
@@ -81,7 +82,9 @@ func newServer(m *memory) *mcp.Server {
 		func(g *Graph, in additions) (int, error) { return g.forget(in.Observations), nil })
 	change(s, m, "delete_relations", "Delete relations",
 		func(g *Graph, in relations) (int, error) { return g.deleteRelations(in.Relations), nil })
-	look(s, m, "read_graph", "Return all that is known", func(g Graph, _ noArgument) Graph { return g })
+	look(s, m, "read_graph", "Return all that is known", func(g Graph, _ noArgument) Graph {
+		return g
+	})
 	look(s, m, "search_nodes", "Find entities, with the relations between them",
 		func(g Graph, in query) Graph { return g.search(in.Query) })
 	look(s, m, "open_nodes", "Return entities by name, with the relations between them",
@@ -95,14 +98,17 @@ func newServer(m *memory) *mcp.Server {
 }
 
 // change adds a tool that changes the graph and returns how many changes it made.
-func change[In any](s *mcp.Server, m *memory, name, description string, f func(*Graph, In) (int, error)) {
-	mcp.AddTool(s, mcp.Tool{Name: name, Description: description}, func(_ context.Context, in In) (changed, error) {
-		n, err := m.change(func(g *Graph) (int, error) { return f(g, in) })
-		if n > 0 && err == nil {
-			s.ResourceUpdated(graphURI)
-		}
-		return changed{n}, err
-	})
+func change[In any](
+	s *mcp.Server, m *memory, name, description string, f func(*Graph, In) (int, error),
+) {
+	mcp.AddTool(s, mcp.Tool{Name: name, Description: description},
+		func(_ context.Context, in In) (changed, error) {
+			n, err := m.change(func(g *Graph) (int, error) { return f(g, in) })
+			if n > 0 && err == nil {
+				s.ResourceUpdated(graphURI)
+			}
+			return changed{n}, err
+		})
 }
 
 // look adds a tool that only reads.

@@ -54,16 +54,29 @@ func TestMemory(t *testing.T) {
 		args any
 		want int
 	}{
-		{"create_entities", entities{[]Entity{ada, {Name: "Charles", Type: "person"}, {Name: "Bob", Type: "cat"}}}, 3},
+		{
+			"create_entities",
+			entities{[]Entity{ada, {Name: "Charles", Type: "person"}, {Name: "Bob", Type: "cat"}}},
+			3,
+		},
 		{"create_entities", entities{[]Entity{ada}}, 0},
 		{"create_relations", relations{[]Relation{knows, knows}}, 1},
-		{"add_observations", additions{[]Observation{{"Charles", []string{"builds engines", "is late", "is late"}}}}, 2},
-		{"delete_observations", additions{[]Observation{{"Charles", []string{"is late"}}, {"Zoe", []string{"x"}}}}, 1},
+		{
+			"add_observations",
+			additions{[]Observation{{"Charles", []string{"builds engines", "is late", "is late"}}}},
+			2,
+		},
+		{
+			"delete_observations",
+			additions{[]Observation{{"Charles", []string{"is late"}}, {"Zoe", []string{"x"}}}},
+			1,
+		},
 		{"create_relations", relations{[]Relation{{From: "Bob", To: "Ada", Type: "likes"}}}, 1},
 		{"delete_relations", relations{[]Relation{{From: "Bob", To: "Ada", Type: "hates"}}}, 0},
 		{"delete_entities", names{[]string{"Bob", "Zoe"}}, 1},
 	} {
-		if got, err := mcp.CallTool[changed](t.Context(), c, step.tool, step.args); err != nil || got.Changed != step.want {
+		if got, err := mcp.CallTool[changed](t.Context(), c, step.tool, step.args); err != nil ||
+			got.Changed != step.want {
 			t.Errorf("%s: %+v, %v; want %d changes", step.tool, got, err, step.want)
 		}
 	}
@@ -94,7 +107,8 @@ func TestUnknownEntity(t *testing.T) {
 		"create_relations": relations{[]Relation{{From: "Ada", To: "Zoe", Type: "knows"}}},
 		"add_observations": additions{[]Observation{{"Ada", []string{"x"}}, {"Zoe", []string{"x"}}}},
 	} {
-		if _, err := mcp.CallTool[changed](t.Context(), c, "create_entities", entities{[]Entity{{Name: "Ada", Type: "person"}}}); err != nil {
+		if _, err := mcp.CallTool[changed](t.Context(), c, "create_entities",
+			entities{[]Entity{{Name: "Ada", Type: "person"}}}); err != nil {
 			t.Fatal(err)
 		}
 		_, err := mcp.CallTool[changed](t.Context(), c, tool, args)
@@ -103,7 +117,8 @@ func TestUnknownEntity(t *testing.T) {
 			t.Errorf("%s: %v", tool, err)
 		}
 	}
-	if g, err := mcp.CallTool[Graph](t.Context(), c, "read_graph", nil); err != nil || len(g.Relations) != 0 || g.Entities[0].Observations != nil {
+	if g, err := mcp.CallTool[Graph](t.Context(), c, "read_graph", nil); err != nil ||
+		len(g.Relations) != 0 || g.Entities[0].Observations != nil {
 		t.Errorf("afterwards: %+v, %v", g, err)
 	}
 }
@@ -117,9 +132,12 @@ func TestFollow(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- c.Listen(ctx, spec.SubscriptionFilter{ResourceSubscriptions: []string{graphURI}}) }()
+	go func() {
+		done <- c.Listen(ctx, spec.SubscriptionFilter{ResourceSubscriptions: []string{graphURI}})
+	}()
 	<-listening
-	if _, err := c.CallTool(t.Context(), "create_entities", entities{[]Entity{{Name: "Ada", Type: "person"}}}); err != nil {
+	if _, err := c.CallTool(t.Context(), "create_entities",
+		entities{[]Entity{{Name: "Ada", Type: "person"}}}); err != nil {
 		t.Fatal(err)
 	}
 	if uri := <-updated; uri != graphURI {

@@ -49,10 +49,11 @@ func newServer(log *slog.Logger) *mcp.Server {
 			orders := []string{"42 apples", "1 pear"}
 			return found{in.Tenant, orders[:min(in.Limit, len(orders))]}, nil
 		})
-	mcp.AddTool(s, mcp.Tool{Name: "wait", Description: "Wait for ever"}, func(ctx context.Context, _ struct{}) (string, error) {
-		<-ctx.Done()
-		return "", ctx.Err()
-	})
+	mcp.AddTool(s, mcp.Tool{Name: "wait", Description: "Wait for ever"},
+		func(ctx context.Context, _ struct{}) (string, error) {
+			<-ctx.Done()
+			return "", ctx.Err()
+		})
 	return s
 }
 
@@ -66,7 +67,8 @@ func logged(log *slog.Logger) func(mcp.Handler) mcp.Handler {
 			if err == nil {
 				failure = res.Err()
 			}
-			log.InfoContext(ctx, r.Method, "name", r.Name, "client", r.Client().Name, "took", time.Since(began), "error", failure)
+			log.InfoContext(ctx, r.Method, "name", r.Name, "client", r.Client().Name, "took",
+				time.Since(began), "error", failure)
 			return res, err
 		}
 	}

@@ -53,7 +53,8 @@ func TestTenant(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := mcp.CallTool[found](t.Context(), c, "orders", map[string]any{"tenant": "other", "limit": 1})
+		got, err := mcp.CallTool[found](t.Context(), c, "orders",
+			map[string]any{"tenant": "other", "limit": 1})
 		if err != nil || got.Tenant != "acme" || !slices.Equal(got.Orders, []string{"42 apples"}) {
 			t.Errorf("%s: %+v, %v", era, got, err)
 		}

@@ -67,7 +67,8 @@ func TestOpenAPI(t *testing.T) {
 	}
 	c := connect(t, s, nil)
 	tools, err := c.Tools(t.Context())
-	if err != nil || len(tools) != 1 || tools[0].Name != "getPet" || !strings.Contains(tools[0].Description, "(GET /pets/{id})") {
+	if err != nil || len(tools) != 1 || tools[0].Name != "getPet" ||
+		!strings.Contains(tools[0].Description, "(GET /pets/{id})") {
 		t.Errorf("tools: %+v, %v", tools, err)
 	}
 	pet, err := mcp.CallTool[map[string]string](t.Context(), c, "getPet", map[string]any{"id": 7})
@@ -75,7 +76,8 @@ func TestOpenAPI(t *testing.T) {
 		t.Errorf("%v, %v", pet, err)
 	}
 	var failure *mcp.ToolError
-	if _, err := mcp.CallTool[map[string]string](t.Context(), c, "getPet", map[string]any{"id": 8}); !errors.As(err, &failure) {
+	if _, err := mcp.CallTool[map[string]string](t.Context(), c, "getPet",
+		map[string]any{"id": 8}); !errors.As(err, &failure) {
 		t.Errorf("a pet that is not there: %v", err)
 	}
 }

@@ -24,7 +24,8 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := newServer(rates{perSecond: 2, burst: 10, most: 10_000}).ListenAndServe(ctx, "localhost:8080"); err != nil {
+	if err := newServer(rates{perSecond: 2, burst: 10, most: 10_000}).ListenAndServe(ctx,
+		"localhost:8080"); err != nil {
 		fmt.Fprintln(os.Stderr, "ratelimit:", err)
 		os.Exit(1)
 	}
@@ -33,9 +34,10 @@ func main() {
 func newServer(r rates) *mcp.Server {
 	s := mcp.NewServer("dice", "1.0.0", nil)
 	s.Use(r.limit())
-	mcp.AddTool(s, mcp.Tool{Name: "roll", Description: "Roll a die"}, func(context.Context, struct{}) (int, error) {
-		return 1 + rand.IntN(6), nil //nolint:gosec // no stake in this game
-	})
+	mcp.AddTool(s, mcp.Tool{Name: "roll", Description: "Roll a die"},
+		func(context.Context, struct{}) (int, error) {
+			return 1 + rand.IntN(6), nil //nolint:gosec // no stake in this game
+		})
 	return s
 }
 
@@ -82,7 +84,8 @@ func (r rates) limit() func(mcp.Handler) mcp.Handler {
 		return func(ctx context.Context, req *mcp.Request) (*mcp.Response, error) {
 			if req.Method == spec.MethodToolsCall && !req.Continues() {
 				if wait := take(req.Owner()); wait > 0 {
-					return nil, fmt.Errorf("too many calls; try again in %v", wait.Round(time.Millisecond)) // for the model
+					// for the model
+					return nil, fmt.Errorf("too many calls; try again in %v", wait.Round(time.Millisecond))
 				}
 			}
 			return next(ctx, req)

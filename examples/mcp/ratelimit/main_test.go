@@ -44,7 +44,8 @@ func TestRate(t *testing.T) {
 	for _, era := range []string{"modern", "legacy"} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer(rates{perSecond: 2, burst: 3, most: 10})
-			first, second := connect(t, s, &mcp.ClientOptions{Era: era}), connect(t, s, &mcp.ClientOptions{Era: era})
+			first, second := connect(t, s, &mcp.ClientOptions{Era: era}),
+				connect(t, s, &mcp.ClientOptions{Era: era})
 			for n := range 3 {
 				if err := roll(t, first); err != nil {
 					t.Errorf("%s: call %d: %v", era, n, err)

@@ -23,7 +23,8 @@ import (
 // maxTurns bounds what one question may cost the client.
 const maxTurns = 8
 
-const addSchema = `{"type":"object","properties":{"numbers":{"type":"array","items":{"type":"number"}}},"required":["numbers"]}`
+const addSchema = `{"type":"object","properties":{"numbers":{"type":"array",` +
+	`"items":{"type":"number"}}},"required":["numbers"]}`
 
 type question struct {
 	Question string `json:"question"`
@@ -94,5 +95,8 @@ func run(c mcp.Content) mcp.Content {
 		}
 		text = fmt.Sprint(sum)
 	}
-	return mcp.Content{Type: spec.TypeToolResult, ToolUseID: c.ID, IsError: failed, Content: []mcp.Content{mcp.Text(text)}}
+	return mcp.Content{
+		Type: spec.TypeToolResult, ToolUseID: c.ID, IsError: failed,
+		Content: []mcp.Content{mcp.Text(text)},
+	}
 }

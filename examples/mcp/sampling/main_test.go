@@ -20,7 +20,9 @@ func ask(t *testing.T, era string, model *mcptest.Model) (string, error) {
 	t.Helper()
 	c := mcptest.Client(t, newServer(), &mcp.ClientOptions{
 		Era: era, Sample: model.Sample, MaxRounds: 2 * maxTurns,
-		Capabilities: &spec.ClientCapabilities{Sampling: &spec.SamplingCapability{Tools: spec.JSONObject{}}},
+		Capabilities: &spec.ClientCapabilities{
+			Sampling: &spec.SamplingCapability{Tools: spec.JSONObject{}},
+		},
 	})
 	return mcp.CallTool[string](t.Context(), c, "solve", question{"What is 2+3?"})
 }
@@ -35,7 +37,8 @@ func TestSolve(t *testing.T) {
 		}
 		messages := model.Asked()[2].Messages
 		first, second := messages[2].Content[0], messages[4].Content[0]
-		if !first.IsError || !strings.Contains(first.Content[0].Text, "call the tool add") || second.IsError || second.Content[0].Text != "5" {
+		if !first.IsError || !strings.Contains(first.Content[0].Text, "call the tool add") ||
+			second.IsError || second.Content[0].Text != "5" {
 			t.Errorf("%s: the tools returned %+v and %+v", era, first, second)
 		}
 	}
@@ -43,7 +46,10 @@ func TestSolve(t *testing.T) {
 
 // A model that goes on for ever is asked a bounded number of times.
 func TestNoEnd(t *testing.T) {
-	model := mcptest.NewModel(t, slices.Repeat([]*spec.CreateMessageResult{mcptest.UsesTool("1", "add", map[string]any{"numbers": []int{1}})}, maxTurns)...)
+	model := mcptest.NewModel(t,
+		slices.Repeat([]*spec.CreateMessageResult{
+			mcptest.UsesTool("1", "add", map[string]any{"numbers": []int{1}}),
+		}, maxTurns)...)
 	_, err := ask(t, "modern", model)
 	if _, failed := errors.AsType[*mcp.ToolError](err); !failed {
 		t.Error(err)

@@ -39,9 +39,11 @@ func TestCall(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer()
 			defer s.Close()
-			c := connect(t, s, &mcp.ClientOptions{Era: era, Tasks: true, Timeout: time.Hour, MaxTimeout: time.Hour})
+			c := connect(t, s,
+				&mcp.ClientOptions{Era: era, Tasks: true, Timeout: time.Hour, MaxTimeout: time.Hour})
 			for minutes, want := range map[int]string{0: "a cake of 0 minutes", 3: "a cake of 3 minutes"} {
-				if got, err := mcp.CallTool[baked](t.Context(), c, "bake", cake{minutes}); got.Cake != want || err != nil {
+				if got, err := mcp.CallTool[baked](t.Context(), c, "bake", cake{minutes}); got.Cake != want ||
+					err != nil {
 					t.Errorf("%s: %v, %v", era, got, err)
 				}
 			}
@@ -61,14 +63,16 @@ func TestTask(t *testing.T) {
 				t.Fatalf("%s: %+v, %v", era, task, err)
 			}
 			<-time.After(10 * time.Minute)
-			if task, err = c.Task(t.Context(), task.TaskID); err != nil || task.Status != spec.TaskWorking || task.StatusMessage != "in the oven" {
+			if task, err = c.Task(t.Context(), task.TaskID); err != nil || task.Status != spec.TaskWorking ||
+				task.StatusMessage != "in the oven" {
 				t.Errorf("%s: %+v, %v", era, task, err)
 			}
 			if err := c.CancelTask(t.Context(), task.TaskID); err != nil {
 				t.Error(err)
 			}
 			var failure *mcp.ToolError
-			if result, err := c.WaitTask(t.Context(), task.TaskID); err == nil && !result.IsError && !errors.As(err, &failure) {
+			if result, err := c.WaitTask(t.Context(), task.TaskID); err == nil && !result.IsError &&
+				!errors.As(err, &failure) {
 				t.Errorf("%s: a task that was cancelled has the result %+v", era, result)
 			}
 		})

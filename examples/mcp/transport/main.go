@@ -57,9 +57,10 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 
 func newServer() *mcp.Server {
 	s := mcp.NewServer("hello", "1.0.0", nil)
-	mcp.AddTool(s, mcp.Tool{Name: "hello", Description: "Greet a person"}, func(_ context.Context, p person) (string, error) {
-		return "Hello, " + p.Name + "!", nil
-	})
+	mcp.AddTool(s, mcp.Tool{Name: "hello", Description: "Greet a person"},
+		func(_ context.Context, p person) (string, error) {
+			return "Hello, " + p.Name + "!", nil
+		})
 	return s
 }
 
@@ -73,7 +74,10 @@ type spool struct {
 }
 
 func newSpool(dir, in, out string) farcall.Transport {
-	return &spool{in: filepath.Join(dir, in), out: filepath.Join(dir, out), closed: make(chan struct{})}
+	return &spool{
+		in: filepath.Join(dir, in), out: filepath.Join(dir, out),
+		closed: make(chan struct{}),
+	}
 }
 
 // Read waits for the next file, and ends with Close.

@@ -18,7 +18,8 @@ func TestTransport(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- run(ctx, nil, []string{dir}) }()
 	var out strings.Builder
-	if err := run(t.Context(), &out, []string{dir, "Ada"}); err != nil || out.String() != "Hello, Ada!\n" {
+	if err := run(t.Context(), &out, []string{dir, "Ada"}); err != nil ||
+		out.String() != "Hello, Ada!\n" {
 		t.Errorf("%q, %v", out.String(), err)
 	}
 	cancel()
