@@ -17,7 +17,8 @@ func TestRulesOfChanges(t *testing.T) {
 		"gateway/admin flies/*":  `no upstream is called "flies"`,
 		"gateway/admin */enable": "",
 	} {
-		text := "guard: {anonymous: true, allow: ['" + pattern + "']}\nupstreams:\n  files: {command: x}\n  web: {command: y}\n"
+		text := "guard: {anonymous: true, allow: ['" + pattern +
+			"']}\nupstreams:\n  files: {command: x}\n  web: {command: y}\n"
 		c, err := gateway.Load(writeFile(t, t.TempDir()+"/farcall.yaml", text))
 		if err != nil {
 			t.Fatal(err)

@@ -78,11 +78,15 @@ func TestRawGuarded(t *testing.T) {
 	conn := dialTCP(t, addr)
 	in := bufio.NewReader(conn)
 	for range 3 {
-		if got := ask(t, conn, in, `{"jsonrpc":"2.0","id":1,"method":"math/add","params":{"a":1}}`); !strings.Contains(got, "-32051") {
+		if got := ask(t, conn, in,
+			`{"jsonrpc":"2.0","id":1,"method":"math/add","params":{"a":1}}`); !strings.Contains(got,
+			"-32051") {
 			t.Errorf("the caller is unauthenticated: %s", got)
 		}
 	}
-	if got := ask(t, conn, in, `[{"jsonrpc":"2.0","method":"math/add"},{"jsonrpc":"2.0","id":2,"method":"math/add"}]`); !strings.HasPrefix(got, "[{") || !strings.Contains(got, "-32051") {
+	if got := ask(t, conn, in,
+		`[{"jsonrpc":"2.0","method":"math/add"},{"jsonrpc":"2.0","id":2,`+
+			`"method":"math/add"}]`); !strings.HasPrefix(got, "[{") || !strings.Contains(got, "-32051") {
 		t.Errorf("the caller is unauthenticated: %s", got)
 	}
 	if conns, all := server.sent(); conns != 0 || all != "" {
@@ -171,17 +175,39 @@ func TestRawTransports(t *testing.T) {
 		frame, want string
 		sent        bool
 	}{
-		"2.0":              {`{"jsonrpc":"2.0","id":7,"method":"math/add","params":` + params + `}`, `"result":[]`, true},
-		"1.0":              {`{"id":7,"method":"math/add","params":[` + params + `]}`, `"result":[]`, true},
-		"denied":           {`{"jsonrpc":"2.0","id":7,"method":"admin/stop","params":` + params + `}`, "-32002", false},
-		"denied, 1.0":      {`{"id":7,"method":"admin/stop","params":[` + params + `]}`, "-32002", false},
-		"denied in batch":  {`[{"jsonrpc":"2.0","id":7,"method":"admin/stop","params":` + params + `}]`, "-32002", false},
-		"escaped":          {`{"jsonrpc":"2.0","id":7,"method":"math\/add","params":` + params + `}`, `"result":[]`, true},
-		"denied, escaped":  {`{"jsonrpc":"2.0","id":7,"method":"\u0061dmin/stop","params":` + params + `}`, "-32002", false},
-		"a member twice":   {`{"jsonrpc":"2.0","id":7,"method":"math/add","meth\u006fd":"admin/stop"}`, "-32600", false},
-		"no version":       {`{"jsonrpc":"3.0","id":7,"method":"math/add"}`, "-32600", false},
-		"no JSON":          {`{"jsonrpc":"2.0","id":7,"method":"math/add"`, "-32700", false},
-		"params not UTF-8": {"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"math/add\",\"params\":[\"\xff\"]}", "-32700", false},
+		"2.0": {
+			`{"jsonrpc":"2.0","id":7,"method":"math/add","params":` + params + `}`,
+			`"result":[]`, true,
+		},
+		"1.0": {
+			`{"id":7,"method":"math/add","params":[` + params + `]}`,
+			`"result":[]`, true,
+		},
+		"denied": {
+			`{"jsonrpc":"2.0","id":7,"method":"admin/stop","params":` + params + `}`,
+			"-32002", false,
+		},
+		"denied, 1.0": {`{"id":7,"method":"admin/stop","params":[` + params + `]}`, "-32002", false},
+		"denied in batch": {
+			`[{"jsonrpc":"2.0","id":7,"method":"admin/stop","params":` + params + `}]`,
+			"-32002", false,
+		},
+		"escaped": {
+			`{"jsonrpc":"2.0","id":7,"method":"math\/add","params":` + params + `}`,
+			`"result":[]`, true,
+		},
+		"denied, escaped": {
+			`{"jsonrpc":"2.0","id":7,"method":"\u0061dmin/stop","params":` + params + `}`, "-32002", false,
+		},
+		"a member twice": {
+			`{"jsonrpc":"2.0","id":7,"method":"math/add","meth\u006fd":"admin/stop"}`,
+			"-32600", false,
+		},
+		"no version": {`{"jsonrpc":"3.0","id":7,"method":"math/add"}`, "-32600", false},
+		"no JSON":    {`{"jsonrpc":"2.0","id":7,"method":"math/add"`, "-32700", false},
+		"params not UTF-8": {
+			"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"math/add\",\"params\":[\"\xff\"]}", "-32700", false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -190,7 +216,9 @@ func TestRawTransports(t *testing.T) {
 				Upstreams: []*gateway.Upstream{{Name: "r", URL: listen(t, server.serve), Profile: "raw"}},
 				Guard: &guard.Config{
 					Anonymous: true,
-					Allow:     []guard.Rule{{Roles: []string{"anonymous", "user"}, Calls: []string{"rpc r/math/*"}}},
+					Allow: []guard.Rule{
+						{Roles: []string{"anonymous", "user"}, Calls: []string{"rpc r/math/*"}},
+					},
 				},
 			}
 			c.Guard.Stdio.Roles = []string{"user"}
@@ -239,7 +267,8 @@ func TestRawGuardedConnections(t *testing.T) {
 	}), "tcp://")
 	conn := dialTCP(t, addr)
 	in := bufio.NewReader(conn)
-	const add, stop = `{"jsonrpc":"2.0","id":1,"method":"math/add","params":{}}`, `{"jsonrpc":"2.0","id":2,"method":"admin/stop","params":{}}`
+	const add, stop = `{"jsonrpc":"2.0","id":1,"method":"math/add","params":{}}`,
+		`{"jsonrpc":"2.0","id":2,"method":"admin/stop","params":{}}`
 	for range 10 { // one at a time is no limit for those who wait
 		if got := ask(t, conn, in, add); !strings.Contains(got, `"result":[]`) {
 			t.Errorf("stdio: %s", got)

@@ -12,7 +12,8 @@ func TestAlike(t *testing.T) {
 		return (&Config{digest: []byte("text"), SignIn: signInConfig{Keys: keys}}).alike()
 	}
 	if one := of("one", "two"); bytes.Equal(one, of("one")) || bytes.Equal(one, of("two", "one")) ||
-		bytes.Equal(one, of()) || !bytes.Equal(one, of("one", "two")) || bytes.Contains(one, []byte("one")) {
+		bytes.Equal(one, of()) || !bytes.Equal(one, of("one", "two")) ||
+		bytes.Contains(one, []byte("one")) {
 		t.Errorf("%q", one)
 	}
 	if none := (&Config{SignIn: signInConfig{Keys: []string{"one"}}}).alike(); none != nil {

@@ -28,7 +28,11 @@ func TestForwardAllocations(t *testing.T) {
 		path, call string
 		most       float64
 	}{
-		"never":              {gateway.Config{Namespace: "never"}, "/mcp", strings.Replace(benchCall, "server__greet", "greet", 1), 14},
+		"never": {
+			gateway.Config{Namespace: "never"},
+			"/mcp",
+			strings.Replace(benchCall, "server__greet", "greet", 1), 14,
+		},
 		"always":             {gateway.Config{Namespace: "always"}, "/mcp", benchCall, 15},
 		"beside an endpoint": {*withUnused(), "/mcp", benchCall, 15},
 		"at an endpoint":     {*withUnused(), "/mcp/plain", benchCall, 15},
@@ -41,7 +45,9 @@ func TestForwardAllocations(t *testing.T) {
 func withUnused() *gateway.Config {
 	return &gateway.Config{
 		Namespace: "always",
-		Hooks:     []gateway.Hook{{On: "before", Tools: []string{"server/other"}, Command: []string{"/bin/false"}}},
+		Hooks: []gateway.Hook{
+			{On: "before", Tools: []string{"server/other"}, Command: []string{"/bin/false"}},
+		},
 		Endpoints: []*gateway.Endpoint{
 			{Name: "plain", Tools: []string{"server/*"}},
 			{Name: "changed", Overrides: map[string]mcp.Transform{"server/greet": {Description: "Greets."}}},
@@ -88,7 +94,10 @@ func forwardAllocates(t *testing.T, config *gateway.Config, at, body string, mos
 func serveSparingly(l net.Listener) {
 	answers := []struct{ method, result []byte }{
 		{[]byte(`"tools/call"`), []byte(`{"content":[{"type":"text","text":"hello"}]}`)},
-		{[]byte(`"initialize"`), []byte(`{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`)},
+		{
+			[]byte(`"initialize"`),
+			[]byte(`{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`),
+		},
 		{[]byte(`"tools/list"`), []byte(`{"tools":[{"name":"greet","inputSchema":{"type":"object"}}]}`)},
 	}
 	var out []byte
@@ -110,7 +119,8 @@ func serveSparingly(l net.Listener) {
 			id = id[:bytes.IndexAny(id, ",}")]
 			for _, a := range answers {
 				if bytes.Contains(line, a.method) {
-					out = append(append(append(append(out[:0], `{"jsonrpc":"2.0","id":`...), id...), `,"result":`...), a.result...)
+					out = append(append(append(append(out[:0], `{"jsonrpc":"2.0","id":`...), id...),
+						`,"result":`...), a.result...)
 					if _, err := conn.Write(append(out, "}\n"...)); err != nil {
 						break
 					}

@@ -88,7 +88,8 @@ func decodeYAML(text []byte) (top map[string]any, err error) {
 		return nil, nil
 	}
 	if err := yaml.Unmarshal(text, &top); err != nil { // its words may have a secret
-		return nil, errors.New("this cannot be read as a map in YAML: correct it first, with 'farcall check'")
+		return nil, errors.New(
+			"this cannot be read as a map in YAML: correct it first, with 'farcall check'")
 	}
 	return top, nil
 }
@@ -115,7 +116,8 @@ func (e *amendment) refuseTwice(was map[string]any) error {
 		other, _ := other.(map[string]any)
 		for _, key := range []string{"id", "hash", "public"} {
 			if value := entry[key]; value != nil && reflect.DeepEqual(value, other[key]) {
-				return fmt.Errorf("guard.%s[%d] has the %s %v already: use another, or remove that entry first", e.list, i, key, value)
+				return fmt.Errorf("guard.%s[%d] has the %s %v already: use another, or remove that entry first",
+					e.list, i, key, value)
 			}
 		}
 	}
@@ -127,7 +129,8 @@ func (e *amendment) check(was map[string]any, text []byte) error {
 	now, err := decodeYAML(text)
 	entry, _ := decodeYAML([]byte(e.entry))
 	list := e.entries(now)
-	if err != nil || len(list) != len(e.entries(was))+1 || !reflect.DeepEqual(list[len(list)-1], any(entry)) {
+	if err != nil || len(list) != len(e.entries(was))+1 ||
+		!reflect.DeepEqual(list[len(list)-1], any(entry)) {
 		return e.byHand()
 	}
 	guard, _ := now["guard"].(map[string]any)
@@ -149,7 +152,9 @@ func (e *amendment) check(was map[string]any, text []byte) error {
 }
 
 func (e *amendment) byHand() error {
-	return fmt.Errorf("guard.%s is not written in a form that can be extended: add the entry by hand:\n  - %s", e.list, e.entry)
+	return fmt.Errorf(
+		"guard.%s is not written in a form that can be extended: add the entry by hand:\n  - %s",
+		e.list, e.entry)
 }
 
 // insert finds the place of the entry.

@@ -35,5 +35,6 @@ func (a *askers) add(u *Upstream) {
 
 // digest tells which server a configuration starts or reaches.
 func (u *Upstream) digest() [sha256.Size]byte {
-	return sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q %q", u.Command, u.Env, u.Cwd, u.URL, u.Transport, u.Era))
+	return sha256.Sum256(
+		fmt.Appendf(nil, "%q %q %q %q %q %q", u.Command, u.Env, u.Cwd, u.URL, u.Transport, u.Era))
 }

@@ -40,8 +40,8 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// BenchmarkCallBeside is BenchmarkCall in one pair of revisions, with and without what the calls make
-// no use of, and at an endpoint. The rows are to be compared with the first:
+// BenchmarkCallBeside is BenchmarkCall in one pair of revisions, with and without what the calls
+// make no use of, and at an endpoint. The rows are to be compared with the first:
 //
 //	go test ./gateway -run '^$' -bench CallBeside -count 10 | benchstat -col /config -
 func BenchmarkCallBeside(b *testing.B) {
@@ -55,7 +55,10 @@ func BenchmarkCallBeside(b *testing.B) {
 		{"override", "/mcp/changed", withUnused()},
 	} {
 		b.Run("config="+row.name, func(b *testing.B) {
-			c := &benchClient{g: newBenchGatewayOf(b, row.config, "2025-06-18"), path: row.path, revision: "2025-06-18"}
+			c := &benchClient{
+				g: newBenchGatewayOf(b, row.config, "2025-06-18"), path: row.path,
+				revision: "2025-06-18",
+			}
 			c.begin(b)
 			c.inParallel(b)
 		})
@@ -79,7 +82,8 @@ func (c *benchClient) inParallel(b *testing.B) {
 	})
 }
 
-const benchCall = `{"jsonrpc":"2.0","id":100,"method":"tools/call","params":{"name":"server__greet","arguments":{"name":"hello"}}}`
+const benchCall = `{"jsonrpc":"2.0","id":100,"method":"tools/call",` +
+	`"params":{"name":"server__greet","arguments":{"name":"hello"}}}`
 
 // newBenchGateway serves a server of that revision that is in this process.
 func newBenchGateway(b *testing.B, revision string) *gateway.Gateway {
@@ -98,7 +102,8 @@ func newBenchGatewayOf(b *testing.B, c *gateway.Config, revision string) *gatewa
 	type person struct {
 		Name string `json:"name"`
 	}
-	mcp.AddTool(s, mcp.Tool{Name: "greet", Description: "Greet a person"}, func(_ context.Context, in person) (person, error) { return in, nil })
+	mcp.AddTool(s, mcp.Tool{Name: "greet", Description: "Greet a person"},
+		func(_ context.Context, in person) (person, error) { return in, nil })
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
@@ -107,7 +112,8 @@ func newBenchGatewayOf(b *testing.B, c *gateway.Config, revision string) *gatewa
 			if err != nil {
 				return
 			}
-			if err := s.Serve(b.Context(), stream.New(conn, stream.NDJSON, nil)); err != nil && !errors.Is(err, farcall.ErrClosed) {
+			if err := s.Serve(b.Context(), stream.New(conn, stream.NDJSON, nil)); err != nil &&
+				!errors.Is(err, farcall.ErrClosed) {
 				b.Log(err)
 			}
 		}
@@ -140,8 +146,10 @@ func (c *benchClient) begin(tb testing.TB) {
 	if c.modern() {
 		return
 	}
-	w := c.serve(c.request(tb, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+c.revision+
-		`","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}`))
+	w := c.serve(
+		c.request(tb, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+
+			c.revision+
+			`","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}`))
 	c.session = w.header.Get("Mcp-Session-Id")
 	c.serve(c.request(tb, `{"jsonrpc":"2.0","method":"notifications/initialized"}`))
 }
@@ -149,13 +157,17 @@ func (c *benchClient) begin(tb testing.TB) {
 func (c *benchClient) request(tb testing.TB, body string) *http.Request {
 	tb.Helper()
 	local := net.Addr(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80})
-	r, err := http.NewRequestWithContext(context.WithValue(tb.Context(), http.LocalAddrContextKey, local),
+	r, err := http.NewRequestWithContext(
+		context.WithValue(tb.Context(), http.LocalAddrContextKey, local),
 		http.MethodPost, "http://127.0.0.1:80"+cmp.Or(c.path, "/mcp"), strings.NewReader(body))
 	if err != nil {
 		tb.Fatal(err)
 	}
 	r.RemoteAddr = "127.0.0.1:1234"
-	r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+	r.Header = http.Header{
+		"Content-Type": {"application/json"},
+		"Accept":       {"application/json, text/event-stream"},
+	}
 	switch {
 	case c.modern():
 		r.Header.Set("Mcp-Method", "tools/call")
@@ -172,8 +184,10 @@ func (c *benchClient) request(tb testing.TB, body string) *http.Request {
 func (c *benchClient) call(tb testing.TB, body string) func() []byte {
 	tb.Helper()
 	if c.modern() {
-		body = strings.Replace(body, `"params":{`, `"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"`+c.revision+
-			`","io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}},`, 1)
+		body = strings.Replace(body, `"params":{`,
+			`"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"`+c.revision+
+				`","io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1"},`+
+				`"io.modelcontextprotocol/clientCapabilities":{}},`, 1)
 	}
 	r, text, w := c.request(tb, body), strings.NewReader(body), &benchWriter{header: http.Header{}}
 	again := io.NopCloser(text)

@@ -37,20 +37,32 @@ func TestHeartbeat(t *testing.T) {
 	if err != nil || begun.err != nil {
 		t.Fatal(begun, err)
 	}
-	session := []string{"Mcp-Session-Id: " + begun.header.Get("Mcp-Session-Id"), "MCP-Protocol-Version: " + legacy}
+	session := []string{
+		"Mcp-Session-Id: " + begun.header.Get("Mcp-Session-Id"),
+		"MCP-Protocol-Version: " + legacy,
+	}
 	for name, open := range map[string]func(ctx context.Context) (*http.Response, error){
 		"a call of a session": func(ctx context.Context) (*http.Response, error) {
-			return l.open(ctx, http.MethodPost, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait","arguments":{}}}`, session...)
+			return l.open(ctx, http.MethodPost,
+				`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait","arguments":{}}}`,
+				session...)
 		},
 		"a modern call": func(ctx context.Context) (*http.Response, error) {
-			return l.open(ctx, http.MethodPost, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait","arguments":{},"_meta":{"io.modelcontextprotocol/protocolVersion":"`+modern+`","io.modelcontextprotocol/clientCapabilities":{}}}}`,
+			return l.open(ctx, http.MethodPost,
+				`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait","arguments":{},`+
+					`"_meta":{"io.modelcontextprotocol/protocolVersion":"`+modern+
+					`","io.modelcontextprotocol/clientCapabilities":{}}}}`,
 				"MCP-Protocol-Version: "+modern, "Mcp-Method: tools/call", "Mcp-Name: wait")
 		},
 		"the stream of a session": func(ctx context.Context) (*http.Response, error) {
 			return l.open(ctx, http.MethodGet, "", session...)
 		},
 		"a subscription": func(ctx context.Context) (*http.Response, error) {
-			return l.open(ctx, http.MethodPost, `{"jsonrpc":"2.0","id":2,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/protocolVersion":"`+modern+`","io.modelcontextprotocol/clientCapabilities":{}}}}`,
+			return l.open(ctx, http.MethodPost,
+				`{"jsonrpc":"2.0","id":2,"method":"subscriptions/listen",`+
+					`"params":{"notifications":{"toolsListChanged":true},`+
+					`"_meta":{"io.modelcontextprotocol/protocolVersion":"`+modern+
+					`","io.modelcontextprotocol/clientCapabilities":{}}}}`,
 				"MCP-Protocol-Version: "+modern, "Mcp-Method: subscriptions/listen")
 		},
 	} {
@@ -72,12 +84,17 @@ func TestHeartbeat(t *testing.T) {
 }
 
 // open sends a request and returns the answer before its body has come.
-func (l *lab) open(ctx context.Context, method, body string, headers ...string) (*http.Response, error) {
+func (l *lab) open(
+	ctx context.Context, method, body string, headers ...string,
+) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, l.url+"/mcp", strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+	r.Header = http.Header{
+		"Content-Type": {"application/json"},
+		"Accept":       {"application/json, text/event-stream"},
+	}
 	if method == http.MethodGet {
 		r.Header.Set("Accept", "text/event-stream")
 	}
@@ -92,23 +109,27 @@ func (l *lab) open(ctx context.Context, method, body string, headers ...string) 
 // client has seen its progress.
 func TestFlushed(t *testing.T) {
 	m := newMock("legacy")
-	mcp.AddTool(m.Server, mcp.Tool{Name: "steps"}, func(ctx context.Context, _ textIn) (string, error) {
-		for n := range 3 {
-			if err := mcp.Progress(ctx, float64(n+1), 3, "step"); err != nil {
-				return "", err
+	mcp.AddTool(m.Server, mcp.Tool{Name: "steps"},
+		func(ctx context.Context, _ textIn) (string, error) {
+			for n := range 3 {
+				if err := mcp.Progress(ctx, float64(n+1), 3, "step"); err != nil {
+					return "", err
+				}
+				select {
+				case <-m.release:
+				case <-ctx.Done():
+					return "", ctx.Err()
+				}
 			}
-			select {
-			case <-m.release:
-			case <-ctx.Done():
-				return "", ctx.Err()
-			}
-		}
-		return "done", nil
-	})
+			return "done", nil
+		})
 	l := newLab(t, nil, m.tcp(t, "m"))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	got, err := l.open(ctx, http.MethodPost, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"steps","arguments":{},"_meta":{"progressToken":"p","io.modelcontextprotocol/protocolVersion":"`+modern+`","io.modelcontextprotocol/clientCapabilities":{}}}}`,
+	got, err := l.open(ctx, http.MethodPost,
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"steps","arguments":{},`+
+			`"_meta":{"progressToken":"p","io.modelcontextprotocol/protocolVersion":"`+modern+
+			`","io.modelcontextprotocol/clientCapabilities":{}}}}`,
 		"MCP-Protocol-Version: "+modern, "Mcp-Method: tools/call", "Mcp-Name: steps")
 	if err != nil {
 		t.Fatal(err)
@@ -138,15 +159,20 @@ func TestFlushed(t *testing.T) {
 // with it.
 func TestSlowReader(t *testing.T) {
 	m := newMock("legacy")
-	mcp.AddTool(m.Server, mcp.Tool{Name: "big"}, func(context.Context, textIn) (string, error) { return strings.Repeat("x", 8<<20), nil })
+	mcp.AddTool(m.Server, mcp.Tool{Name: "big"}, func(context.Context, textIn) (string, error) {
+		return strings.Repeat("x", 8<<20), nil
+	})
 	l := newLab(t, nil, m.tcp(t, "m"))
 	quick := l.client(t, mcp.ClientOptions{Era: "legacy"})
 	wants(t, quick, "echo", "hello", "hello")
-	call := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"big","arguments":{},"_meta":{"io.modelcontextprotocol/protocolVersion":"` + modern + `","io.modelcontextprotocol/clientCapabilities":{}}}}`
+	call := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"big","arguments":{},` +
+		`"_meta":{"io.modelcontextprotocol/protocolVersion":"` + modern +
+		`","io.modelcontextprotocol/clientCapabilities":{}}}}`
 	for n, dial := range []func() (net.Conn, string){
 		func() (net.Conn, string) {
 			return dialTCP(t, strings.TrimPrefix(l.url, "http://")), "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" +
-				"Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: " + modern + "\r\nMcp-Method: tools/call\r\nMcp-Name: big\r\n" +
+				"Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: " + modern +
+				"\r\nMcp-Method: tools/call\r\nMcp-Name: big\r\n" +
 				"Content-Length: " + itoa(len(call)) + "\r\n\r\n" + call
 		},
 		func() (net.Conn, string) {

@@ -55,8 +55,10 @@ func (s *server) blockedAs(list, name string) (pin.Change, bool) {
 
 // errBlocked says why something is not served, and what to do.
 func (s *server) errBlocked(name string, c *pin.Change) error {
-	return jsonrpc.Errorf(jsonrpc.InvalidParams, "The %s %s is blocked: upstream %s has %s it since it was pinned. "+
-		"Look at the change on the gateway's page or with 'farcall pin', and accept it with 'farcall pin --accept'", c.What(), name, s.cfg.Name, c.Kind)
+	return jsonrpc.Errorf(jsonrpc.InvalidParams,
+		"The %s %s is blocked: upstream %s has %s it since it was pinned. "+
+			"Look at the change on the gateway's page or with 'farcall pin', and accept it with 'farcall "+
+			"pin --accept'", c.What(), name, s.cfg.Name, c.Kind)
 }
 
 // info returns what the server says about itself, without what is not as it was pinned: then it
@@ -78,7 +80,8 @@ func (s *server) info(ctx context.Context, who upstream.Caller) (*mcp.ServerInfo
 		return info, nil
 	}
 	own := *info
-	_, changes := lock.Check(s.cfg.Name, pin.Server, pin.ServerItems(info.Name, info.Title, info.Version, info.Instructions))
+	_, changes := lock.Check(s.cfg.Name, pin.Server,
+		pin.ServerItems(info.Name, info.Title, info.Version, info.Instructions))
 	s.block(pin.Server, changes)
 	for _, c := range changes {
 		if c.Name == pin.Identity {

@@ -19,9 +19,12 @@ import (
 func TestListsAreKeptByScope(t *testing.T) {
 	for scope, want := range map[string]int64{spec.CachePublic: 1, spec.CachePrivate: 3} {
 		t.Run(scope, func(t *testing.T) {
-			s := mcp.NewServer("s", "1", &mcp.ServerOptions{Eras: "modern", CacheTTL: time.Hour, CacheScope: scope})
+			s := mcp.NewServer("s", "1",
+				&mcp.ServerOptions{Eras: "modern", CacheTTL: time.Hour, CacheScope: scope})
 			t.Cleanup(s.Close)
-			mcp.AddTool(s, mcp.Tool{Name: "echo"}, func(_ context.Context, in textIn) (string, error) { return in.Text, nil })
+			mcp.AddTool(s, mcp.Tool{Name: "echo"}, func(_ context.Context, in textIn) (string, error) {
+				return in.Text, nil
+			})
 			var lists atomic.Int64
 			h := mcphttp.NewHandler(s, nil)
 			back := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -25,17 +25,22 @@ type calling struct {
 	upstream.Call
 
 	client mcp.ClientInfo
-	at     *server       // where it is made
-	refs   *refs.Server  // qualifies what the server there says; nil: it is shown as it is
-	home   string        // of the task that is resumed: see Upstream.taskHome
-	via    string        // the tool of tool search by which the tool is called; "": it is called directly
-	hidden bool          // the caller does not see the tool that is called via another: the guard does not allow it without arguments
-	unfit  bool          // the arguments do not fit the form that is shown: the guard decides, and the tool is not called
-	kept   *keptTask     // the task that goes on at the server when the gateway ends; nil: none does, so far
-	asked  *atomic.Bool  // its client was asked something; nil: that does not matter
-	seen   *observe.Call // for the goroutine of the handler; nil: there is no observer
-	tool   string        // that is called, by the name that the server has given
-	signs  bool          // the tool is the gateway's, and lets the caller sign in
+	at     *server      // where it is made
+	refs   *refs.Server // qualifies what the server there says; nil: it is shown as it is
+	home   string       // of the task that is resumed: see Upstream.taskHome
+	// the tool of tool search by which the tool is called; "": it is called directly
+	via string
+	// the caller does not see the tool that is called via another: the guard does not allow it
+	// without arguments
+	hidden bool
+	// the arguments do not fit the form that is shown: the guard decides, and the tool is not called
+	unfit bool
+	// the task that goes on at the server when the gateway ends; nil: none does, so far
+	kept  *keptTask
+	asked *atomic.Bool  // its client was asked something; nil: that does not matter
+	seen  *observe.Call // for the goroutine of the handler; nil: there is no observer
+	tool  string        // that is called, by the name that the server has given
+	signs bool          // the tool is the gateway's, and lets the caller sign in
 	// schemas are those that call_tool has compiled; nil: each is compiled again.
 	schemas *compiled
 	// The caller has signed in on the way, and the call has begun again.
@@ -94,7 +99,10 @@ func (*Gateway) caller(ctx context.Context) upstream.Caller {
 }
 
 func callerOf(ctx context.Context, c *mcp.ClientInfo) upstream.Caller {
-	return upstream.Caller{Owner: owner.From(ctx), Session: c.Session, Info: c.InfoRaw, Capabilities: c.CapabilitiesRaw}
+	return upstream.Caller{
+		Owner: owner.From(ctx), Session: c.Session, Info: c.InfoRaw,
+		Capabilities: c.CapabilitiesRaw,
+	}
 }
 
 // ownerOf returns what gives the text of the authenticated caller of a call, "" for any other. Nil:

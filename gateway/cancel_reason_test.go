@@ -22,13 +22,17 @@ type reasonMock struct {
 }
 
 func newReasonMock(eras string) *reasonMock {
-	m := &reasonMock{mcp.NewServer("mock", "1", &mcp.ServerOptions{Eras: eras}), make(chan struct{}, 1), make(chan error, 1)}
-	mcp.AddTool(m.Server, mcp.Tool{Name: "wait"}, func(ctx context.Context, _ struct{}) (string, error) {
-		m.begun <- struct{}{}
-		<-ctx.Done()
-		m.why <- context.Cause(ctx)
-		return "", ctx.Err()
-	})
+	m := &reasonMock{
+		mcp.NewServer("mock", "1", &mcp.ServerOptions{Eras: eras}),
+		make(chan struct{}, 1), make(chan error, 1),
+	}
+	mcp.AddTool(m.Server, mcp.Tool{Name: "wait"},
+		func(ctx context.Context, _ struct{}) (string, error) {
+			m.begun <- struct{}{}
+			<-ctx.Done()
+			m.why <- context.Cause(ctx)
+			return "", ctx.Err()
+		})
 	return m
 }
 

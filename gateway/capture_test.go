@@ -66,15 +66,18 @@ func TestCaptureBothSides(t *testing.T) {
 			t.Run("calls", func(t *testing.T) {
 				s := newStage(t)
 				t.Cleanup(s.close) // after the gateway: its children report to it
-				h := newHouse(t, &gateway.Config{Upstreams: []*gateway.Upstream{s.upstream(t, server.rev, server.transport)}},
+				h := newHouse(t,
+					&gateway.Config{Upstreams: []*gateway.Upstream{s.upstream(t, server.rev, server.transport)}},
 					&gateway.Options{RPC: &farcall.Options{Observer: rec.Observer()}})
 				for _, client := range ends() {
 					if !chosen[[2]end{client, server}] {
 						continue
 					}
 					v := &matrixClient{
-						client: client.rev, clientOver: client.transport, server: server.rev, serverOver: server.transport,
-						stage: s, name: "capture", logs: make(chan string, 1000), changed: make(chan string, 1000),
+						client: client.rev, clientOver: client.transport, server: server.rev,
+						serverOver: server.transport,
+						stage:      s, name: "capture", logs: make(chan string, 1000),
+						changed: make(chan string, 1000),
 						updated: make(chan string, 1000), listening: make(chan spec.SubscriptionFilter, 100),
 					}
 					calls++
@@ -86,17 +89,20 @@ func TestCaptureBothSides(t *testing.T) {
 			}
 			all := recordedOf(t, out.Bytes(), spec.MethodToolsCall)
 			if len(all.client) < 2*calls || len(all.server) < 2*calls || rec.Dropped() > 0 {
-				t.Errorf("%d calls of clients and %d to the server of %d; %d lost", len(all.client), len(all.server), 2*calls, rec.Dropped())
+				t.Errorf("%d calls of clients and %d to the server of %d; %d lost", len(all.client),
+					len(all.server), 2*calls, rec.Dropped())
 			}
 			q := recordedOf(t, out.Bytes(), spec.MethodElicitationCreate)
 			for _, r := range q.client {
-				if p := q.byCall[r.Parent]; p == nil || p.Method != spec.MethodToolsCall || p.Upstream != "" || r.Dir != "down" {
+				if p := q.byCall[r.Parent]; p == nil || p.Method != spec.MethodToolsCall || p.Upstream != "" ||
+					r.Dir != "down" {
 					t.Errorf("the parent of the question %+v is %+v", r, p)
 				}
 			}
 			for _, r := range all.server {
 				parent := all.byCall[r.Parent]
-				if parent == nil || parent.Upstream != "" || parent.Method != r.Method || !r.HasData() || !parent.HasData() {
+				if parent == nil || parent.Upstream != "" || parent.Method != r.Method || !r.HasData() ||
+					!parent.HasData() {
 					t.Errorf("the parent of %+v is %+v", r, parent)
 				}
 			}

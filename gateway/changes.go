@@ -60,7 +60,8 @@ func (c *Config) enabled() map[string]*Upstream {
 // one by one.
 func changedKeys(a, b reflect.Value) (keys []string) {
 	for i := range a.NumField() {
-		if f := a.Type().Field(i); f.IsExported() && f.Name != "Upstreams" && !same(a.Field(i), b.Field(i)) {
+		if f := a.Type().Field(i); f.IsExported() && f.Name != "Upstreams" &&
+			!same(a.Field(i), b.Field(i)) {
 			keys = append(keys, keyOf(f.Name))
 		}
 	}
@@ -112,7 +113,8 @@ func keyOf(field string) string {
 	runes := []rune(strings.ReplaceAll(field, "OpenAPI", "Openapi"))
 	for i, r := range runes {
 		// A word begins where a capital letter stands beside a small one.
-		if i > 0 && unicode.IsUpper(r) && (unicode.IsLower(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1])) {
+		if i > 0 && unicode.IsUpper(r) &&
+			(unicode.IsLower(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1])) {
 			key.WriteByte('_')
 		}
 		key.WriteRune(unicode.ToLower(r))

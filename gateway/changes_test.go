@@ -23,13 +23,15 @@ guard: {anonymous: true, params: {max_depth: 10}}
 	for after, want := range map[string]string{
 		before:                "",
 		before + "\n# more\n": "",
-		strings.Replace(before, "timeout: 5s", "timeout: 6s, env: {T: x}", 1):            "~a (env, timeout)",
+		strings.Replace(before, "timeout: 5s", "timeout: 6s, env: {T: x}",
+			1): "~a (env, timeout)",
 		strings.Replace(before, "X: secret", "X: other", 1):                              "~b (headers)",
 		strings.Replace(before, ", disabled: true", "", 1):                               "+c",
 		strings.Replace(before, "d: {command: d}", "d: {command: d, disabled: true}", 1): "-d",
 		strings.Replace(before, "  d:", "  e:", 1):                                       "+e -d",
 		strings.Replace(before, "max_depth: 10", "max_depth: 9", 1):                      "guard",
-		strings.Replace(before, "page_size: 7", "title: x", 1):                           "title page_size",
+		strings.Replace(before, "page_size: 7", "title: x",
+			1): "title page_size",
 	} {
 		from, problem := parse(t, "x.yaml", before)
 		to, other := parse(t, "x.yaml", after)
@@ -41,11 +43,14 @@ guard: {anonymous: true, params: {max_depth: 10}}
 		}
 	}
 	s := mcp.NewServer("s", "1", nil)
-	mine := func(s *mcp.Server) *Config { return &Config{Upstreams: []*Upstream{{Name: "s", Server: s}}} }
+	mine := func(s *mcp.Server) *Config {
+		return &Config{Upstreams: []*Upstream{{Name: "s", Server: s}}}
+	}
 	if got := mine(s).Changes(mine(s)); got != nil {
 		t.Error(got)
 	}
-	if got := mine(mcp.NewServer("s", "1", nil)).Changes(mine(s)); !slices.Equal(got, []string{"~s (server)"}) {
+	if got := mine(mcp.NewServer("s", "1", nil)).Changes(mine(s)); !slices.Equal(got,
+		[]string{"~s (server)"}) {
 		t.Error(got)
 	}
 }
@@ -66,7 +71,8 @@ func TestChangesKeys(t *testing.T) {
 			if of == reflect.TypeFor[Upstream]() {
 				text = "upstreams: {a: {" + key + ": {}}}"
 			}
-			if _, err := Parse("x.yaml", []byte(text)); err != nil && strings.Contains(err.Error(), "there is no key \""+key) {
+			if _, err := Parse("x.yaml", []byte(text)); err != nil &&
+				strings.Contains(err.Error(), "there is no key \""+key) {
 				t.Errorf("%v.%s: %v", of, f.Name, err)
 			}
 		}

@@ -18,10 +18,18 @@ func TestOwnCodes(t *testing.T) {
 	t.Parallel()
 	s := mcp.NewServer("s", "1", nil)
 	mcp.AddTool(s, mcp.Tool{Name: "down"}, func(context.Context, textIn) (string, error) {
-		return "", farcall.PassOn(&jsonrpc.Error{Code: jsonrpc.Unavailable, Message: "its own", Data: jsonrpc.Raw(`{"uri":"x://y"}`)})
+		return "", farcall.PassOn(
+			&jsonrpc.Error{
+				Code: jsonrpc.Unavailable, Message: "its own",
+				Data: jsonrpc.Raw(`{"uri":"x://y"}`),
+			})
 	})
 	for _, namespace := range []string{"always", "auto"} {
-		l := newLabOf(t, nil, &gateway.Config{Namespace: namespace, Upstreams: []*gateway.Upstream{over(t, "s", s), {Name: "gone", URL: "tcp://127.0.0.1:1"}}})
+		l := newLabOf(t, nil,
+			&gateway.Config{
+				Namespace: namespace,
+				Upstreams: []*gateway.Upstream{over(t, "s", s), {Name: "gone", URL: "tcp://127.0.0.1:1"}},
+			})
 		row := jsonrpc.Unavailable.Condition()
 		for _, rev := range era.Revisions() {
 			c := l.client(t, mcp.ClientOptions{Era: rev.Name})

@@ -70,10 +70,11 @@ type Config struct {
 	// takes effect when the gateway is started. URL is where browsers reach the gateway: https://host.
 	// Tokens are kept in Dir, sealed with Keys of 32 random bytes each in base64 or hex: the first one
 	// seals, each one opens. Without Dir they are in the store of a cluster, sealed with Keys, or else
-	// with a key from the secret of the cluster; without a cluster they are in memory. Browser says which browser may sign in
-	// for a principal: "link", that which has opened the link, or "principal", one that shows the
-	// credentials of the principal, such as a client certificate or a token that a proxy adds. The
-	// default is principal where the Guard accepts client certificates, and otherwise link.
+	// with a key from the secret of the cluster; without a cluster they are in memory. Browser says
+	// which browser may sign in for a principal: "link", that which has opened the link, or
+	// "principal", one that shows the credentials of the principal, such as a client certificate or a
+	// token that a proxy adds. The default is principal where the Guard accepts client certificates,
+	// and otherwise link.
 	SignIn signInConfig
 	// Trace is for farcall serve, where the environment asks for traces. Parent says what the span of
 	// a caller is for the gateway's: "remote" (the default), its parent, or "link", a link of the

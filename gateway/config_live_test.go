@@ -39,7 +39,9 @@ func TestSecrets(t *testing.T) {
 	}
 	seen := make(chan string, 1000)
 	m := newMock("modern")
-	at := m.http(t, "m", func(r *http.Request) { seen <- r.Header.Get("Authorization") + r.URL.RawQuery })
+	at := m.http(t, "m", func(r *http.Request) {
+		seen <- r.Header.Get("Authorization") + r.URL.RawQuery
+	})
 	path, _, _ := faulty.Command("")
 	port := newClosedPort(t)
 	c := load(t, `
@@ -67,7 +69,8 @@ upstreams:
 	l := newLabOf(t, nil, c)
 	client := l.client(t, mcp.ClientOptions{Era: "legacy"})
 	wants(t, client, "echo", "hello", "hello")
-	if got := received(t, "a request", seen); !strings.Contains(got, "Bearer "+secret+"-env") || !strings.Contains(got, "key="+secret) {
+	if got := received(t, "a request", seen); !strings.Contains(got, "Bearer "+secret+"-env") ||
+		!strings.Contains(got, "key="+secret) {
 		t.Errorf("the server was sent %q", got)
 	}
 	names, missing := toolsOf(t, client)
@@ -116,7 +119,8 @@ func TestNames(t *testing.T) {
 	one, two := a.tcp(t, "a"), b.tcp(t, "b")
 	l := newLab(t, nil, one)
 	c := l.client(t, mcp.ClientOptions{Era: "legacy"})
-	if names, _ := toolsOf(t, c); !slices.Equal(names, []string{"ask", "echo", "fickle", "wait"}) && !slices.Equal(names, []string{"echo", "wait", "ask", "fickle"}) {
+	if names, _ := toolsOf(t, c); !slices.Equal(names, []string{"ask", "echo", "fickle", "wait"}) &&
+		!slices.Equal(names, []string{"echo", "wait", "ask", "fickle"}) {
 		t.Error(names)
 	}
 	if err := l.Reload(config(one, two)); err != nil {
@@ -124,7 +128,10 @@ func TestNames(t *testing.T) {
 	}
 	names, missing := toolsOf(t, c)
 	slices.Sort(names)
-	if want := []string{"a__ask", "a__echo", "a__wait", "b__ask", "b__echo", "b__wait", "fickle"}; !slices.Equal(names, want) || missing != nil {
+	if want := []string{
+		"a__ask", "a__echo", "a__wait", "b__ask", "b__echo", "b__wait",
+		"fickle",
+	}; !slices.Equal(names, want) || missing != nil {
 		t.Errorf("%v, missing %v", names, missing)
 	}
 	wants(t, c, "fickle", "", "called")
@@ -136,13 +143,18 @@ func TestNames(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	t.Setenv("GATEWAY_TEST_SECRET", "not for children")
 	file := filepath.Join(t.TempDir(), "env")
-	u := &gateway.Upstream{Name: "sh", Command: []string{"/bin/sh", "-c", "env >" + file + "; exit 1"}, Env: map[string]string{"MINE": "1"}, Restart: gateway.Restart{Never: true}}
+	u := &gateway.Upstream{
+		Name: "sh", Command: []string{"/bin/sh", "-c", "env >" + file + "; exit 1"},
+		Env: map[string]string{"MINE": "1"}, Restart: gateway.Restart{Never: true},
+	}
 	l := newLab(t, nil, u)
 	if _, err := l.pipe(t, mcp.ClientOptions{Era: "legacy"}); err == nil {
 		t.Error("it is no server")
 	}
 	text, err := os.ReadFile(file)
-	if err != nil || !strings.Contains(string(text), "MINE=1\n") || !strings.Contains(string(text), "PATH=") || strings.Contains(string(text), "GATEWAY_TEST_SECRET") {
+	if err != nil || !strings.Contains(string(text), "MINE=1\n") ||
+		!strings.Contains(string(text), "PATH=") ||
+		strings.Contains(string(text), "GATEWAY_TEST_SECRET") {
 		t.Errorf("%s, %v", text, err)
 	}
 }

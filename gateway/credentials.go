@@ -40,11 +40,14 @@ func (c *Upstream) checkAuth() (message, hint string) {
 	}
 	switch {
 	case c.Profile == profileRaw:
-		return "the profile raw has no credentials but headers", "write headers, or leave profile out if it is an MCP server"
+		return "the profile raw has no credentials but headers",
+			"write headers, or leave profile out if it is an MCP server"
 	case a.asksWho() && c.forAll():
-		return a.Type + " goes by who calls, and with the lifetime " + cmp.Or(c.Lifetime, lifetimeAuto) + " all callers have the same connection", "add lifetime: principal (or session, or call)"
+		return a.Type + " goes by who calls, and with the lifetime " + cmp.Or(c.Lifetime, lifetimeAuto) +
+			" all callers have the same connection", "add lifetime: principal (or session, or call)"
 	case a.Type == authClient && (a.ClientID == "" || a.Secret == "" && a.Key == ""):
-		return "client_credentials needs a client_id, and a secret or a key", "add what the authorization server knows the gateway by"
+		return "client_credentials needs a client_id, and a secret or a key",
+			"add what the authorization server knows the gateway by"
 	case a.Type == authWorkload && a.AssertionFile == "":
 		return "workload_identity needs a file with the workload's token", "add assertion_file"
 	}
@@ -60,14 +63,16 @@ func (c *Upstream) checkAuth() (message, hint string) {
 // misfit returns what in the credentials is not for their type.
 func (c *Credentials) misfit() (message, hint string) {
 	switch {
-	case (c.Type == authExchange || c.Type == authWorkload) && c.ClientID == "" && (c.Secret != "" || c.Key != ""):
+	case (c.Type == authExchange || c.Type == authWorkload) && c.ClientID == "" &&
+		(c.Secret != "" || c.Key != ""):
 		return "there is a secret or a key, and no client_id", "add client_id"
 	case c.Type == authPrincipals && len(c.Principals) == 0:
 		return "principals has no headers", "add principals with a name, or \"*\" for all others"
 	case c.Type != authPrincipals && len(c.Principals) > 0:
 		return "principals is for the type principals only", "remove it, or write type: principals"
 	case c.Type != authExchange && c.Audience != "":
-		return "audience is for the type token_exchange only", "remove it: tokens are for the address of the server"
+		return "audience is for the type token_exchange only",
+			"remove it: tokens are for the address of the server"
 	case c.Type != authWorkload && c.AssertionFile != "":
 		return "assertion_file is for the type workload_identity only", "remove it"
 	case c.Type != authOAuth && c.Store != "":
@@ -180,7 +185,9 @@ func (p *perCaller) Authorize(ctx context.Context, r *http.Request) error {
 			return err
 		}
 		if bound(who) {
-			return errors.New("gateway: the caller's token is bound to their own key, and is of no use to anybody else; use token_exchange")
+			return errors.New(
+				"gateway: the caller's token is bound to their own key, and is of no use to anybody else; " +
+					"use token_exchange")
 		}
 		r.Header.Set("Authorization", "Bearer "+token)
 		return nil
@@ -190,7 +197,9 @@ func (p *perCaller) Authorize(ctx context.Context, r *http.Request) error {
 		return errors.New(`gateway: the caller is unauthenticated, and there are no credentials for "*"`)
 	}
 	if !ok {
-		return fmt.Errorf(`gateway: there are no credentials for the principal %q, nor for "*"; add them to auth.principals`, who.Name())
+		return fmt.Errorf(
+			`gateway: there are no credentials for the principal %q, nor for "*"; add them to `+
+				`auth.principals`, who.Name())
 	}
 	for name, value := range headers {
 		if strings.EqualFold(name, "Host") {
@@ -203,7 +212,9 @@ func (p *perCaller) Authorize(ctx context.Context, r *http.Request) error {
 }
 
 // headersOf returns the headers that a configuration has for a principal, by its name or by "*".
-func headersOf(all map[string]map[string]string, who *guard.Principal) (headers map[string]string, ok bool) {
+func headersOf(
+	all map[string]map[string]string, who *guard.Principal,
+) (headers map[string]string, ok bool) {
 	headers, ok = all[credentialsName(who)]
 	if who == nil || !ok {
 		headers, ok = all["*"]

@@ -42,7 +42,9 @@ func newExchanging(t *testing.T) *exchanging {
 		t.Fatal(err)
 	}
 	s := mcp.NewServer("captured", "1", &mcp.ServerOptions{Eras: "legacy"})
-	mcp.AddTool(s, mcp.Tool{Name: "add"}, func(context.Context, struct{ A, B int }) (string, error) { return "3", nil })
+	mcp.AddTool(s, mcp.Tool{Name: "add"}, func(context.Context, struct{ A, B int }) (string, error) {
+		return "3", nil
+	})
 	h := mcphttp.NewHandler(s, nil)
 	x := &exchanging{key: key, used: map[string]int{}, got: map[string]int{}, life: 3600}
 	mux := http.NewServeMux()
@@ -53,8 +55,12 @@ func newExchanging(t *testing.T) *exchanging {
 			fmt.Fprint(w, strings.ReplaceAll(format, "URL", x.URL))
 		}
 	}
-	mux.HandleFunc("/.well-known/oauth-protected-resource/mcp", document(`{"resource":"URL/mcp","authorization_servers":["URL"]}`))
-	mux.HandleFunc("/.well-known/oauth-authorization-server", document(`{"issuer":"URL","token_endpoint":"URL/token","response_types_supported":["code"],"authorization_endpoint":"URL/a","jwks_uri":"URL/jwks"}`))
+	mux.HandleFunc("/.well-known/oauth-protected-resource/mcp",
+		document(`{"resource":"URL/mcp","authorization_servers":["URL"]}`))
+	mux.HandleFunc("/.well-known/oauth-authorization-server",
+		document(
+			`{"issuer":"URL","token_endpoint":"URL/token","response_types_supported":["code"],`+
+				`"authorization_endpoint":"URL/a","jwks_uri":"URL/jwks"}`))
 	mux.HandleFunc("/token", func(w http.ResponseWriter, r *http.Request) {
 		subject := r.PostFormValue("subject_token")
 		id, secret, _ := r.BasicAuth()
@@ -62,12 +68,15 @@ func newExchanging(t *testing.T) *exchanging {
 		defer x.mu.Unlock()
 		x.got[subject]++
 		w.Header().Set("Content-Type", "application/json")
-		if id != "gateway" || secret != "s3cr3t" || subject == "" || r.PostFormValue("resource") != x.URL+"/mcp" || r.PostFormValue("audience") != "far" {
+		if id != "gateway" || secret != "s3cr3t" || subject == "" ||
+			r.PostFormValue("resource") != x.URL+"/mcp" || r.PostFormValue("audience") != "far" {
 			w.WriteHeader(http.StatusBadRequest)
 			fmt.Fprint(w, `{"error":"invalid_request"}`)
 			return
 		}
-		fmt.Fprintf(w, `{"access_token":"for-%s","issued_token_type":"urn:ietf:params:oauth:token-type:access_token","token_type":"Bearer","expires_in":%d}`, sum(subject), x.life)
+		fmt.Fprintf(w,
+			`{"access_token":"for-%s","issued_token_type":"urn:ietf:params:oauth:token-type:access_token",`+
+				`"token_type":"Bearer","expires_in":%d}`, sum(subject), x.life)
 	})
 	mux.HandleFunc("/mcp", func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -99,7 +108,10 @@ func (x *exchanging) token(t *testing.T, subject string) string {
 	t.Helper()
 	b64 := base64.RawURLEncoding.EncodeToString
 	text := b64([]byte(`{"alg":"ES256","typ":"at+jwt","kid":"1"}`)) + "." +
-		b64(fmt.Appendf(nil, `{"iss":%q,"sub":%q,"aud":"gateway","client_id":"x","jti":"j","iat":%d,"exp":%d}`, x.URL, subject, time.Now().Unix(), time.Now().Unix()+600))
+		b64(
+			fmt.Appendf(nil,
+				`{"iss":%q,"sub":%q,"aud":"gateway","client_id":"x","jti":"j","iat":%d,"exp":%d}`, x.URL,
+				subject, time.Now().Unix(), time.Now().Unix()+600))
 	digest := sha256.Sum256([]byte(text))
 	r, s, err := ecdsa.Sign(rand.Reader, x.key, digest[:])
 	if err != nil {
@@ -116,15 +128,20 @@ func (x *exchanging) jwks(t *testing.T) string {
 		t.Fatal(err)
 	}
 	b64 := base64.RawURLEncoding.EncodeToString
-	return fmt.Sprintf(`{"keys":[{"kty":"EC","crv":"P-256","kid":"1","x":%q,"y":%q}]}`, b64(point[1:33]), b64(point[33:]))
+	return fmt.Sprintf(`{"keys":[{"kty":"EC","crv":"P-256","kid":"1","x":%q,"y":%q}]}`,
+		b64(point[1:33]), b64(point[33:]))
 }
 
 // guardedGateway is a gateway to one server; its callers show tokens of x.
 func guardedGateway(t *testing.T, x *exchanging, auth *Credentials) *httptest.Server {
 	t.Helper()
 	g, err := New(&Config{
-		Upstreams: []*Upstream{{Name: "a", URL: x.URL + "/mcp", Lifetime: "principal", Profile: profileMCP, Auth: auth}},
-		Guard:     &guard.Config{JWT: []guard.Issuer{{Issuer: x.URL, JWKS: x.jwks(t), Audience: []string{"gateway"}}}},
+		Upstreams: []*Upstream{
+			{Name: "a", URL: x.URL + "/mcp", Lifetime: "principal", Profile: profileMCP, Auth: auth},
+		},
+		Guard: &guard.Config{
+			JWT: []guard.Issuer{{Issuer: x.URL, JWKS: x.jwks(t), Audience: []string{"gateway"}}},
+		},
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +160,10 @@ func guardedGateway(t *testing.T, x *exchanging, auth *Credentials) *httptest.Se
 // calls makes several calls at once with a token.
 func calls(t *testing.T, web *httptest.Server, token, era string) {
 	t.Helper()
-	c, err := mcp.Dial(t.Context(), web.URL+"/mcp", &mcp.ClientOptions{Era: era, HTTP: &mcphttp.DialOptions{Header: http.Header{"Authorization": {"Bearer " + token}}}})
+	c, err := mcp.Dial(t.Context(), web.URL+"/mcp",
+		&mcp.ClientOptions{
+			Era: era, HTTP: &mcphttp.DialOptions{Header: http.Header{"Authorization": {"Bearer " + token}}},
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +171,8 @@ func calls(t *testing.T, web *httptest.Server, token, era string) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			if got, err := mcp.CallTool[string](t.Context(), c, "add", map[string]int{"A": 1, "B": 2}); err != nil || got != "3" {
+			if got, err := mcp.CallTool[string](t.Context(), c, "add",
+				map[string]int{"A": 1, "B": 2}); err != nil || got != "3" {
 				t.Errorf("%q, %v", got, err)
 			}
 		})
@@ -162,7 +183,8 @@ func calls(t *testing.T, web *httptest.Server, token, era string) {
 // A caller's token is exchanged once, and the server gets only what it was exchanged for.
 func TestTokenExchange(t *testing.T) {
 	x := newExchanging(t)
-	web := guardedGateway(t, x, &Credentials{Type: authExchange, ClientID: "gateway", Secret: "s3cr3t", Audience: "far"})
+	web := guardedGateway(t, x,
+		&Credentials{Type: authExchange, ClientID: "gateway", Secret: "s3cr3t", Audience: "far"})
 	ann, bob := x.token(t, "ann"), x.token(t, "bob")
 	for _, era := range []string{"legacy", "modern"} {
 		calls(t, web, ann, era)
@@ -192,7 +214,9 @@ func TestPassthrough(t *testing.T) {
 	seen := map[string]int{}
 	mux := http.NewServeMux()
 	s := mcp.NewServer("captured", "1", &mcp.ServerOptions{Eras: "legacy"})
-	mcp.AddTool(s, mcp.Tool{Name: "add"}, func(context.Context, struct{ A, B int }) (string, error) { return "3", nil })
+	mcp.AddTool(s, mcp.Tool{Name: "add"}, func(context.Context, struct{ A, B int }) (string, error) {
+		return "3", nil
+	})
 	h := mcphttp.NewHandler(s, nil)
 	mux.HandleFunc("/mcp", func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()

@@ -34,7 +34,9 @@ type capturing struct {
 func newCapturing(t *testing.T, eras string) *capturing {
 	t.Helper()
 	s := mcp.NewServer("captured", "1", &mcp.ServerOptions{Eras: eras})
-	mcp.AddTool(s, mcp.Tool{Name: "add"}, func(context.Context, struct{ A, B int }) (string, error) { return "3", nil })
+	mcp.AddTool(s, mcp.Tool{Name: "add"}, func(context.Context, struct{ A, B int }) (string, error) {
+		return "3", nil
+	})
 	c := &capturing{seen: map[string]int{}}
 	h := mcphttp.NewHandler(s, nil)
 	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -57,12 +59,15 @@ func newCapturing(t *testing.T, eras string) *capturing {
 // callers is a gateway with callers that say by a header who they are.
 func callers(t *testing.T, u *Upstream) *httptest.Server {
 	t.Helper()
-	g, err := New(&Config{Upstreams: []*Upstream{u}}, &Options{Owner: func(r *http.Request) string { return r.Header.Get("X-Who") }})
+	g, err := New(&Config{Upstreams: []*Upstream{u}}, &Options{Owner: func(r *http.Request) string {
+		return r.Header.Get("X-Who")
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx := context.WithValue(r.Context(), upstreamKey{}, &guard.Principal{ID: r.Header.Get("X-Who"), Kind: "user"})
+		ctx := context.WithValue(r.Context(), upstreamKey{},
+			&guard.Principal{ID: r.Header.Get("X-Who"), Kind: "user"})
 		g.ServeHTTP(w, r.WithContext(ctx))
 	}))
 	t.Cleanup(func() {
@@ -81,10 +86,13 @@ const callersSecret = "s3cr3t-of-the-caller"
 func callAs(t *testing.T, web *httptest.Server, who, era string) (string, error) {
 	t.Helper()
 	h := http.Header{
-		"X-Who": {who}, "Authorization": {"Bearer " + callersSecret}, "Dpop": {callersSecret}, "Cookie": {"a=" + callersSecret},
-		"X-Api-Key": {callersSecret}, "Proxy-Authorization": {callersSecret}, "Signature": {callersSecret},
+		"X-Who": {who}, "Authorization": {"Bearer " + callersSecret}, "Dpop": {callersSecret},
+		"Cookie":    {"a=" + callersSecret},
+		"X-Api-Key": {callersSecret}, "Proxy-Authorization": {callersSecret},
+		"Signature": {callersSecret},
 	}
-	c, err := mcp.Dial(t.Context(), web.URL+"/mcp", &mcp.ClientOptions{Era: era, HTTP: &mcphttp.DialOptions{Header: h}})
+	c, err := mcp.Dial(t.Context(), web.URL+"/mcp",
+		&mcp.ClientOptions{Era: era, HTTP: &mcphttp.DialOptions{Header: h}})
 	if err != nil {
 		return "", err
 	}
@@ -137,7 +145,10 @@ func TestPrincipalsAuthMissing(t *testing.T) {
 	server := newCapturing(t, "legacy")
 	web := callers(t, &Upstream{
 		Name: "a", URL: server.URL, Lifetime: "principal", Profile: profileMCP,
-		Auth: &Credentials{Type: authPrincipals, Principals: map[string]map[string]string{"ann": {"X-Cred": "s3cr3t-header"}}},
+		Auth: &Credentials{
+			Type:       authPrincipals,
+			Principals: map[string]map[string]string{"ann": {"X-Cred": "s3cr3t-header"}},
+		},
 	})
 	_, err := callAs(t, web, "eve", "legacy")
 	if err == nil || strings.Contains(err.Error(), "s3cr3t") {
@@ -146,13 +157,16 @@ func TestPrincipalsAuthMissing(t *testing.T) {
 	if len(server.all) > 0 {
 		t.Errorf("%q", server.all)
 	}
-	p := &perCaller{at: mustURL(t, server.URL), all: map[string]map[string]string{"ann": {"X-Cred": "s3cr3t-header"}}}
+	p := &perCaller{
+		at: mustURL(t, server.URL), all: map[string]map[string]string{"ann": {"X-Cred": "s3cr3t-header"}},
+	}
 	r := httptest.NewRequest(http.MethodPost, server.URL, nil)
 	err = p.Authorize(context.WithValue(t.Context(), upstreamKey{}, &guard.Principal{ID: "eve", Issuer: "https://id"}), r)
 	if err == nil || !strings.Contains(err.Error(), `the principal "https://id|eve"`) {
 		t.Errorf("%v", err)
 	}
-	if err = p.Authorize(t.Context(), r); err == nil || !strings.Contains(err.Error(), "the caller is unauthenticated") {
+	if err = p.Authorize(t.Context(), r); err == nil ||
+		!strings.Contains(err.Error(), "the caller is unauthenticated") {
 		t.Errorf("%v", err)
 	}
 	ann := context.WithValue(t.Context(), upstreamKey{}, &guard.Principal{ID: "ann"})
@@ -168,13 +182,18 @@ func TestPrincipalsAuthMissing(t *testing.T) {
 // reason to send the call without.
 func TestPassthroughRefused(t *testing.T) {
 	p := &perCaller{at: mustURL(t, "http://a.example"), pass: true}
-	for name, who := range map[string]*guard.Principal{"unauthenticated": nil, "no token": {ID: "ann"}} {
+	for name, who := range map[string]*guard.Principal{
+		"unauthenticated": nil,
+		"no token":        {ID: "ann"},
+	} {
 		r := httptest.NewRequest(http.MethodPost, "http://a.example/", nil)
-		if err := p.Authorize(context.WithValue(t.Context(), upstreamKey{}, who), r); err == nil || r.Header.Get("Authorization") != "" {
+		if err := p.Authorize(context.WithValue(t.Context(), upstreamKey{}, who), r); err == nil ||
+			r.Header.Get("Authorization") != "" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if !bound(&guard.Principal{Claims: map[string]any{"cnf": map[string]any{"jkt": "x"}}}) || bound(&guard.Principal{}) {
+	if !bound(&guard.Principal{Claims: map[string]any{"cnf": map[string]any{"jkt": "x"}}}) ||
+		bound(&guard.Principal{}) {
 		t.Error("which tokens are bound?")
 	}
 }
@@ -191,28 +210,44 @@ func mustURL(t *testing.T, text string) *url.URL {
 func TestCheckAuth(t *testing.T) {
 	some := map[string]map[string]string{"*": {"X": "s3cr3t"}}
 	for want, u := range map[string]*Upstream{
-		"":                            {Auth: &Credentials{Type: authOAuth}},
-		" ":                           {Auth: &Credentials{Type: authExchange, ClientID: "x", Secret: "s3cr3t", Audience: "y"}, Lifetime: "principal"},
-		"  ":                          {Auth: &Credentials{Type: authPassthrough}, Lifetime: "call"},
-		"   ":                         {},
-		"the profile raw":             {Auth: &Credentials{Type: authOAuth}, Profile: profileRaw},
-		"principals goes by who":      {Auth: &Credentials{Type: authPrincipals, Principals: some}},
-		"token_exchange goes by who":  {Auth: &Credentials{Type: authExchange}, Lifetime: "shared"},
-		"passthrough goes by who":     {Auth: &Credentials{Type: authPassthrough}},
-		"client_credentials needs":    {Auth: &Credentials{Type: authClient, ClientID: "x"}},
-		"no client_id":                {Auth: &Credentials{Type: authExchange, Secret: "s3cr3t"}, Lifetime: "call"},
-		"principals has no headers":   {Auth: &Credentials{Type: authPrincipals}, Lifetime: "call"},
-		"principals is for":           {Auth: &Credentials{Type: authOAuth, Principals: some}},
-		"audience is for":             {Auth: &Credentials{Type: authOAuth, Audience: "x"}},
-		"store is for":                {Auth: &Credentials{Type: authClient, ClientID: "x", Secret: "s3cr3t", Store: "f"}},
-		"a secret and a key":          {Auth: &Credentials{Type: authClient, ClientID: "x", Secret: "s3cr3t", Key: "s3cr3t"}},
+		"": {Auth: &Credentials{Type: authOAuth}},
+		" ": {
+			Auth:     &Credentials{Type: authExchange, ClientID: "x", Secret: "s3cr3t", Audience: "y"},
+			Lifetime: "principal",
+		},
+		"  ":                         {Auth: &Credentials{Type: authPassthrough}, Lifetime: "call"},
+		"   ":                        {},
+		"the profile raw":            {Auth: &Credentials{Type: authOAuth}, Profile: profileRaw},
+		"principals goes by who":     {Auth: &Credentials{Type: authPrincipals, Principals: some}},
+		"token_exchange goes by who": {Auth: &Credentials{Type: authExchange}, Lifetime: "shared"},
+		"passthrough goes by who":    {Auth: &Credentials{Type: authPassthrough}},
+		"client_credentials needs":   {Auth: &Credentials{Type: authClient, ClientID: "x"}},
+		"no client_id": {
+			Auth:     &Credentials{Type: authExchange, Secret: "s3cr3t"},
+			Lifetime: "call",
+		},
+		"principals has no headers": {Auth: &Credentials{Type: authPrincipals}, Lifetime: "call"},
+		"principals is for":         {Auth: &Credentials{Type: authOAuth, Principals: some}},
+		"audience is for":           {Auth: &Credentials{Type: authOAuth, Audience: "x"}},
+		"store is for": {
+			Auth: &Credentials{Type: authClient, ClientID: "x", Secret: "s3cr3t", Store: "f"},
+		},
+		"a secret and a key": {
+			Auth: &Credentials{Type: authClient, ClientID: "x", Secret: "s3cr3t", Key: "s3cr3t"},
+		},
 		"tokens for http://a.example": {Auth: &Credentials{Type: authPassthrough}, Lifetime: "call", URL: "http://a.example/mcp"},
 		"    ":                        {Auth: &Credentials{Type: authPassthrough}, Lifetime: "call", URL: "http://127.0.0.1:1/mcp"},
 		"     ":                       {Auth: &Credentials{Type: authWorkload, AssertionFile: "f"}},
 		"workload_identity needs":     {Auth: &Credentials{Type: authWorkload}},
-		"assertion_file is for":       {Auth: &Credentials{Type: authClient, ClientID: "x", Secret: "s3cr3t", AssertionFile: "f"}},
-		"key, and no client_id":       {Auth: &Credentials{Type: authWorkload, Key: "s3cr3t", AssertionFile: "f"}},
-		"private key is not in PEM":   {Auth: &Credentials{Type: authClient, ClientID: "x", Key: "s3cr3t"}},
+		"assertion_file is for": {
+			Auth: &Credentials{Type: authClient, ClientID: "x", Secret: "s3cr3t", AssertionFile: "f"},
+		},
+		"key, and no client_id": {
+			Auth: &Credentials{Type: authWorkload, Key: "s3cr3t", AssertionFile: "f"},
+		},
+		"private key is not in PEM": {
+			Auth: &Credentials{Type: authClient, ClientID: "x", Key: "s3cr3t"},
+		},
 		"is no scope":                 {Auth: &Credentials{Type: authOAuth, Scopes: []string{"a b"}}},
 		"would go over the network":   {Auth: &Credentials{Type: authOAuth}, URL: "http://a.example/mcp"},
 		"there is no type":            {Auth: &Credentials{Type: "magic"}},
@@ -224,7 +259,8 @@ func TestCheckAuth(t *testing.T) {
 		}
 		message, hint := u.checkAuth()
 		want = strings.TrimSpace(want)
-		if (message == "") != (want == "") || !strings.Contains(message, want) || message != "" && hint == "" || strings.Contains(message+hint, "s3cr3t") {
+		if (message == "") != (want == "") || !strings.Contains(message, want) ||
+			message != "" && hint == "" || strings.Contains(message+hint, "s3cr3t") {
 			t.Errorf("%s: %s; %s", want, message, hint)
 		}
 		auth, err := u.authorizer(nil)
@@ -250,14 +286,22 @@ func TestOAuthNeedsLogin(t *testing.T) {
 		t.Fatal("a call without a login")
 	}
 	t.Log(err)
-	u := &Upstream{Name: "a", URL: resource.URL + "/mcp", Auth: &Credentials{Type: authOAuth, Store: t.TempDir() + "/tokens.json"}}
+	u := &Upstream{
+		Name: "a", URL: resource.URL + "/mcp",
+		Auth: &Credentials{Type: authOAuth, Store: t.TempDir() + "/tokens.json"},
+	}
 	auth, err := u.authorizer(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, u.URL, nil)
-	_, err = auth.Challenge(t.Context(), &http.Response{StatusCode: http.StatusUnauthorized, Request: r, Header: http.Header{"Www-Authenticate": {"Bearer"}}})
-	if err == nil || !strings.Contains(err.Error(), "farcall login --store") || !strings.Contains(err.Error(), resource.URL) {
+	_, err = auth.Challenge(t.Context(),
+		&http.Response{
+			StatusCode: http.StatusUnauthorized, Request: r,
+			Header: http.Header{"Www-Authenticate": {"Bearer"}},
+		})
+	if err == nil || !strings.Contains(err.Error(), "farcall login --store") ||
+		!strings.Contains(err.Error(), resource.URL) {
 		t.Errorf("%v", err)
 	}
 }
@@ -271,15 +315,20 @@ func TestWorkloadIdentity(t *testing.T) {
 	as := httptest.NewServer(mux)
 	t.Cleanup(as.Close)
 	document := func(text string) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, strings.ReplaceAll(text, "URL", as.URL)) }
+		return func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, strings.ReplaceAll(text, "URL", as.URL))
+		}
 	}
-	mux.HandleFunc("/.well-known/oauth-protected-resource/mcp", document(`{"resource":"URL/mcp","authorization_servers":["URL"]}`))
-	mux.HandleFunc("/.well-known/oauth-authorization-server", document(`{"issuer":"URL","token_endpoint":"URL/token"}`))
+	mux.HandleFunc("/.well-known/oauth-protected-resource/mcp",
+		document(`{"resource":"URL/mcp","authorization_servers":["URL"]}`))
+	mux.HandleFunc("/.well-known/oauth-authorization-server",
+		document(`{"issuer":"URL","token_endpoint":"URL/token"}`))
 	mux.HandleFunc("/token", func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.PostFormValue("grant_type")+" "+r.PostFormValue("assertion"))
 		fmt.Fprintf(w, `{"access_token":"access-%d","token_type":"Bearer","expires_in":1}`, len(asked))
 	})
-	text := "upstreams:\n  a: {url: '" + as.URL + "/mcp', auth: {type: workload_identity, assertion_file: token}}\n"
+	text := "upstreams:\n  a: {url: '" + as.URL +
+		"/mcp', auth: {type: workload_identity, assertion_file: token}}\n"
 	config := filepath.Join(dir, "farcall.yaml")
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -310,7 +359,8 @@ func TestWorkloadIdentity(t *testing.T) {
 			}
 			continue
 		}
-		if want := mcpauth.GrantAssertion + " e30." + claims + ".c2ln"; err != nil || r.Header.Get("Authorization") != fmt.Sprintf("Bearer access-%d", i+1) || asked[i] != want {
+		if want := mcpauth.GrantAssertion + " e30." + claims + ".c2ln"; err != nil ||
+			r.Header.Get("Authorization") != fmt.Sprintf("Bearer access-%d", i+1) || asked[i] != want {
 			t.Errorf("%v, %q, %q", err, r.Header, asked)
 		}
 	}

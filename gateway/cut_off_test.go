@@ -17,8 +17,10 @@ func TestCutOffIsCancelled(t *testing.T) {
 	t.Parallel()
 	for _, eras := range []string{"2024-11-05", "2025-11-25", "modern"} {
 		for name, at := range map[string]func(*testing.T, *mock) *gateway.Upstream{
-			"tcp":  func(t *testing.T, m *mock) *gateway.Upstream { return m.tcp(t, "a") },
-			"http": func(t *testing.T, m *mock) *gateway.Upstream { return m.http(t, "a", func(*http.Request) {}) },
+			"tcp": func(t *testing.T, m *mock) *gateway.Upstream { return m.tcp(t, "a") },
+			"http": func(t *testing.T, m *mock) *gateway.Upstream {
+				return m.http(t, "a", func(*http.Request) {})
+			},
 		} {
 			t.Run(eras+"/"+name, func(t *testing.T) {
 				t.Parallel()

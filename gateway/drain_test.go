@@ -37,7 +37,8 @@ func retryable(t *testing.T, what string, err error) {
 func TestDrain(t *testing.T) {
 	m := newMock("legacy")
 	l := newLab(t, nil, m.tcp(t, "m"))
-	legacyClient, modernClient := l.client(t, mcp.ClientOptions{Era: "legacy"}), l.client(t, mcp.ClientOptions{Era: "modern"})
+	legacyClient, modernClient := l.client(t, mcp.ClientOptions{Era: "legacy"}),
+		l.client(t, mcp.ClientOptions{Era: "modern"})
 	url := listen(t, func(conn net.Conn) {
 		l.ServeStream(stream.New(conn, stream.NDJSON, nil), &guard.Conn{Transport: "tcp"})
 	})
@@ -46,7 +47,8 @@ func TestDrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer onStream.Close()
-	onSocket, err := mcp.Dial(t.Context(), strings.Replace(l.url, "http", "ws", 1)+"/mcp", &mcp.ClientOptions{Era: "legacy"})
+	onSocket, err := mcp.Dial(t.Context(), strings.Replace(l.url, "http", "ws", 1)+"/mcp",
+		&mcp.ClientOptions{Era: "legacy"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +72,8 @@ func TestDrain(t *testing.T) {
 	go func() { ended <- l.Shutdown(ctx) }()
 	until(t, "the gateway drains", func() bool { return l.status(t).Draining })
 
-	if got, err := l.web.Get(l.url + "/readyz"); err != nil || got.StatusCode != http.StatusServiceUnavailable {
+	if got, err := l.web.Get(l.url + "/readyz"); err != nil ||
+		got.StatusCode != http.StatusServiceUnavailable {
 		t.Error(got, err)
 	} else {
 		got.Body.Close()
@@ -103,7 +106,10 @@ func (l *lab) events(t *testing.T) <-chan error {
 		t.Fatal(r, err)
 	}
 	req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, l.url+"/mcp", nil)
-	req.Header = http.Header{"Accept": {"text/event-stream"}, "Mcp-Session-Id": {r.header.Get("Mcp-Session-Id")}, "Mcp-Protocol-Version": {legacy}}
+	req.Header = http.Header{
+		"Accept":         {"text/event-stream"},
+		"Mcp-Session-Id": {r.header.Get("Mcp-Session-Id")}, "Mcp-Protocol-Version": {legacy},
+	}
 	ended := make(chan error, 1)
 	opened := make(chan struct{})
 	go func() {
@@ -147,17 +153,21 @@ func TestDrainOnStream(t *testing.T) {
 	send(initialize)
 	received(t, "the handshake", in)
 	send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
-		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait","arguments":{"text":"a"}}}`)
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait",`+
+			`"arguments":{"text":"a"}}}`)
 	received(t, "the call", m.started)
 	ended := make(chan error, 1)
 	go func() { ended <- l.Shutdown(t.Context()) }()
 	until(t, "the gateway drains", func() bool { return l.status(t).Draining })
-	send(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"echo","arguments":{"text":"a"}}}`)
-	if got := received(t, "the refusal", in); !strings.Contains(got, `"retryable":true`) || !strings.Contains(got, `"id":3`) {
+	send(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"echo",` +
+		`"arguments":{"text":"a"}}}`)
+	if got := received(t, "the refusal", in); !strings.Contains(got, `"retryable":true`) ||
+		!strings.Contains(got, `"id":3`) {
 		t.Error(got)
 	}
 	m.release <- struct{}{}
-	if got := received(t, "the result", in); !strings.Contains(got, `"id":2`) || !strings.Contains(got, `"result"`) {
+	if got := received(t, "the result", in); !strings.Contains(got, `"id":2`) ||
+		!strings.Contains(got, `"result"`) {
 		t.Error(got)
 	}
 	if err := received(t, "the end of Shutdown", ended); err != nil {
@@ -224,7 +234,8 @@ func TestDrainUnderLoad(t *testing.T) {
 				got, err := say(t.Context(), c, "echo", "hello")
 				switch {
 				case err != nil:
-					if wire, ok := errors.AsType[*jsonrpc.Error](err); !ok || !strings.Contains(string(wire.Data), `"retryable":true`) {
+					if wire, ok := errors.AsType[*jsonrpc.Error](err); !ok ||
+						!strings.Contains(string(wire.Data), `"retryable":true`) {
 						t.Errorf("%T: %v", err, err)
 					}
 					return

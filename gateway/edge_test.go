@@ -14,7 +14,9 @@ import (
 func TestEdgeCounts(t *testing.T) {
 	t.Parallel()
 	m := newMock("")
-	mcp.AddTool(m.Server, mcp.Tool{Name: "fail"}, func(context.Context, textIn) (string, error) { return "", errors.New("no") })
+	mcp.AddTool(m.Server, mcp.Tool{Name: "fail"}, func(context.Context, textIn) (string, error) {
+		return "", errors.New("no")
+	})
 	conf := &gateway.Config{
 		Upstreams: []*gateway.Upstream{m.tcp(t, "m"), {Name: "gone", URL: "tcp://127.0.0.1:1"}},
 		Namespace: "always",
