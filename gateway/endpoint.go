@@ -78,13 +78,18 @@ func (e *endpoint) find(ctx context.Context, kind, name string) (route.Target, b
 		if held := e.g.plan.Load().heldError(e, kind, name, maybe.Missing); held != nil {
 			return target, ok, held
 		}
-		err = &jsonrpc.Error{Code: jsonrpc.Unavailable, Message: maybe.Text(!e.g.plain()), Data: jsonrpc.Raw(`{"sent":"no","retryable":true}`), Cause: err}
+		err = &jsonrpc.Error{
+			Code: jsonrpc.Unavailable, Message: maybe.Text(!e.g.plain()),
+			Data: jsonrpc.Raw(`{"sent":"no","retryable":true}`), Cause: err,
+		}
 	}
 	return target, ok, err
 }
 
 // forwarded is Forward with the codes of plain JSON-RPC in errors of the gateway itself.
-func (e *endpoint) forwarded(ctx context.Context, rev *era.Revision, method string, params jsonrpc.Raw) (jsonrpc.Raw, *era.Revision, error) {
+func (e *endpoint) forwarded(
+	ctx context.Context, rev *era.Revision, method string, params jsonrpc.Raw,
+) (jsonrpc.Raw, *era.Revision, error) {
 	if e.g.draining.Load() {
 		return nil, nil, errDraining()
 	}
@@ -131,7 +136,9 @@ func (e *endpoint) call(w *calling) (upstream.Result, error) {
 func (e *endpoint) named(w *calling, kind, word string) (r upstream.Result, err error) {
 	name, ok := text(w.Params, "name")
 	if !ok {
-		return upstream.Result{}, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: %s needs a member %q, a string", w.Method, "name")
+		return upstream.Result{},
+			jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: %s needs a member %q, a string",
+				w.Method, "name")
 	}
 	if s := e.searchOf(); s != nil && kind == route.Tools && isSearch(name) {
 		if name == searchTools {
@@ -139,11 +146,14 @@ func (e *endpoint) named(w *calling, kind, word string) (r upstream.Result, err 
 			return e.search(w, s)
 		}
 		if w.via = name; w.via == callToolRead && !s.Split {
-			return upstream.Result{}, e.g.shield.missing(w, callToolRead, e.unknown(kind, word, callToolRead))
+			return upstream.Result{},
+				e.g.shield.missing(w, callToolRead, e.unknown(kind, word, callToolRead))
 		}
 		var refused string
 		if name, refused = inner(w); refused != "" {
-			return upstream.Result{}, e.g.shield.missing(w, w.via, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: %s", refused))
+			return upstream.Result{},
+				e.g.shield.missing(w, w.via,
+					jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: %s", refused))
 		}
 	}
 	return e.namedAs(w, kind, word, name)
@@ -157,7 +167,9 @@ func (e *endpoint) namedAs(w *calling, kind, word, name string) (r upstream.Resu
 	}
 	if !ok && !w.signedIn {
 		if s, own := e.signsInto(w, kind, name); s != nil {
-			return e.signInFirst(w, s, own, func() (upstream.Result, error) { return e.namedAs(w, kind, word, name) })
+			return e.signInFirst(w, s, own, func() (upstream.Result, error) {
+				return e.namedAs(w, kind, word, name)
+			})
 		}
 	}
 	if !ok {
@@ -212,7 +224,9 @@ func (e *endpoint) namedAs(w *calling, kind, word, name string) (r upstream.Resu
 func (e *endpoint) read(w *calling) (r upstream.Result, err error) {
 	uri, ok := text(w.Params, "uri")
 	if !ok {
-		return upstream.Result{}, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: %s needs a member %q, a string", w.Method, "uri")
+		return upstream.Result{},
+			jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: %s needs a member %q, a string",
+				w.Method, "uri")
 	}
 	target, ok, err := e.find(w, "resources", uri)
 	if err != nil {
@@ -263,7 +277,9 @@ func (e *endpoint) complete(w *calling) (r upstream.Result, err error) {
 	}
 	name, ok := text(ref, member)
 	if !ok {
-		return upstream.Result{}, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: %s needs a %q with a type and a %s", w.Method, "ref", member)
+		return upstream.Result{},
+			jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: %s needs a %q with a type and a %s",
+				w.Method, "ref", member)
 	}
 	target, ok, err := e.find(w, kind, name)
 	if err != nil {
@@ -271,15 +287,20 @@ func (e *endpoint) complete(w *calling) (r upstream.Result, err error) {
 	}
 	if !ok {
 		w.Method = uses[kind]
-		err := jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: unknown %s: %s", strings.TrimSuffix(kind, "s"), name)
+		err := jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: unknown %s: %s",
+			strings.TrimSuffix(kind, "s"), name)
 		return upstream.Result{}, e.g.shield.missing(w, name, err)
 	}
 	w.refs = e.refs(target.Source)
 	w.Params = w.refs.Up(refs.Params, w.Method, w.Params)
 	// A member that is there twice is not to name another one to the server.
-	ref = withMember(withMember(scan.Member(w.Params, "ref"), "type", jsonrpc.AppendString(nil, of)), member, jsonrpc.AppendString(nil, target.Name))
+	ref = withMember(withMember(scan.Member(w.Params, "ref"), "type", jsonrpc.AppendString(nil, of)),
+		member, jsonrpc.AppendString(nil, target.Name))
 	w.Params = withMember(w.Params, "ref", ref)
-	use := &guard.Call{Method: uses[kind], Upstream: target.Source, Name: target.Name, Params: w.Params}
+	use := &guard.Call{
+		Method: uses[kind], Upstream: target.Source, Name: target.Name,
+		Params: w.Params,
+	}
 	done, err := e.g.shield.begin(w, w.Revision, use)
 	if err != nil {
 		return upstream.Result{}, err
@@ -301,7 +322,9 @@ func (e *endpoint) forwardAsItIs(w *calling, name string) (upstream.Result, erro
 	for {
 		s := e.g.plan.Load().byName[name]
 		if s == nil || s.mcp == nil {
-			return upstream.Result{}, jsonrpc.Errorf(jsonrpc.InvalidParams, "the server %s has just been taken out of the gateway", name)
+			return upstream.Result{},
+				jsonrpc.Errorf(jsonrpc.InvalidParams, "the server %s has just been taken out of the gateway",
+					name)
 		}
 		var err error
 		if w.Header, err = s.forwarded(w); err != nil {
@@ -406,7 +429,9 @@ func (e *endpoint) sealed(w *calling, s *server) (upstream.Result, error) {
 
 // asking returns what asks the client of a call and waits for its answer.
 func asking(call context.Context) asker {
-	return func(asked context.Context, method string, params jsonrpc.Raw) (answer jsonrpc.Raw, err error) {
+	return func(
+		asked context.Context, method string, params jsonrpc.Raw,
+	) (answer jsonrpc.Raw, err error) {
 		if w, ok := call.Value(callingKey{}).(*calling); ok && w.asked != nil {
 			w.asked.Store(true)
 		}
@@ -459,7 +484,8 @@ func (e *endpoint) taskSupport(ctx context.Context, target *route.Target) string
 		return ""
 	}
 	// A modern server decides on its own.
-	if info, err := s.mcp.Describe(ctx, e.g.caller(ctx)); err == nil && info.Capabilities.Extensions[spec.ExtensionTasks] != nil {
+	if info, err := s.mcp.Describe(ctx, e.g.caller(ctx)); err == nil &&
+		info.Capabilities.Extensions[spec.ExtensionTasks] != nil {
 		return spec.TaskOptional
 	}
 	return ""

@@ -44,7 +44,9 @@ func (e *endpoint) describe(ctx context.Context) (*relay.Description, error) {
 	all := union(infos)
 	if v != nil {
 		c = &Config{Name: c.name() + "/" + e.name, Title: v.cfg.Title, Instructions: v.cfg.Instructions}
-		maps.DeleteFunc(all.Extensions, func(id string, _ any) bool { return id != apps.Extension && id != spec.ExtensionTasks })
+		maps.DeleteFunc(all.Extensions, func(id string, _ any) bool {
+			return id != apps.Extension && id != spec.ExtensionTasks
+		})
 	}
 	return &relay.Description{
 		Name: c.name(), Title: c.Title, Version: e.g.opts.Version,
@@ -63,7 +65,8 @@ func union(infos []*mcp.ServerInfo) *spec.ServerCapabilities {
 			continue
 		}
 		c := info.Capabilities
-		tools, resources, prompts = tools || c.Tools != nil, resources || c.Resources != nil, prompts || c.Prompts != nil
+		tools, resources, prompts = tools || c.Tools != nil, resources || c.Resources != nil,
+			prompts || c.Prompts != nil
 		if c.Completions != nil {
 			all.Completions = spec.JSONObject{}
 		}

@@ -34,8 +34,9 @@ const extensionSkills = "io.modelcontextprotocol/skills"
 // extensions has a row for each extension that the gateway knows. What has none goes to the one
 // server that declares an extension without a row: see custom.
 var extensions = map[string]extension{
-	apps.Extension:      {},
-	spec.ExtensionTasks: {merge: func([]any) any { return spec.JSONObject{} }}, // tasks are the gateway's own
+	apps.Extension: {},
+	// tasks are the gateway's own
+	spec.ExtensionTasks: {merge: func([]any) any { return spec.JSONObject{} }},
 	extensionSkills: {
 		merge: func(all []any) any {
 			for _, settings := range all {
@@ -91,7 +92,9 @@ func listsDirectories(settings any) bool {
 
 // having returns the servers of the address with the description meets that a condition, in order,
 // and whether one of the others could not be asked.
-func (e *endpoint) having(ctx context.Context, meets func(*spec.ServerCapabilities) bool) (some []*server, unsure bool) {
+func (e *endpoint) having(
+	ctx context.Context, meets func(*spec.ServerCapabilities) bool,
+) (some []*server, unsure bool) {
 	_, servers := e.servers()
 	infos := make([]*mcp.ServerInfo, len(servers))
 	who := e.g.caller(ctx)
@@ -130,7 +133,9 @@ func hasUnknown(c *spec.ServerCapabilities) bool {
 func (e *endpoint) custom(w *calling) (upstream.Result, error) {
 	_, servers := e.servers()
 	if e.virtual() != nil { // nothing of it was chosen
-		return upstream.Result{}, jsonrpc.Errorf(jsonrpc.MethodNotFound, "Method not found: a virtual server has no methods of extensions: %s", w.Method)
+		return upstream.Result{},
+			jsonrpc.Errorf(jsonrpc.MethodNotFound,
+				"Method not found: a virtual server has no methods of extensions: %s", w.Method)
 	}
 	if len(servers) == 1 {
 		return e.customAt(w, route.Target{Source: servers[0].cfg.Name}, "")
@@ -142,9 +147,13 @@ func (e *endpoint) custom(w *calling) (upstream.Result, error) {
 	}
 	some, unsure := e.having(w, hasUnknown)
 	if len(some) > 0 {
-		some = slices.DeleteFunc(some, func(s *server) bool { return !e.g.shield.admits(w, s.cfg.Name, w.Method, w.Params) })
+		some = slices.DeleteFunc(some, func(s *server) bool {
+			return !e.g.shield.admits(w, s.cfg.Name, w.Method, w.Params)
+		})
 		if len(some) == 0 {
-			return upstream.Result{}, e.g.shield.missing(w, w.Method, jsonrpc.Errorf(jsonrpc.MethodNotFound, "Method not found: %s", w.Method))
+			return upstream.Result{},
+				e.g.shield.missing(w, w.Method,
+					jsonrpc.Errorf(jsonrpc.MethodNotFound, "Method not found: %s", w.Method))
 		}
 	}
 	switch {
@@ -152,10 +161,13 @@ func (e *endpoint) custom(w *calling) (upstream.Result, error) {
 		return e.customAt(w, route.Target{Source: some[0].cfg.Name}, "")
 	case len(some) == 0 && !unsure:
 		return upstream.Result{}, jsonrpc.Errorf(jsonrpc.MethodNotFound,
-			"Method not found: no server behind this address declares an extension with %q; the server that has it is at /mcp/NAME", w.Method)
+			"Method not found: no server behind this address declares an extension with %q; the server "+
+				"that has it is at /mcp/NAME", w.Method)
 	case unsure:
 		return upstream.Result{}, &jsonrpc.Error{
-			Code: jsonrpc.Unavailable, Message: fmt.Sprintf("a server that cannot be asked may have %q; try again, or call it at /mcp/NAME", w.Method),
+			Code: jsonrpc.Unavailable,
+			Message: fmt.Sprintf(
+				"a server that cannot be asked may have %q; try again, or call it at /mcp/NAME", w.Method),
 			Data: jsonrpc.Raw(`{"sent":"no","retryable":true}`), Cause: errUnasked,
 		}
 	}
@@ -163,14 +175,23 @@ func (e *endpoint) custom(w *calling) (upstream.Result, error) {
 	for _, s := range some {
 		addresses = append(addresses, "/mcp/"+s.cfg.Name)
 	}
-	return upstream.Result{}, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: several servers may have %q: call it at %s", w.Method, strings.Join(addresses, " or "))
+	return upstream.Result{},
+		jsonrpc.Errorf(jsonrpc.InvalidParams,
+			"Invalid params: several servers may have %q: call it at %s", w.Method,
+			strings.Join(addresses, " or "))
 }
 
 // customAt makes a call of a method that MCP does not define at a server. To policies it is
 // named as one of a server that speaks no MCP.
-func (e *endpoint) customAt(w *calling, t route.Target, member string) (r upstream.Result, err error) {
+func (e *endpoint) customAt(
+	w *calling, t route.Target, member string,
+) (r upstream.Result, err error) {
 	e.address(w, &t, member)
-	done, err := e.g.shield.begin(w, w.Revision, &guard.Call{Method: methodRPC, Upstream: t.Source, Name: w.Method, Params: w.Params, Arguments: w.Params})
+	done, err := e.g.shield.begin(w, w.Revision,
+		&guard.Call{
+			Method: methodRPC, Upstream: t.Source, Name: w.Method, Params: w.Params,
+			Arguments: w.Params,
+		})
 	if err != nil {
 		return upstream.Result{}, err
 	}
@@ -185,7 +206,9 @@ func (e *endpoint) customAt(w *calling, t route.Target, member string) (r upstre
 func (e *endpoint) listSkills(w *calling) (upstream.Result, error) {
 	some, unsure := e.having(w, hasSkills)
 	if len(some) == 0 {
-		return upstream.Result{}, jsonrpc.Errorf(jsonrpc.MethodNotFound, "Method not found: no server behind this address declares skills")
+		return upstream.Result{},
+			jsonrpc.Errorf(jsonrpc.MethodNotFound,
+				"Method not found: no server behind this address declares skills")
 	}
 	at, cursor, err := skillsAt(w.Params, some)
 	if err != nil {
@@ -249,11 +272,15 @@ func skillsAt(params jsonrpc.Raw, servers []*server) (at int, own string, err er
 func (e *endpoint) skill(w *calling) (upstream.Result, error) {
 	uri, ok := text(w.Params, "uri")
 	if !ok {
-		return upstream.Result{}, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: %s needs a member %q, a string", w.Method, "uri")
+		return upstream.Result{},
+			jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: %s needs a member %q, a string",
+				w.Method, "uri")
 	}
 	has := hasSkills
 	if w.Method == "resources/directory/read" {
-		has = func(c *spec.ServerCapabilities) bool { return listsDirectories(c.Extensions[extensionSkills]) }
+		has = func(c *spec.ServerCapabilities) bool {
+			return listsDirectories(c.Extensions[extensionSkills])
+		}
 	}
 	some, _ := e.having(w, has)
 	view, _ := e.servers()

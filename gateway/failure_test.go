@@ -21,9 +21,13 @@ import (
 func TestOneFails(t *testing.T) {
 	t.Parallel()
 	bad := map[string]func(*testing.T) *gateway.Upstream{
-		"down":     func(t *testing.T) *gateway.Upstream { return &gateway.Upstream{URL: "tcp://" + newClosedPort(t).addr} },
+		"down": func(t *testing.T) *gateway.Upstream {
+			return &gateway.Upstream{URL: "tcp://" + newClosedPort(t).addr}
+		},
 		"crashing": func(*testing.T) *gateway.Upstream { return child("", "crash-start") },
-		"missing":  func(*testing.T) *gateway.Upstream { return &gateway.Upstream{Command: []string{"/does/not/exist"}} },
+		"missing": func(*testing.T) *gateway.Upstream {
+			return &gateway.Upstream{Command: []string{"/does/not/exist"}}
+		},
 		"wrong": func(t *testing.T) *gateway.Upstream {
 			return &gateway.Upstream{URL: listen(t, func(conn net.Conn) {
 				_, _ = conn.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
@@ -33,9 +37,11 @@ func TestOneFails(t *testing.T) {
 		"http-down": func(t *testing.T) *gateway.Upstream {
 			return &gateway.Upstream{URL: "http://" + newClosedPort(t).addr + "/mcp"}
 		},
-		"silent":  func(*testing.T) *gateway.Upstream { return child("", "silent") },
-		"slow":    func(*testing.T) *gateway.Upstream { return child("", "slow-start", "30s") },
-		"hanging": func(t *testing.T) *gateway.Upstream { return &gateway.Upstream{URL: listen(t, hold)} },
+		"silent": func(*testing.T) *gateway.Upstream { return child("", "silent") },
+		"slow":   func(*testing.T) *gateway.Upstream { return child("", "slow-start", "30s") },
+		"hanging": func(t *testing.T) *gateway.Upstream {
+			return &gateway.Upstream{URL: listen(t, hold)}
+		},
 	}
 	for name, broken := range bad {
 		t.Run(name, func(t *testing.T) {
@@ -56,15 +62,18 @@ func TestOneFails(t *testing.T) {
 				names, missing = toolsOf(t, c)
 			}
 			listed := time.Since(began)
-			if name != "silent" && name != "slow" && !slices.Contains(names, "echo") || !slices.Equal(missing, []string{"bad absent"}) && name != "silent" && name != "slow" {
+			if name != "silent" && name != "slow" && !slices.Contains(names, "echo") ||
+				!slices.Equal(missing, []string{"bad absent"}) && name != "silent" && name != "slow" {
 				t.Errorf("%v, missing %v", names, missing)
 			}
 			began = time.Now()
 			for range 50 {
 				wants(t, c, "echo", "hello", "hello")
 			}
-			t.Logf("connect and first call %v, list %v, 50 calls %v", first.Round(time.Millisecond), listed.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
-			if took := time.Since(began); took > 6*time.Second { // one that waited for the broken server took 12 s
+			t.Logf("connect and first call %v, list %v, 50 calls %v", first.Round(time.Millisecond),
+				listed.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
+			if took := time.Since(began); took > 6*time.Second {
+				// one that waited for the broken server took 12 s
 				t.Errorf("50 calls of the other server took %v", took)
 			}
 			// Only the first client waits to hear what the server offers.
@@ -85,10 +94,15 @@ func hold(conn net.Conn) { lines(func(string) string { return "" })(conn) }
 // server returns, and clients are notified.
 func TestHeals(t *testing.T) {
 	port := newClosedPort(t)
-	l := newLab(t, nil, &gateway.Upstream{Name: "later", URL: "tcp://" + port.addr, Namespace: "always"}, child("good", "ok"))
+	l := newLab(t, nil,
+		&gateway.Upstream{Name: "later", URL: "tcp://" + port.addr, Namespace: "always"},
+		child("good", "ok"))
 	changed := make(chan string, 10)
-	c := l.client(t, mcp.ClientOptions{Era: "legacy", OnListChanged: func(kind string) { changed <- kind }})
-	if names, missing := toolsOf(t, c); !slices.Equal(missing, []string{"later absent"}) || slices.Contains(names, "later__wait") {
+	c := l.client(t, mcp.ClientOptions{Era: "legacy", OnListChanged: func(kind string) {
+		changed <- kind
+	}})
+	if names, missing := toolsOf(t, c); !slices.Equal(missing, []string{"later absent"}) ||
+		slices.Contains(names, "later__wait") {
 		t.Errorf("%v, missing %v", names, missing)
 	}
 	m := newMock("legacy")
@@ -106,7 +120,10 @@ func TestHeals(t *testing.T) {
 func TestBreaker(t *testing.T) {
 	dials := make(chan struct{}, 1000)
 	port := listen(t, func(net.Conn) { dials <- struct{}{} }) // and closes
-	u := &gateway.Upstream{Name: "b", URL: port, Era: "legacy", Breaker: gateway.Breaker{After: 3, For: 300 * time.Millisecond}}
+	u := &gateway.Upstream{
+		Name: "b", URL: port, Era: "legacy",
+		Breaker: gateway.Breaker{After: 3, For: 300 * time.Millisecond},
+	}
 	l := newLab(t, nil, u)
 	open := false
 	for range 20 {
@@ -156,7 +173,8 @@ func TestLimits(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	_, err := say(t.Context(), c, "wait", "6")
-	if a := aboutOf(t, err); a.Sent != "no" || !a.Retryable || !strings.Contains(err.Error(), "3 calls wait for m already") {
+	if a := aboutOf(t, err); a.Sent != "no" || !a.Retryable ||
+		!strings.Contains(err.Error(), "3 calls wait for m already") {
 		t.Errorf("%v %+v", err, a)
 	}
 	for range 5 {
@@ -229,7 +247,8 @@ func TestTimeout(t *testing.T) {
 		c := l.client(t, mcp.ClientOptions{Era: era})
 		wants(t, c, "long", "", "done")
 		_, err := say(t.Context(), c, "wait", "")
-		if a := aboutOf(t, err); a.Sent != "unknown" || !strings.Contains(err.Error(), "did not answer tools/call in time") {
+		if a := aboutOf(t, err); a.Sent != "unknown" ||
+			!strings.Contains(err.Error(), "did not answer tools/call in time") {
 			t.Errorf("%v %+v", err, a)
 		}
 		if err := received(t, "the end at the server", m.ended); err == nil {

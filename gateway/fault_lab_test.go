@@ -80,7 +80,10 @@ func newLabOf(t *testing.T, o *gateway.Options, c *gateway.Config) *lab {
 		t.Fatal(err)
 	}
 	front := httptest.NewServer(g)
-	l := &lab{Gateway: g, t: t, url: front.URL, web: &http.Client{Transport: &http.Transport{}}, log: text}
+	l := &lab{
+		Gateway: g, t: t, url: front.URL, web: &http.Client{Transport: &http.Transport{}},
+		log: text,
+	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
@@ -159,7 +162,9 @@ func (l *lab) pipe(t *testing.T, o mcp.ClientOptions) (*mcp.Client, error) {
 func (l *lab) stream(t *testing.T) farcall.Transport {
 	mine, theirs := net.Pipe()
 	var wg sync.WaitGroup
-	wg.Go(func() { l.ServeStream(stream.New(theirs, stream.NDJSON, nil), &guard.Conn{Transport: "tcp"}) })
+	wg.Go(func() {
+		l.ServeStream(stream.New(theirs, stream.NDJSON, nil), &guard.Conn{Transport: "tcp"})
+	})
 	tr := stream.New(mine, stream.NDJSON, &stream.Options{MaxMessage: 100 << 20})
 	t.Cleanup(func() {
 		tr.Close()
@@ -206,7 +211,10 @@ func (l *lab) post(ctx context.Context, path, body string, headers ...string) (*
 	if err != nil {
 		return nil, err
 	}
-	r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+	r.Header = http.Header{
+		"Content-Type": {"application/json"},
+		"Accept":       {"application/json, text/event-stream"},
+	}
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
 		r.Header.Set(name, value)
@@ -245,16 +253,21 @@ func readReply(got *http.Response, body string) *reply {
 
 // modern makes a request of the newest revision. params are members, without
 // _meta.
-func (l *lab) modern(ctx context.Context, method, name, params string, headers ...string) (*reply, error) {
+func (l *lab) modern(
+	ctx context.Context, method, name, params string, headers ...string,
+) (*reply, error) {
 	return l.modernAt(ctx, "/mcp", method, name, params, headers...)
 }
 
-func (l *lab) modernAt(ctx context.Context, path, method, name, params string, headers ...string) (*reply, error) {
+func (l *lab) modernAt(
+	ctx context.Context, path, method, name, params string, headers ...string,
+) (*reply, error) {
 	if params != "" {
 		params += ","
 	}
 	body := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{` + params +
-		`"_meta":{"io.modelcontextprotocol/protocolVersion":"` + modern + `","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},` +
+		`"_meta":{"io.modelcontextprotocol/protocolVersion":"` + modern +
+		`","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},` +
 		`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}}}}`
 	headers = append([]string{"MCP-Protocol-Version: " + modern, "Mcp-Method: " + method}, headers...)
 	if name != "" {

@@ -20,19 +20,24 @@ func TestFaultsOfConnection(t *testing.T) {
 	for _, f := range fault.Faults() {
 		t.Run(f.Name, func(t *testing.T) {
 			t.Parallel()
-			in, err := fault.New([]fault.Rule{{Fault: f.Name, To: f.To, Of: f.Of, Method: "tools/call", Delay: 10 * time.Millisecond, Size: min(f.Size, 100)}}, nil)
+			in, err := fault.New(
+				[]fault.Rule{{Fault: f.Name, To: f.To, Of: f.Of, Method: "tools/call", Delay: 10 * time.Millisecond, Size: min(f.Size, 100)}}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			s := mcp.NewServer("s", "1", nil)
-			mcp.AddTool(s, mcp.Tool{Name: "echo"}, func(_ context.Context, text map[string]string) (map[string]string, error) { return text, nil })
+			mcp.AddTool(s, mcp.Tool{Name: "echo"},
+				func(_ context.Context, text map[string]string) (map[string]string, error) {
+					return text, nil
+				})
 			behind := over(t, "s", s)
 			url := listen(t, func(conn net.Conn) {
 				server, err := net.Dial("tcp", behind.URL[len("tcp://"):])
 				if err != nil {
 					return
 				}
-				if err := in.Proxy(context.Background(), conn, server, false); err != nil && !errors.Is(err, io.EOF) {
+				if err := in.Proxy(context.Background(), conn, server, false); err != nil &&
+					!errors.Is(err, io.EOF) {
 					t.Logf("the proxy: %v", err)
 				}
 			})

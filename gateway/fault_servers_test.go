@@ -40,18 +40,22 @@ type nameForm struct {
 func newMock(eras string) *mock {
 	m := &mock{
 		Server:  mcp.NewServer("mock", "1", &mcp.ServerOptions{Eras: eras}),
-		started: make(chan string, 1000), ended: make(chan error, 1000), release: make(chan struct{}, 1000),
+		started: make(chan string, 1000), ended: make(chan error, 1000),
+		release: make(chan struct{}, 1000),
 	}
-	mcp.AddTool(m.Server, mcp.Tool{Name: "echo"}, func(_ context.Context, in textIn) (string, error) { return in.Text, nil })
-	mcp.AddTool(m.Server, mcp.Tool{Name: "wait"}, func(ctx context.Context, in textIn) (string, error) {
-		m.started <- in.Text
-		select {
-		case <-m.release:
-		case <-ctx.Done():
-		}
-		m.ended <- ctx.Err()
-		return in.Text, ctx.Err()
+	mcp.AddTool(m.Server, mcp.Tool{Name: "echo"}, func(_ context.Context, in textIn) (string, error) {
+		return in.Text, nil
 	})
+	mcp.AddTool(m.Server, mcp.Tool{Name: "wait"},
+		func(ctx context.Context, in textIn) (string, error) {
+			m.started <- in.Text
+			select {
+			case <-m.release:
+			case <-ctx.Done():
+			}
+			m.ended <- ctx.Err()
+			return in.Text, ctx.Err()
+		})
 	mcp.AddTool(m.Server, mcp.Tool{Name: "ask"}, func(ctx context.Context, in textIn) (string, error) {
 		m.started <- in.Text
 		f, err := mcp.Elicit[nameForm](ctx, "name for "+in.Text)
@@ -176,7 +180,10 @@ func kill(t *testing.T, pid string) {
 // answering answers "name for X" with the name "the one of X".
 func answering(_ context.Context, p *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
 	who := strings.TrimPrefix(p.Message, "name for ")
-	return &spec.ElicitResult{Action: spec.ElicitAccept, Content: jsonrpc.Raw(`{"name":` + strconv.Quote("the one of "+who) + `}`)}, nil
+	return &spec.ElicitResult{
+		Action:  spec.ElicitAccept,
+		Content: jsonrpc.Raw(`{"name":` + strconv.Quote("the one of "+who) + `}`),
+	}, nil
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }

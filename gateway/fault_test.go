@@ -19,7 +19,8 @@ import (
 	"github.com/farcall-dev/farcall/mcp"
 )
 
-const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` + legacy + `","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
+const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` +
+	legacy + `","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
 
 // A crash during initialize hung the HTTP client to its own timeout: here it is
 // an error within a second of the child's end, with what it said last.
@@ -61,7 +62,8 @@ func TestCrashInStart(t *testing.T) {
 			}
 			a := aboutOf(t, err)
 			if took := now.Sub(ended); took > time.Second || a.Sent != "no" || a.Upstream != "db" ||
-				!slices.Contains(a.Stderr, "cannot open the database") || !strings.Contains(err.Error(), "db cannot be reached") {
+				!slices.Contains(a.Stderr, "cannot open the database") ||
+				!strings.Contains(err.Error(), "db cannot be reached") {
 				t.Errorf("%v after the child's end: %v, %+v", took, err, a)
 			}
 		})
@@ -89,14 +91,16 @@ func TestCrashInCall(t *testing.T) {
 				t.Fatal(unknown)
 			}
 			a := aboutOf(t, err)
-			if a.Sent != "unknown" || a.Retryable || now.Sub(ended) > time.Second || !slices.Contains(a.Stderr, "panic: in a call") {
+			if a.Sent != "unknown" || a.Retryable || now.Sub(ended) > time.Second ||
+				!slices.Contains(a.Stderr, "panic: in a call") {
 				t.Errorf("%v after the child's end: %v %+v", now.Sub(ended), err, a)
 			}
 		}
 		wants(t, c, "echo", "again", "again")
 	}
 	s := l.status(t).Upstreams[0]
-	if s.Restarts < 6 || s.Errors != 6 || s.State != "up" || !strings.Contains(strings.Join(s.Stderr, "\n"), "panic: in a call") {
+	if s.Restarts < 6 || s.Errors != 6 || s.State != "up" ||
+		!strings.Contains(strings.Join(s.Stderr, "\n"), "panic: in a call") {
 		t.Errorf("%+v", s)
 	}
 }
@@ -105,7 +109,10 @@ func TestCrashInCall(t *testing.T) {
 // on standard output, a flood of standard error, answers twice and without a call.
 func TestFaultyAnswers(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []string{"garbage", "flood-stderr", "twice", "wrong-id", "binary-stderr", "fork"} {
+	for _, mode := range []string{
+		"garbage", "flood-stderr", "twice", "wrong-id", "binary-stderr",
+		"fork",
+	} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, nil, child("c", mode))
@@ -129,7 +136,8 @@ func TestFaultyAnswers(t *testing.T) {
 				// The calls did not wait for it; so it may still be on its way.
 				until(t, "the end of the flood is shown", func() bool {
 					s := l.status(t).Upstreams[0]
-					return len(s.Stderr) > 0 && len(s.Stderr) <= 1000 && strings.HasPrefix(s.Stderr[len(s.Stderr)-1], "line 10000 of the flood")
+					return len(s.Stderr) > 0 && len(s.Stderr) <= 1000 &&
+						strings.HasPrefix(s.Stderr[len(s.Stderr)-1], "line 10000 of the flood")
 				})
 			}
 			if s.Restarts > 0 || s.Errors > 0 || s.Calls < 6 {
@@ -160,7 +168,9 @@ func TestLateAnswer(t *testing.T) {
 			t.Error("it was answered")
 		}
 		// Else the server takes the cancellation for one of the next call.
-		until(t, "the gateway has given it up", func() bool { return l.status(t).Upstreams[0].InFlight == 0 })
+		until(t, "the gateway has given it up", func() bool {
+			return l.status(t).Upstreams[0].InFlight == 0
+		})
 		return l.status(t).Upstreams[0].Dropped >= 3
 	})
 	until(t, "nothing is in flight", func() bool { return l.status(t).InFlight == 0 })
@@ -201,7 +211,8 @@ func TestChildrenAreReaped(t *testing.T) {
 		u.IdleStop = 50 * time.Millisecond
 		l := newLab(t, nil, u)
 		for range 3 {
-			if r, err := l.modern(t.Context(), "tools/call", "echo", `"name":"echo","arguments":{"text":"a"}`); err != nil || r.err != nil {
+			if r, err := l.modern(t.Context(), "tools/call", "echo",
+				`"name":"echo","arguments":{"text":"a"}`); err != nil || r.err != nil {
 				t.Fatal(r, err)
 			}
 			until(t, "no child runs", func() bool { return l.status(t).Upstreams[0].Children == 0 })
@@ -280,7 +291,10 @@ func TestReloadsWhileStarting(t *testing.T) {
 	var accepted atomic.Int64
 	begun := make(chan struct{})
 	conf := func(n int64) *gateway.Config {
-		return &gateway.Config{Namespace: "auto", Upstreams: []*gateway.Upstream{{Name: "s", URL: url, Timeout: time.Minute + time.Duration(n)}}}
+		return &gateway.Config{
+			Namespace: "auto",
+			Upstreams: []*gateway.Upstream{{Name: "s", URL: url, Timeout: time.Minute + time.Duration(n)}},
+		}
 	}
 	m := newMock("legacy")
 	url = listen(t, func(conn net.Conn) {
@@ -298,7 +312,8 @@ func TestReloadsWhileStarting(t *testing.T) {
 	t.Cleanup(m.Close)
 	l = newLabOf(t, nil, conf(0))
 	close(begun)
-	got, err := l.modern(t.Context(), "tools/call", "echo", `"name":"echo","arguments":{"text":"hello"}`)
+	got, err := l.modern(t.Context(), "tools/call", "echo",
+		`"name":"echo","arguments":{"text":"hello"}`)
 	if err != nil || !strings.Contains(got.body, "hello") || accepted.Load() <= changes {
 		t.Errorf("after %d connections: %v, %v", accepted.Load(), got, err)
 	}
@@ -313,7 +328,8 @@ func TestAnswerTooLarge(t *testing.T) {
 	l := newLab(t, nil, up)
 	c := l.client(t, mcp.ClientOptions{})
 	for range 2 {
-		if _, err := say(t.Context(), c, "echo", "x"); err == nil || !strings.Contains(err.Error(), "max_message") {
+		if _, err := say(t.Context(), c, "echo", "x"); err == nil ||
+			!strings.Contains(err.Error(), "max_message") {
 			t.Errorf("the error is %v", err)
 		}
 	}

@@ -28,7 +28,11 @@ func TestFrameTimeoutOfUpstreams(t *testing.T) {
 	}
 	tcp := func(t *testing.T) *gateway.Upstream { return &gateway.Upstream{URL: listen(t, begin)} }
 	command := func(*testing.T) *gateway.Upstream {
-		return &gateway.Upstream{Command: []string{"sh", "-c", `read line; printf '{"jsonrpc":"2.0",'; while read line; do :; done`}}
+		return &gateway.Upstream{
+			Command: []string{
+				"sh", "-c", `read line; printf '{"jsonrpc":"2.0",'; while read line; do :; done`,
+			},
+		}
 	}
 	for name, test := range map[string]struct {
 		upstream func(*testing.T) *gateway.Upstream
@@ -44,14 +48,18 @@ func TestFrameTimeoutOfUpstreams(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			u := test.upstream(t)
-			u.Name, u.Profile, u.FrameTimeout, u.Timeout = "half", test.profile, 50*time.Millisecond, time.Hour
+			u.Name, u.Profile, u.FrameTimeout, u.Timeout = "half", test.profile, 50*time.Millisecond,
+				time.Hour
 			l := newLab(t, nil, u)
 			ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second) // lists wait for 10
 			defer cancel()
 			path, body := "/rpc/half", `{"jsonrpc":"2.0","id":1,"method":"m"}`
 			if test.profile == "mcp" {
-				path, body = "/mcp/half", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
-					`"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`
+				path, body = "/mcp/half",
+					`{"jsonrpc":"2.0","id":1,"method":"tools/list",`+
+						`"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
+						`"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},`+
+						`"io.modelcontextprotocol/clientCapabilities":{}}}}`
 			}
 			r, err := http.NewRequestWithContext(ctx, http.MethodPost, l.url+path, strings.NewReader(body))
 			if err != nil {
@@ -67,7 +75,8 @@ func TestFrameTimeoutOfUpstreams(t *testing.T) {
 			}
 			defer answer.Body.Close()
 			got, err := io.ReadAll(answer.Body)
-			if err != nil || !strings.Contains(string(got), `"error"`) && !strings.Contains(string(got), `"state":"absent"`) {
+			if err != nil || !strings.Contains(string(got), `"error"`) &&
+				!strings.Contains(string(got), `"state":"absent"`) {
 				t.Errorf("%v, %s", err, got)
 			}
 		})

@@ -53,7 +53,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // serveSignIn serves the pages of sign-ins to browsers, which need no credentials. Those that a
 // browser shows have to be right, and of the principal who signs in.
 func (g *Gateway) serveSignIn(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get("Authorization") == "" && (r.TLS == nil || len(r.TLS.PeerCertificates) == 0) || r.URL.Path == signin.ClientPath {
+	if r.Header.Get("Authorization") == "" && (r.TLS == nil || len(r.TLS.PeerCertificates) == 0) ||
+		r.URL.Path == signin.ClientPath {
 		g.signIns.ServeHTTP(w, r, "")
 		return
 	}
@@ -64,7 +65,8 @@ func (g *Gateway) serveSignIn(w http.ResponseWriter, r *http.Request) {
 
 // Fast reports whether a path takes messages by POST: rpc.Service says what for.
 func (*Gateway) Fast(path string) bool {
-	return path == "/mcp" || path == "/rpc" || strings.HasPrefix(path, "/mcp/") || strings.HasPrefix(path, "/rpc/")
+	return path == "/mcp" || path == "/rpc" || strings.HasPrefix(path, "/mcp/") ||
+		strings.HasPrefix(path, "/rpc/")
 }
 
 // anyHost are the Hosts of the handlers behind serveHTTP, which has looked at the host of each
@@ -78,7 +80,8 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := g.plan.Load().hosts.CheckHost(r); err != nil {
-		onhttp.Refuse(w, http.StatusForbidden, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Forbidden: " + err.Error()})
+		onhttp.Refuse(w, http.StatusForbidden,
+			&jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Forbidden: " + err.Error()})
 		return
 	}
 	switch path := r.URL.Path; path {
@@ -118,7 +121,8 @@ func (g *Gateway) serveNamed(path string, w http.ResponseWriter, r *http.Request
 	} else if path == "/metrics" && g.opts.Metrics != nil {
 		g.operator(w, r, g.opts.Metrics)
 	} else {
-		noPath(w, "MCP is served at /mcp and /mcp/NAME (HTTP+SSE at /sse and /sse/NAME), JSON-RPC at /rpc/NAME")
+		noPath(w,
+			"MCP is served at /mcp and /mcp/NAME (HTTP+SSE at /sse and /sse/NAME), JSON-RPC at /rpc/NAME")
 	}
 }
 
@@ -201,7 +205,8 @@ func (g *Gateway) serveRPC(rest string, w http.ResponseWriter, r *http.Request) 
 	}
 	s := p.byName[name]
 	if s == nil || !s.passesAll(p) {
-		noPath(w, "there is no JSON-RPC server of this name; its profile may be mcp, or not all of it may be used")
+		noPath(w,
+			"there is no JSON-RPC server of this name; its profile may be mcp, or not all of it may be used")
 		return
 	}
 	switch {
@@ -252,7 +257,10 @@ func (s *server) newFront() {
 	rpc := g.clientOptions()
 	rpc.V1 = true // as over the other transports, where bytes pass
 	rpc.Interceptors = s.guarded(nil, rpc.Interceptors)
-	o := &httprpc.Options{MaxMessage: g.opts.MaxMessage, Gzip: g.opts.Gzip, RPC: rpc, Origins: g.opts.Origins, Hosts: anyHost()}
+	o := &httprpc.Options{
+		MaxMessage: g.opts.MaxMessage, Gzip: g.opts.Gzip, RPC: rpc,
+		Origins: g.opts.Origins, Hosts: anyHost(),
+	}
 	s.post, s.stream = s.placed(httprpc.NewHandler(h, o)), s.placed(httprpc.NewStreamHandler(h, o))
 	s.ws = wsrpc.NewHandler(s.serveLink, g.wsOptions())
 }
@@ -270,7 +278,9 @@ func (g *Gateway) named(transport, remote string, at net.Addr) *farcall.Options 
 	o.Transport = transport
 	o.Conn = transport + "-" + strconv.FormatInt(g.connected.Add(1), 10)
 	who := &owner.Conn{Name: o.Conn, Remote: remote, Owner: owner.Connection(o.Conn, remote), At: at}
-	o.ConnContext = func(ctx context.Context) context.Context { return context.WithValue(ctx, owner.ConnKey{}, who) }
+	o.ConnContext = func(ctx context.Context) context.Context {
+		return context.WithValue(ctx, owner.ConnKey{}, who)
+	}
 	return o
 }
 
@@ -317,12 +327,15 @@ func (g *Gateway) joined(t farcall.Transport, c *guard.Conn) *guard.Conn {
 }
 
 // pipe carries a connection of JSON-RPC.
-func (s *server) pipe(ctx context.Context, t farcall.Transport, o *farcall.Options, conn *guard.Conn) {
+func (s *server) pipe(
+	ctx context.Context, t farcall.Transport, o *farcall.Options, conn *guard.Conn,
+) {
 	if s.g.shield != nil {
 		ctx = context.WithValue(ctx, connKey{}, conn)
 	}
 	ctx = context.WithValue(ctx, owner.ContextKey{}, owner.Connection(o.Conn, conn.Remote))
-	_ = s.raw.Pipe(context.WithValue(o.ConnContext(ctx), pipeKey{}, o), t) // its error is the connection's: it broke
+	// its error is the connection's: it broke
+	_ = s.raw.Pipe(context.WithValue(o.ConnContext(ctx), pipeKey{}, o), t)
 }
 
 // connKey finds what is known of a connection in its context.
@@ -359,7 +372,10 @@ func wantsWebSocket(r *http.Request) bool {
 }
 
 func (g *Gateway) wsOptions(subprotocols ...string) *wsrpc.Options {
-	return &wsrpc.Options{MaxMessage: g.opts.MaxMessage, MessageTimeout: g.opts.FrameTimeout, Budget: g.budget(), Subprotocols: subprotocols, Origins: g.opts.Origins, Hosts: anyHost()}
+	return &wsrpc.Options{
+		MaxMessage: g.opts.MaxMessage, MessageTimeout: g.opts.FrameTimeout,
+		Budget: g.budget(), Subprotocols: subprotocols, Origins: g.opts.Origins, Hosts: anyHost(),
+	}
 }
 
 // ServeStream serves a connection that is no HTTP until it ends, or the gateway
@@ -379,7 +395,9 @@ func (g *Gateway) ServeStream(t farcall.Transport, c *guard.Conn) {
 	<-done
 }
 
-func (g *Gateway) serveStream(ctx context.Context, t farcall.Transport, o *farcall.Options, c *guard.Conn) {
+func (g *Gateway) serveStream(
+	ctx context.Context, t farcall.Transport, o *farcall.Options, c *guard.Conn,
+) {
 	p := g.plan.Load()
 	if len(p.order) == 1 && p.order[0].mcp == nil {
 		p.order[0].pipe(ctx, t, o, c)
@@ -404,7 +422,9 @@ func (g *Gateway) serveStream(ctx context.Context, t farcall.Transport, o *farca
 }
 
 // serve serves a connection of MCP from an address.
-func (e *endpoint) serve(ctx context.Context, t farcall.Transport, o *farcall.Options, remote string) {
+func (e *endpoint) serve(
+	ctx context.Context, t farcall.Transport, o *farcall.Options, remote string,
+) {
 	ctx = context.WithValue(ctx, owner.ContextKey{}, owner.Connection(o.Conn, remote))
 	_ = mcp.Serve(ctx, e.server, t, o) // its error is the connection's: it broke
 }
@@ -423,14 +443,16 @@ func (g *Gateway) run(t farcall.Transport, serve func(ctx context.Context)) {
 // noPath answers a path that is not served, in the form that a JSON-RPC client
 // can read.
 func noPath(w http.ResponseWriter, hint string) {
-	onhttp.Refuse(w, http.StatusNotFound, &jsonrpc.Error{Code: jsonrpc.MethodNotFound, Message: "No such path: " + hint})
+	onhttp.Refuse(w, http.StatusNotFound,
+		&jsonrpc.Error{Code: jsonrpc.MethodNotFound, Message: "No such path: " + hint})
 }
 
 // admission asks about what comes over a connection that is carried to a server as it is: who sends
 // it is known by the connection, or by the signature of the message.
 func (s *shield) admission(ctx context.Context, upstream string) raw.Admission {
 	conn, _ := ctx.Value(connKey{}).(*guard.Conn) // nil: unauthenticated
-	ask := s.Identify(conn)(farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
+	ask := s.Identify(
+		conn)(farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
 		return s.admit(ctx, upstream, req.Method, req.Params)
 	}))
 	return func(method string, params jsonrpc.Raw) (func(jsonrpc.Raw, error), error) {

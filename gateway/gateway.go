@@ -157,12 +157,17 @@ type plan struct {
 }
 
 // component returns the log of a component.
-func (g *Gateway) component(name string) *slog.Logger { return g.opts.Logger.With(levels.Key, name) }
+func (g *Gateway) component(name string) *slog.Logger {
+	return g.opts.Logger.With(levels.Key, name)
+}
 
 // New returns a gateway. Its servers are started when they are needed. It fails
 // when the configuration is not valid.
 func New(c *Config, o *Options) (*Gateway, error) {
-	g := &Gateway{begun: time.Now(), shutting: make(chan struct{}), endpoints: map[string]*endpoint{}, watched: map[*watching]struct{}{}}
+	g := &Gateway{
+		begun: time.Now(), shutting: make(chan struct{}), endpoints: map[string]*endpoint{},
+		watched: map[*watching]struct{}{},
+	}
 	if o != nil {
 		g.opts = *o
 	}
@@ -227,7 +232,10 @@ func (g *Gateway) newPlan(c *Config, old *plan, renew *renewal) (*plan, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	p := &plan{config: c, byName: map[string]*server{}, virtual: map[string]*virtual{}, hosts: origin.Policy{Hosts: slices.Concat(g.opts.Hosts, c.Hosts)}}
+	p := &plan{
+		config: c, byName: map[string]*server{}, virtual: map[string]*virtual{},
+		hosts: origin.Policy{Hosts: slices.Concat(g.opts.Hosts, c.Hosts)},
+	}
 	if c.Lock != "" {
 		var err error
 		if p.lock, err = g.loadPins(c, old); err != nil {
@@ -388,10 +396,12 @@ func (g *Gateway) tellListChanged(upstream, kind string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for name, e := range g.endpoints {
-		if s := e.searchOf(); s != nil && kind == route.Tools && upstream != "" && s.Mode != searchAuto && len(s.Always) == 0 && e.announces(upstream) {
+		if s := e.searchOf(); s != nil && kind == route.Tools && upstream != "" && s.Mode != searchAuto &&
+			len(s.Always) == 0 && e.announces(upstream) {
 			continue // its list does not change
 		}
-		if v := virtual[name]; name == "" || upstream == "" || name == upstream || v != nil && v.has(upstream) {
+		if v := virtual[name]; name == "" || upstream == "" || name == upstream ||
+			v != nil && v.has(upstream) {
 			e.server.ListChanged(kind)
 		}
 	}
@@ -408,8 +418,10 @@ func (g *Gateway) endpoint(name string) *endpoint {
 	e = &endpoint{g: g, name: name}
 	e.keys, _ = g.sessions.keysOf(name, g.secret("sessions")) // they were checked
 	e.server = mcp.NewServer(g.plan.Load().config.name(), g.opts.Version, &mcp.ServerOptions{
-		Relay: e, Owner: g.ownerOf(), Keys: e.keys, Replica: g.replica(), StateTTL: stateTTL, Logger: g.rpcOptions().Logger, Sessions: g.sharedRecords(),
-		Tasks: g.tasks.of(name), TaskTTL: g.taskTTL, Shared: g.sharedTasks(), SharedName: "mcp " + name, OnSessionBegan: e.began.add, OnSessionEnded: e.began.remove,
+		Relay: e, Owner: g.ownerOf(), Keys: e.keys, Replica: g.replica(), StateTTL: stateTTL,
+		Logger: g.rpcOptions().Logger, Sessions: g.sharedRecords(),
+		Tasks: g.tasks.of(name), TaskTTL: g.taskTTL, Shared: g.sharedTasks(), SharedName: "mcp " + name,
+		OnSessionBegan: e.began.add, OnSessionEnded: e.began.remove,
 	})
 	e.newFront()
 	g.endpoints[name] = e

@@ -36,7 +36,8 @@ func TestHealthMethods(t *testing.T) {
 		return r.body
 	}
 	_ = post("/rpc/down", `{}`, "dev") // nothing is known of it before a call
-	if _, err := l.post(t.Context(), "/rpc/down", `{"jsonrpc":"2.0","id":1,"method":"x"}`, as("dev")); err != nil {
+	if _, err := l.post(t.Context(), "/rpc/down", `{"jsonrpc":"2.0","id":1,"method":"x"}`,
+		as("dev")); err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range []struct{ path, params, who, want string }{
@@ -52,7 +53,10 @@ func TestHealthMethods(t *testing.T) {
 			t.Errorf("%s %s as %s: %s", test.path, test.params, test.who, got)
 		}
 	}
-	if took := func() string { _, all := server.sent(); return all }(); strings.Contains(took, "grpc") {
+	if took := func() string {
+		_, all := server.sent()
+		return all
+	}(); strings.Contains(took, "grpc") {
 		t.Errorf("the server got\n%s", took)
 	}
 }
@@ -61,7 +65,10 @@ func TestHealthMethods(t *testing.T) {
 func TestHealthPiped(t *testing.T) {
 	t.Parallel()
 	server := &rawLog{}
-	l := newLabOf(t, nil, &gateway.Config{Upstreams: []*gateway.Upstream{{Name: "r", URL: listen(t, server.serve), Profile: "raw"}}})
+	l := newLabOf(t, nil,
+		&gateway.Config{
+			Upstreams: []*gateway.Upstream{{Name: "r", URL: listen(t, server.serve), Profile: "raw"}},
+		})
 	addr := strings.TrimPrefix(listen(t, func(conn net.Conn) {
 		l.ServeStream(stream.New(conn, stream.NDJSON, nil), &guard.Conn{Transport: "tcp"})
 	}), "tcp://")
@@ -69,17 +76,25 @@ func TestHealthPiped(t *testing.T) {
 	in := bufio.NewReader(conn)
 	const method = `"method":"grpc.health.v1.Health/`
 	for line, want := range map[string]string{
-		`{"jsonrpc":"2.0","id":1,` + method + `Check"}`:                                          `{"jsonrpc":"2.0","result":{"status":"SERVING"},"id":1}`,
-		`{"jsonrpc":"2.0","id":"a",` + method + `Check","params":{"service":"r"}}`:               `{"jsonrpc":"2.0","result":{"status":"SERVING"},"id":"a"}`,
-		`{"jsonrpc":"2.0","id":2,` + method + `Watch"}`:                                          `-32601`,
-		`[{"jsonrpc":"2.0","id":3,` + method + `Check"},{"jsonrpc":"2.0","method":"` + `note"}]`: `[{"jsonrpc":"2.0","result":{"status":"SERVING"},"id":3}]`,
-		`{"jsonrpc":"2.0","id":4,"method":"math/add"}`:                                           `"id":4`,
+		`{"jsonrpc":"2.0","id":1,` + method +
+			`Check"}`: `{"jsonrpc":"2.0","result":{"status":"SERVING"},"id":1}`,
+		`{"jsonrpc":"2.0","id":"a",` + method +
+			`Check","params":{"service":"r"}}`: `{"jsonrpc":"2.0","result":{"status":"SERVING"},"id":"a"}`,
+		`{"jsonrpc":"2.0","id":2,` + method +
+			`Watch"}`: `-32601`,
+		`[{"jsonrpc":"2.0","id":3,` + method + `Check"},{"jsonrpc":"2.0","method":"` +
+			`note"}]`: `[{"jsonrpc":"2.0","result":{"status":"SERVING"},"id":3}]`,
+		`{"jsonrpc":"2.0","id":4,` +
+			`"method":"math/add"}`: `"id":4`,
 	} {
 		if got := ask(t, conn, in, line); !strings.Contains(got, want) {
 			t.Errorf("%s\nis answered %s", line, got)
 		}
 	}
-	if took := func() string { _, all := server.sent(); return all }(); strings.Contains(took, "grpc") || !strings.Contains(took, "math/add") {
+	if took := func() string {
+		_, all := server.sent()
+		return all
+	}(); strings.Contains(took, "grpc") || !strings.Contains(took, "math/add") {
 		t.Errorf("the server got\n%s", took)
 	}
 }
@@ -99,7 +114,8 @@ func TestHealthWatch(t *testing.T) {
 	seen, ended := make(chan string, 10), make(chan error, 1)
 	go func() {
 		var failed error
-		for got, err := range farcall.Stream[map[string]string](t.Context(), c, health.Watch, map[string]string{"service": "up"}) {
+		for got, err := range farcall.Stream[map[string]string](t.Context(), c, health.Watch,
+			map[string]string{"service": "up"}) {
 			if failed = err; err == nil {
 				seen <- got["status"]
 			}

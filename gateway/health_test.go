@@ -47,7 +47,10 @@ func TestRequiredServer(t *testing.T) {
 	})
 	nowhere := listen(t, func(conn net.Conn) { conn.Close() })
 	l := newLab(t, nil,
-		&gateway.Upstream{Name: "files", URL: files, Required: true, HealthCheck: 10 * time.Millisecond, Breaker: gateway.Breaker{After: 1000, For: time.Second}},
+		&gateway.Upstream{
+			Name: "files", URL: files, Required: true, HealthCheck: 10 * time.Millisecond,
+			Breaker: gateway.Breaker{After: 1000, For: time.Second},
+		},
 		&gateway.Upstream{Name: "notes", URL: nowhere, Preload: true},
 	)
 	var status int
@@ -60,7 +63,10 @@ func TestRequiredServer(t *testing.T) {
 		t.Errorf("without the server: %d %s", status, text)
 	}
 	there.Store(true)
-	until(t, "the server is there", func() bool { status, text = l.ready(t); return status == http.StatusOK })
+	until(t, "the server is there", func() bool {
+		status, text = l.ready(t)
+		return status == http.StatusOK
+	})
 	if text != "ready\n" {
 		t.Errorf("with the server: %s", text)
 	}
@@ -95,7 +101,8 @@ func TestReadyWithoutRoomForTheAudit(t *testing.T) {
 		Guard: g, Upstreams: []*gateway.Upstream{{Name: "one", Server: newShop("one", "").Server}},
 	})
 	call := func() *reply {
-		got, err := l.modern(t.Context(), "tools/call", "add", `"name":"add","arguments":{"text":"a"}`, as("dev"))
+		got, err := l.modern(t.Context(), "tools/call", "add", `"name":"add","arguments":{"text":"a"}`,
+			as("dev"))
 		if err != nil {
 			t.Fatal(err)
 		}

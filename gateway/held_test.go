@@ -35,29 +35,34 @@ func TestHeldResult(t *testing.T) {
 				runtime.ReadMemStats(&m)
 				return float64(int64(m.HeapAlloc-base)) / size
 			}
-			l := newLab(t, &gateway.Options{RPC: &farcall.Options{Interceptors: []farcall.Interceptor{func(next farcall.Handler) farcall.Handler {
-				return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
-					farcall.OnAnswer(ctx, func(result jsonrpc.Raw, _ error) {
-						if len(result) > size {
-							answering = held()
-						}
+			l := newLab(t,
+				&gateway.Options{RPC: &farcall.Options{Interceptors: []farcall.Interceptor{func(
+					next farcall.Handler,
+				) farcall.Handler {
+					return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
+						farcall.OnAnswer(ctx, func(result jsonrpc.Raw, _ error) {
+							if len(result) > size {
+								answering = held()
+							}
+						})
+						return next.ServeRPC(ctx, req)
 					})
-					return next.ServeRPC(ctx, req)
-				})
-			}}}}, up)
+				}}}}, up)
 			c := &benchClient{g: l.Gateway, revision: revision}
 			c.begin(t)
 			body := strings.Replace(benchCall, "server__greet", "echo", 1)
 			if c.modern() {
-				body = strings.Replace(body, `"params":{`, `"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"`+modern+
-					`","io.modelcontextprotocol/clientCapabilities":{}},`, 1)
+				body = strings.Replace(body, `"params":{`,
+					`"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"`+modern+
+						`","io.modelcontextprotocol/clientCapabilities":{}},`, 1)
 			}
 			r := c.request(t, body)
 			r.Header.Set("Mcp-Name", "echo")
 			base = uint64(held() * size)
 			w := &heldWriter{header: http.Header{}, held: held}
 			l.ServeHTTP(w, r)
-			t.Logf("held before the answer is made %.2f times its size, while it is written %.2f", answering, w.begun)
+			t.Logf("held before the answer is made %.2f times its size, while it is written %.2f",
+				answering, w.begun)
 			if w.size < size || answering == 0 {
 				t.Fatalf("answered %d bytes", w.size)
 			}

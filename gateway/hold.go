@@ -25,7 +25,8 @@ type held struct {
 }
 
 // heldText is why a held server refuses calls, for callers.
-const heldText = "is disabled by an operator of the gateway and takes no calls until it is enabled again"
+const heldText = "is disabled by an operator of the gateway and takes no calls until it is " +
+	"enabled again"
 
 // draining reports whether calls of the replaced server go on.
 func (h *held) draining() bool {
@@ -69,7 +70,9 @@ type renewal struct {
 
 // serverFor returns the server of an old plan that is as a configuration wants it and not to be
 // renewed, or a new one.
-func (g *Gateway) serverFor(u *Upstream, private []string, size int, old *plan, renew *renewal) (*server, error) {
+func (g *Gateway) serverFor(
+	u *Upstream, private []string, size int, old *plan, renew *renewal,
+) (*server, error) {
 	if renew != nil && renew.name == u.Name {
 		return g.newServer(u, private, size, renew.held)
 	}

@@ -48,7 +48,8 @@ func unavailable(c jsonrpc.Code) bool {
 func disabled(t *testing.T, what string, err error) {
 	t.Helper()
 	wire, ok := errors.AsType[*jsonrpc.Error](err)
-	if !ok || !unavailable(wire.Code) || !strings.Contains(wire.Message, "is disabled by an operator of the gateway") {
+	if !ok || !unavailable(wire.Code) ||
+		!strings.Contains(wire.Message, "is disabled by an operator of the gateway") {
 		t.Errorf("%s: %v", what, err)
 		return
 	}
@@ -69,9 +70,14 @@ type pair struct {
 func newPair(t *testing.T) *pair {
 	t.Helper()
 	p := &pair{m: newMock("legacy"), changed: make(chan string, 100)}
-	p.lab = newLabOf(t, nil, &gateway.Config{Namespace: "always", Upstreams: []*gateway.Upstream{p.m.tcp(t, "a"), child("b", "ok")}})
+	p.lab = newLabOf(t, nil,
+		&gateway.Config{
+			Namespace: "always", Upstreams: []*gateway.Upstream{p.m.tcp(t, "a"), child("b", "ok")},
+		})
 	t.Cleanup(func() { close(p.m.release) }) // its calls go on when their connection has ended
-	p.legacy = p.client(t, mcp.ClientOptions{Era: "legacy", OnListChanged: func(kind string) { p.changed <- kind }})
+	p.legacy = p.client(t, mcp.ClientOptions{Era: "legacy", OnListChanged: func(kind string) {
+		p.changed <- kind
+	}})
 	p.modern = p.client(t, mcp.ClientOptions{Era: "modern"})
 	for _, c := range []*mcp.Client{p.legacy, p.modern} {
 		if names, missing := toolsOf(t, c); len(names) != 7 || missing != nil {
@@ -119,7 +125,8 @@ func toldOf(t *testing.T, changed chan string) {
 func TestDisable(t *testing.T) {
 	p := newPair(t)
 	ended := []<-chan error{p.begin(t, p.legacy), p.begin(t, p.modern)}
-	if u := p.order(t, "a", "disable", ""); u.State != "disabled" || u.InFlight != 0 || !strings.Contains(u.Reason, "operator") {
+	if u := p.order(t, "a", "disable", ""); u.State != "disabled" || u.InFlight != 0 ||
+		!strings.Contains(u.Reason, "operator") {
 		t.Errorf("%+v", u)
 	}
 	for _, c := range ended {
@@ -128,7 +135,8 @@ func TestDisable(t *testing.T) {
 	toldOf(t, p.changed)
 	for what, c := range map[string]*mcp.Client{"legacy": p.legacy, "modern": p.modern} {
 		names, missing := toolsOf(t, c)
-		if len(names) != 4 || slices.Contains(names, "a__echo") || len(missing) != 1 || !strings.Contains(missing[0], "a") {
+		if len(names) != 4 || slices.Contains(names, "a__echo") || len(missing) != 1 ||
+			!strings.Contains(missing[0], "a") {
 			t.Errorf("%s: %v, %v", what, names, missing)
 		}
 		_, err := say(t.Context(), c, "a__echo", "x")
@@ -136,7 +144,8 @@ func TestDisable(t *testing.T) {
 		wants(t, c, "b__echo", "x", "x")
 	}
 	for r := range p.Readings {
-		if r.Name == "farcall_upstream_state" && r.Upstream == "a" && (r.Value == 1) != (r.State == "disabled") {
+		if r.Name == "farcall_upstream_state" && r.Upstream == "a" &&
+			(r.Value == 1) != (r.State == "disabled") {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -146,7 +155,8 @@ func TestDisable(t *testing.T) {
 		}
 	}
 	again := p.ask(t, http.MethodPost, "/upstreams/a/restart", "")
-	if x := again.problem(t); x.Status != http.StatusConflict || !strings.Contains(x.Detail, "enable it") {
+	if x := again.problem(t); x.Status != http.StatusConflict ||
+		!strings.Contains(x.Detail, "enable it") {
 		t.Errorf("%+v", x)
 	}
 	if u := p.order(t, "a", "enable", ""); u.State == "disabled" {
@@ -165,7 +175,8 @@ func TestDisable(t *testing.T) {
 
 // The processes of an upstream end when it is disabled, also when they are in the middle of calls.
 func TestDisableEndsProcesses(t *testing.T) {
-	l := newLabOf(t, nil, &gateway.Config{Namespace: "always", Upstreams: []*gateway.Upstream{child("a", "late")}})
+	l := newLabOf(t, nil,
+		&gateway.Config{Namespace: "always", Upstreams: []*gateway.Upstream{child("a", "late")}})
 	c := l.client(t, mcp.ClientOptions{})
 	ended := make(chan error, 1)
 	go func() {
@@ -186,7 +197,10 @@ func TestDisableEndsProcesses(t *testing.T) {
 // A drained upstream finishes its calls and takes no new ones; then its processes end.
 func TestDrainUpstream(t *testing.T) {
 	m := newMock("legacy")
-	l := newLabOf(t, nil, &gateway.Config{Namespace: "always", Upstreams: []*gateway.Upstream{m.tcp(t, "a"), child("b", "ok")}})
+	l := newLabOf(t, nil,
+		&gateway.Config{
+			Namespace: "always", Upstreams: []*gateway.Upstream{m.tcp(t, "a"), child("b", "ok")},
+		})
 	c := l.client(t, mcp.ClientOptions{})
 	ended := make(chan error, 1)
 	go func() {
@@ -266,7 +280,8 @@ func TestRestart(t *testing.T) {
 		}
 	}
 	bad := p.ask(t, http.MethodPost, "/upstreams/b/restart", `{"gracefully":true}`)
-	if x := bad.problem(t); x.Status != http.StatusUnprocessableEntity || !strings.Contains(x.Detail, "gracefully") {
+	if x := bad.problem(t); x.Status != http.StatusUnprocessableEntity ||
+		!strings.Contains(x.Detail, "gracefully") {
 		t.Errorf("%+v", x)
 	}
 }
@@ -277,17 +292,22 @@ func TestDisabledAfterReload(t *testing.T) {
 	p.order(t, "a", "disable", "")
 	off := child("off", "ok")
 	off.Disabled = true
-	if err := p.Reload(&gateway.Config{Namespace: "always", Upstreams: []*gateway.Upstream{child("a", "ok"), child("b", "ok"), off}}); err != nil {
+	if err := p.Reload(
+		&gateway.Config{
+			Namespace: "always", Upstreams: []*gateway.Upstream{child("a", "ok"), child("b", "ok"), off},
+		}); err != nil {
 		t.Fatal(err)
 	}
 	_, err := say(t.Context(), p.legacy, "a__echo", "x")
 	disabled(t, "after a reload", err)
 	p.order(t, "a", "enable", "")
-	if pid, err := say(t.Context(), p.legacy, "a__pid", ""); err != nil || pid == "" { // the child has this tool
+	if pid, err := say(t.Context(), p.legacy, "a__pid", ""); err != nil || pid == "" {
+		// the child has this tool
 		t.Error(pid, err)
 	}
 	refused := p.ask(t, http.MethodPost, "/upstreams/off/enable", "")
-	if x := refused.problem(t); x.Status != http.StatusConflict || !strings.Contains(x.Detail, "disabled: true") {
+	if x := refused.problem(t); x.Status != http.StatusConflict ||
+		!strings.Contains(x.Detail, "disabled: true") {
 		t.Errorf("%+v", x)
 	}
 }

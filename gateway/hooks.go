@@ -51,8 +51,13 @@ type boundHook struct {
 }
 
 // newHooks makes the hooks of a configuration, by upstream. all has each hook once.
-func (g *Gateway) newHooks(c *Config, private []string) (by map[string]*hooks, all []*hook.Hook, err error) {
-	bind := func(h *Hook, name, path string, upstreams []*Upstream, toolsOf func(upstream string) (tools []string, some bool)) error {
+func (g *Gateway) newHooks(
+	c *Config, private []string,
+) (by map[string]*hooks, all []*hook.Hook, err error) {
+	bind := func(
+		h *Hook, name, path string, upstreams []*Upstream,
+		toolsOf func(upstream string) (tools []string, some bool),
+	) error {
 		made, err := g.newHook(h, cmp.Or(h.Name, name), private)
 		if err != nil {
 			return fmt.Errorf("gateway: %s: %w", path, err)
@@ -90,7 +95,9 @@ func (g *Gateway) newHooks(c *Config, private []string) (by map[string]*hooks, a
 	for _, u := range c.Upstreams {
 		for i, h := range u.Hooks {
 			name := fmt.Sprintf("upstreams.%s.hooks[%d]", u.Name, i)
-			if err := bind(&h, name, name, []*Upstream{u}, func(string) ([]string, bool) { return h.Tools, true }); err != nil {
+			if err := bind(&h, name, name, []*Upstream{u}, func(string) ([]string, bool) {
+				return h.Tools, true
+			}); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -109,7 +116,8 @@ func (c *Upstream) sameServer(o *Upstream) bool {
 // newHook makes a hook.
 func (g *Gateway) newHook(h *Hook, name string, private []string) (*hook.Hook, error) {
 	o := &hook.Options{
-		Name: name, After: h.On == hookAfter, Timeout: cmp.Or(h.Timeout, hookTimeout), Open: h.OnFailure == hookAllow,
+		Name: name, After: h.On == hookAfter, Timeout: cmp.Or(h.Timeout, hookTimeout),
+		Open:        h.OnFailure == hookAllow,
 		MaxInFlight: cmp.Or(h.MaxInFlight, hookInFlight), Logger: g.component("hook"),
 	}
 	if h.URL == "" {
@@ -129,7 +137,11 @@ func (g *Gateway) newHook(h *Hook, name string, private []string) (*hook.Hook, e
 	}
 	o.URL, o.Header = h.URL, at.header()
 	o.Client = &http.Client{
-		Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, MaxIdleConnsPerHost: o.MaxInFlight, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: 64 << 10, ForceAttemptHTTP2: true},
+		Transport: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, TLSClientConfig: config,
+			MaxIdleConnsPerHost: o.MaxInFlight, IdleConnTimeout: 90 * time.Second,
+			MaxResponseHeaderBytes: 64 << 10, ForceAttemptHTTP2: true,
+		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return hook.New(o), nil
@@ -142,7 +154,9 @@ func (h *hooks) of(tool string) *hooks {
 	}
 	about := func(list []boundHook) (own []boundHook) {
 		for _, b := range list {
-			if len(b.tools) == 0 || slices.ContainsFunc(b.tools, func(p string) bool { return glob.Match(p, tool) }) {
+			if len(b.tools) == 0 || slices.ContainsFunc(b.tools, func(p string) bool {
+				return glob.Match(p, tool)
+			}) {
 				own = append(own, b)
 			}
 		}
@@ -273,9 +287,11 @@ func refusedBy(rev *era.Revision, rpc bool, h *hook.Hook, v *hook.Verdict) error
 			data = `{"reason":` + string(jsonrpc.AppendString(nil, v.Reason)) + `}`
 		}
 	case hook.Busy:
-		kind, text, data = jsonrpc.Overloaded, ": too many calls wait to be examined", `{"sent":"no","retryable":true,"retryAfterMs":1000}`
+		kind, text, data = jsonrpc.Overloaded, ": too many calls wait to be examined",
+			`{"sent":"no","retryable":true,"retryAfterMs":1000}`
 	default:
-		kind, text, data = jsonrpc.Unavailable, ": the call cannot be examined", `{"sent":"no","retryable":true}`
+		kind, text, data = jsonrpc.Unavailable, ": the call cannot be examined",
+			`{"sent":"no","retryable":true}`
 	}
 	if h.After() && v.Outcome != hook.Denied {
 		data = `{"sent":"yes","retryable":false}`

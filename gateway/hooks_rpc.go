@@ -60,7 +60,8 @@ func (w *calling) beforeRPC(s *server, req *farcall.Request) (*farcall.Request, 
 	own, c := *req, w.hookCall(s.cfg.Name, w.tool, nil, req.Params)
 	c.RPC = true
 	err := w.askAll(w.hooks.before, c)
-	if own.Params = c.Value; err == nil && s.g.shield != nil && string(own.Params) != string(req.Params) {
+	if own.Params = c.Value; err == nil && s.g.shield != nil &&
+		string(own.Params) != string(req.Params) {
 		err = s.g.shield.Recheck(w, plainCall(s.cfg.Name, own.Method, own.Params))
 	}
 	return &own, err

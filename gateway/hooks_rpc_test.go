@@ -42,15 +42,20 @@ func masks(in *scanned) string {
 func rpcServer(t *testing.T) (url string) {
 	t.Helper()
 	mux := farcall.NewMux()
-	mux.Handle("eth/echo", farcall.HandlerFunc(func(_ context.Context, r *farcall.Request) (any, error) { return r.Params, nil }))
-	mux.Handle("eth/fail", farcall.HandlerFunc(func(_ context.Context, r *farcall.Request) (any, error) {
-		return nil, &jsonrpc.Error{Code: 17, Message: "private words", Data: r.Params}
-	}))
-	mux.Handle("eth/ask", farcall.HandlerFunc(func(ctx context.Context, r *farcall.Request) (any, error) {
-		var answer jsonrpc.Raw
-		err := farcall.CallerFrom(ctx).Call(ctx, "question", r.Params, &answer)
-		return answer, farcall.PassOn(err)
-	}))
+	mux.Handle("eth/echo",
+		farcall.HandlerFunc(func(_ context.Context, r *farcall.Request) (any, error) {
+			return r.Params, nil
+		}))
+	mux.Handle("eth/fail",
+		farcall.HandlerFunc(func(_ context.Context, r *farcall.Request) (any, error) {
+			return nil, &jsonrpc.Error{Code: 17, Message: "private words", Data: r.Params}
+		}))
+	mux.Handle("eth/ask",
+		farcall.HandlerFunc(func(ctx context.Context, r *farcall.Request) (any, error) {
+			var answer jsonrpc.Raw
+			err := farcall.CallerFrom(ctx).Call(ctx, "question", r.Params, &answer)
+			return answer, farcall.PassOn(err)
+		}))
 	return listen(t, func(conn net.Conn) {
 		<-farcall.NewPeer(stream.New(conn, stream.NDJSON, nil), mux, nil).Done()
 	})
@@ -63,12 +68,20 @@ func TestHooksOfRPC(t *testing.T) {
 	before, after := newScanner(t, "before", masks), newScanner(t, "after", masks)
 	before.Tools = []string{"r/eth/*"}
 	audit := filepath.Join(t.TempDir(), "audit.jsonl")
-	g := &guard.Config{Anonymous: true, Allow: []guard.Rule{{Roles: []string{"anonymous", "user"}, Calls: []string{"rpc r/*"}}}}
+	g := &guard.Config{
+		Anonymous: true,
+		Allow:     []guard.Rule{{Roles: []string{"anonymous", "user"}, Calls: []string{"rpc r/*"}}},
+	}
 	g.Stdio.Roles = []string{"user"}
-	g.Cedar = `forbid(principal, action, resource) when { context has arguments && context.arguments has a && context.arguments.a == "root***" };`
+	g.Cedar = `forbid(principal, action, resource) when { context has arguments && ` +
+		`context.arguments has a && context.arguments.a == "root***" };`
 	g.Audit.File = audit
-	u := &gateway.Upstream{Name: "r", URL: rpcServer(t), Profile: "raw", Hooks: []gateway.Hook{after.Hook}}
-	l := newLabOf(t, nil, &gateway.Config{Guard: g, Hooks: []gateway.Hook{before.Hook}, Upstreams: []*gateway.Upstream{u}})
+	u := &gateway.Upstream{
+		Name: "r", URL: rpcServer(t), Profile: "raw",
+		Hooks: []gateway.Hook{after.Hook},
+	}
+	l := newLabOf(t, nil,
+		&gateway.Config{Guard: g, Hooks: []gateway.Hook{before.Hook}, Upstreams: []*gateway.Upstream{u}})
 	for transport, send := range l.overAll(t) {
 		for _, c := range []struct{ method, params, want string }{
 			{"eth/echo", `{"a": 1.0}`, `"result":{"a": 1.0}`},
@@ -86,11 +99,13 @@ func TestHooksOfRPC(t *testing.T) {
 				t.Errorf("%s: %s %s: %s", transport, c.method, c.params, got)
 			}
 			in := before.took()
-			if len(in) != 1 || in[0].Method != c.method || in[0].Tool != "" || string(in[0].Params) != c.params || in[0].Upstream != "r" {
+			if len(in) != 1 || in[0].Method != c.method || in[0].Tool != "" ||
+				string(in[0].Params) != c.params || in[0].Upstream != "r" {
 				t.Errorf("%s: %s: before: %+v", transport, c.params, in)
 			}
 			asked := !strings.Contains(c.want, "bad") && !strings.Contains(c.want, "denied")
-			if out := after.took(); (len(out) == 1) != asked || asked && (out[0].Result == nil) == (out[0].Error == nil) {
+			if out := after.took(); (len(out) == 1) != asked ||
+				asked && (out[0].Result == nil) == (out[0].Error == nil) {
 				t.Errorf("%s: %s: after: %+v", transport, c.params, out)
 			}
 		}
@@ -99,7 +114,8 @@ func TestHooksOfRPC(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(audit)
-	if err != nil || !strings.Contains(string(text), `"hooks":[{"hook":"the scanner","outcome":"changed"`) {
+	if err != nil ||
+		!strings.Contains(string(text), `"hooks":[{"hook":"the scanner","outcome":"changed"`) {
 		t.Errorf("%v %.2000s", err, text)
 	}
 }
@@ -111,7 +127,9 @@ func TestHooksOfRPCConnections(t *testing.T) {
 	k := newScanner(t, "before", masks)
 	url := rpcServer(t)
 	config := func(hooks ...gateway.Hook) *gateway.Config {
-		return &gateway.Config{Upstreams: []*gateway.Upstream{{Name: "r", URL: url, Profile: "raw", Hooks: hooks}}}
+		return &gateway.Config{
+			Upstreams: []*gateway.Upstream{{Name: "r", URL: url, Profile: "raw", Hooks: hooks}},
+		}
 	}
 	l := newLabOf(t, nil, config())
 	dial := func() (net.Conn, *bufio.Reader) {
@@ -141,7 +159,8 @@ func TestHooksOfRPCConnections(t *testing.T) {
 	}
 	_, id, _ := strings.Cut(question, `"id":`)
 	id = id[:strings.IndexAny(id, ",}")]
-	if got := ask(t, conn, in, `{"jsonrpc":"2.0","id":`+id+`,"result":"fine"}`); !strings.Contains(got, `"result":"fine"`) || !strings.Contains(got, `"id":2`) {
+	if got := ask(t, conn, in, `{"jsonrpc":"2.0","id":`+id+`,"result":"fine"}`); !strings.Contains(got,
+		`"result":"fine"`) || !strings.Contains(got, `"id":2`) {
 		t.Errorf("the answer: %s", got)
 	}
 }

@@ -30,7 +30,8 @@ func testHookedTask(t *testing.T, behind string, resumed bool) {
 		if !strings.Contains(string(b), `"tool":"work"`) || !strings.Contains(result, "worked") {
 			t.Errorf("the hook gets %s", b)
 		}
-		_, _ = io.WriteString(w, `{"decision":"allow","result":`+strings.Replace(result, "worked", "***", 1)+`}`)
+		_, _ = io.WriteString(w,
+			`{"decision":"allow","result":`+strings.Replace(result, "worked", "***", 1)+`}`)
 	}))
 	t.Cleanup(func() { scanner.CloseClientConnections(); scanner.Close() })
 	c := &Config{
@@ -44,7 +45,8 @@ func testHookedTask(t *testing.T, behind string, resumed bool) {
 			t.Fatal(err)
 		}
 		front := httptest.NewServer(g)
-		if client, err = mcp.Dial(t.Context(), front.URL+"/mcp", &mcp.ClientOptions{Era: "modern", Tasks: true}); err != nil {
+		if client, err = mcp.Dial(t.Context(), front.URL+"/mcp",
+			&mcp.ClientOptions{Era: "modern", Tasks: true}); err != nil {
 			t.Fatal(err)
 		}
 		return client, func() {
