@@ -100,7 +100,8 @@ func keyText(raw jsonrpc.Raw, where string) (string, error) {
 			return key, nil
 		}
 	}
-	return "", refusedKey(fmt.Sprintf("%s must be a string of 1 to %d bytes", where, maxIdempotencyKey))
+	return "", refusedKey(
+		fmt.Sprintf("%s must be a string of 1 to %d bytes", where, maxIdempotencyKey))
 }
 
 func refusedKey(text string) error {
@@ -125,7 +126,8 @@ func (e *endpoint) callOnce(w *calling, t *route.Target) (upstream.Result, error
 	if key == "" {
 		return e.callHooked(w, t)
 	}
-	c, err := e.g.keyedCall(w.Caller.Owner, key, fmt.Appendf(nil, "%q %q %q ", e.name, t.Source, t.Name), args)
+	c, err := e.g.keyedCall(w.Caller.Owner, key,
+		fmt.Appendf(nil, "%q %q %q ", e.name, t.Source, t.Name), args)
 	if err != nil {
 		return upstream.Result{}, err
 	}
@@ -162,7 +164,8 @@ func (s *server) rpcOnce(ctx context.Context, req *farcall.Request) (any, error)
 		}
 		params = append(bytes.TrimSuffix(rest, []byte(",")), '}')
 	}
-	c, err := s.g.keyedCall(owner.From(ctx), key, fmt.Appendf(nil, "rpc %q %q ", s.cfg.Name, req.Method), params)
+	c, err := s.g.keyedCall(owner.From(ctx), key,
+		fmt.Appendf(nil, "rpc %q %q ", s.cfg.Name, req.Method), params)
 	if err != nil {
 		return nil, err
 	}
@@ -202,13 +205,19 @@ func (k *keyedCalls) once(
 
 // keyedCall is a call as the ledger knows it: what is called, and with which arguments of the
 // caller.
-func (g *Gateway) keyedCall(o owner.Key, key string, what []byte, args jsonrpc.Raw) (*ledger.Call, error) {
+func (g *Gateway) keyedCall(
+	o owner.Key, key string, what []byte, args jsonrpc.Raw,
+) (*ledger.Call, error) {
 	switch {
 	case o.IsZero():
-		return nil, refusedKey("an idempotency key needs a caller that has a principal, a session or an address")
+		return nil, refusedKey(
+			"an idempotency key needs a caller that has a principal, a session or an address")
 	case !o.Exclusive() && len(key) < secretKey:
-		return nil, refusedKey(fmt.Sprintf("the idempotency key of a caller without a session and a principal must have at least %d bytes, "+
-			"since others may have the same address: take a random one", secretKey))
+		return nil, refusedKey(
+			fmt.Sprintf(
+				"the idempotency key of a caller without a session and a principal must have at "+
+					"least %d bytes, "+
+					"since others may have the same address: take a random one", secretKey))
 	}
 	text, err := pin.AppendCanonical(what, args)
 	if err != nil {
@@ -231,7 +240,8 @@ func orNull(raw jsonrpc.Raw) jsonrpc.Raw {
 func effectOf(r *upstream.Result, err error) ledger.Effect {
 	wire, _ := errors.AsType[*jsonrpc.Error](err)
 	switch {
-	case errors.Is(err, mcp.ErrAsked), err == nil && r.Revision != nil && string(scan.Member(r.Raw, "resultType")) == `"input_required"`:
+	case errors.Is(err, mcp.ErrAsked), err == nil && r.Revision != nil &&
+		string(scan.Member(r.Raw, "resultType")) == `"input_required"`:
 		return ledger.Asked
 	case wire != nil && string(scan.Member(wire.Data, "sent")) == `"no"`:
 		return ledger.None
@@ -279,7 +289,8 @@ func keyError(ctx context.Context, err error) error {
 	wire := &jsonrpc.Error{Cause: err}
 	switch {
 	case errors.Is(err, ledger.ErrOther):
-		return refusedKey("the idempotency key belongs to a call with other arguments; take another key for another call")
+		return refusedKey(
+			"the idempotency key belongs to a call with other arguments; take another key for another call")
 	case errors.Is(err, ledger.ErrAsked):
 		return refusedKey("the call with this idempotency key waits for answers of its client: " +
 			"repeat it with its requestState, or take another key to make another call")
@@ -289,15 +300,18 @@ func keyError(ctx context.Context, err error) error {
 			"find out before you call again with another key"
 	case errors.Is(err, ledger.ErrLarge):
 		wire.Code, wire.Data = jsonrpc.InternalError, jsonrpc.Raw(`{"sent":"yes","retryable":false}`)
-		wire.Message = "the call with this idempotency key was made, and its answer was too large to be kept"
+		wire.Message = "the call with this idempotency key was made, and its answer was too " +
+			"large to be kept"
 	case errors.Is(err, ledger.ErrFull):
-		wire.Code, wire.Data = jsonrpc.Overloaded, jsonrpc.Raw(`{"sent":"no","retryable":true,"retryAfterMs":1000}`)
+		wire.Code, wire.Data = jsonrpc.Overloaded,
+			jsonrpc.Raw(`{"sent":"no","retryable":true,"retryAfterMs":1000}`)
 		wire.Message = "Overloaded: too many calls with idempotency keys are under way"
 	case ctx.Err() != nil:
 		return ctx.Err()
 	default:
 		wire.Code, wire.Data = jsonrpc.Unavailable, jsonrpc.Raw(`{"sent":"no","retryable":true}`)
-		wire.Message = "the store of idempotency keys cannot be reached, or has no room; the call was not made"
+		wire.Message = "the store of idempotency keys cannot be reached, or has no room; the call " +
+			"was not made"
 	}
 	return wire
 }

@@ -34,9 +34,11 @@ func (b *till) serve(conn net.Conn) {
 			_ = conn.Close()
 			return ""
 		case strings.Contains(line, "fails"):
-			return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-1,"message":"no money","data":%d}}`, id, n)
+			return fmt.Sprintf(
+				`{"jsonrpc":"2.0","id":%s,"error":{"code":-1,"message":"no money","data":%d}}`, id, n)
 		case strings.Contains(line, "looks modern"):
-			return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"input_required","n":%d}}`, id, n)
+			return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"input_required","n":%d}}`,
+				id, n)
 		}
 		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%d}`, id, n)
 	})(conn)
@@ -58,7 +60,8 @@ func TestIdempotencyOfRPC(t *testing.T) {
 		labs[i] = newLabOf(t, &gateway.Options{Shared: shared}, c)
 	}
 	call := func(ctx context.Context, i int, at, params string, headers ...string) *reply {
-		got, err := labs[i].post(ctx, "/rpc/"+at, `{"jsonrpc":"2.0","id":1,"method":"charge","params":`+params+`}`, headers...)
+		got, err := labs[i].post(ctx, "/rpc/"+at,
+			`{"jsonrpc":"2.0","id":1,"method":"charge","params":`+params+`}`, headers...)
 		if err != nil && ctx.Err() == nil {
 			t.Error(err)
 		}
@@ -91,25 +94,29 @@ func TestIdempotencyOfRPC(t *testing.T) {
 		t.Errorf("the answer: %v", all[0])
 	}
 	for _, params := range []string{`["waits",2]`, `{}`, `null`} {
-		if got := dev(0, "one", params); got.err == nil || got.err.Code != jsonrpc.InvalidParams || !strings.Contains(got.body, `"sent":"no"`) {
+		if got := dev(0, "one", params); got.err == nil || got.err.Code != jsonrpc.InvalidParams ||
+			!strings.Contains(got.body, `"sent":"no"`) {
 			t.Errorf("other arguments: %v", got)
 		}
 	}
 	want("of other arguments", 0)
-	want("the key of another principal", 1, call(t.Context(), 0, "r", `[1]`, "Idempotency-Key: one", as("eve")))
+	want("the key of another principal", 1,
+		call(t.Context(), 0, "r", `[1]`, "Idempotency-Key: one", as("eve")))
 	want("in _meta", 1, dev(0, "", `{"a":1,"_meta":{"idempotencyKey":"three","n":1}}`),
 		dev(1, "", `{"_meta":{"n":2,"idempotencyKey":"three"},"a":1}`))
 	want("in a member", 1, dev(0, "", `{"order":"four"}`), dev(1, "", `{"order":"four"}`))
 	want("an error", 1, dev(0, "five", `["fails"]`), dev(1, "five", `["fails"]`))
 	plain := dev(0, "as MCP", `["looks modern"]`)
-	if want("a result that looks as one of MCP", 1, plain, dev(1, "as MCP", `["looks modern"]`)); plain.result == nil {
+	if want("a result that looks as one of MCP", 1, plain,
+		dev(1, "as MCP", `["looks modern"]`)); plain.result == nil {
 		t.Errorf("a result that looks as one of MCP: %v", plain)
 	}
 	dev(0, "", `[1]`)
 	dev(0, "", `[1]`)
 	want("without a key", 2)
 	died, again := dev(0, "six", `["dies"]`), dev(1, "six", `["dies"]`)
-	if want("the server has gone away", 1, died, again); !strings.Contains(died.body, `"sent":"unknown"`) {
+	if want("the server has gone away", 1, died,
+		again); !strings.Contains(died.body, `"sent":"unknown"`) {
 		t.Errorf("the server has gone away: %v", died)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

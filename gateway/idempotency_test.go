@@ -26,29 +26,36 @@ type bank struct {
 
 func newBank(t *testing.T) *bank {
 	t.Helper()
-	b := &bank{mcp.NewServer("bank", "1", nil), atomic.Int64{}, make(chan struct{}, 100), make(chan struct{})}
+	b := &bank{
+		mcp.NewServer("bank", "1", nil),
+		atomic.Int64{},
+		make(chan struct{}, 100),
+		make(chan struct{}),
+	}
 	t.Cleanup(b.Close)
-	mcp.AddTool(b.Server, mcp.Tool{Name: "charge"}, func(_ context.Context, in textIn) (string, error) {
-		n := b.ran.Add(1)
-		if in.Text == "waits" {
-			b.entered <- struct{}{}
-			select {
-			case <-b.release:
-			case <-t.Context().Done():
+	mcp.AddTool(b.Server, mcp.Tool{Name: "charge"},
+		func(_ context.Context, in textIn) (string, error) {
+			n := b.ran.Add(1)
+			if in.Text == "waits" {
+				b.entered <- struct{}{}
+				select {
+				case <-b.release:
+				case <-t.Context().Done():
+				}
 			}
-		}
-		if in.Text == "fails" {
-			return "", errors.New("no money")
-		}
-		return fmt.Sprint(in.Text, " ", n), nil
-	})
+			if in.Text == "fails" {
+				return "", errors.New("no money")
+			}
+			return fmt.Sprint(in.Text, " ", n), nil
+		})
 	return b
 }
 
 // charge calls the tool once more.
 func (l *lab) charge(ctx context.Context, t *testing.T, args string, headers ...string) *reply {
 	t.Helper()
-	got, err := l.modernAt(ctx, "/mcp", "tools/call", "charge", `"name":"charge","arguments":`+args, headers...)
+	got, err := l.modernAt(ctx, "/mcp", "tools/call", "charge", `"name":"charge","arguments":`+args,
+		headers...)
 	if err != nil && ctx.Err() == nil {
 		t.Fatal(err)
 	}
@@ -98,13 +105,16 @@ func TestIdempotency(t *testing.T) {
 
 	for i := range labs {
 		got := charge(i, "dev", "one", `{"text":"other"}`)
-		if got.err == nil || got.err.Code != jsonrpc.InvalidParams || !strings.Contains(got.body, `"sent":"no"`) {
+		if got.err == nil || got.err.Code != jsonrpc.InvalidParams ||
+			!strings.Contains(got.body, `"sent":"no"`) {
 			t.Errorf("other arguments: %v", got)
 		}
 	}
 	want("the key of another principal", 1, charge(0, "eve", "one", `{"text":"x"}`))
-	want("a tool's error", 1, charge(0, "dev", "two", `{"text":"fails"}`), charge(1, "dev", "two", `{"text":"fails"}`))
-	want("without a key", 2, charge(0, "dev", "", `{"text":"fails"}`), charge(0, "dev", "", `{"text":"fails"}`))
+	want("a tool's error", 1, charge(0, "dev", "two", `{"text":"fails"}`),
+		charge(1, "dev", "two", `{"text":"fails"}`))
+	want("without a key", 2, charge(0, "dev", "", `{"text":"fails"}`),
+		charge(0, "dev", "", `{"text":"fails"}`))
 
 	ctx, cancel := context.WithCancel(t.Context())
 	wg.Go(func() { labs[0].charge(ctx, t, `{"text":"waits"}`, "Idempotency-Key: three", as("dev")) })
@@ -117,19 +127,22 @@ func TestIdempotency(t *testing.T) {
 	wg.Wait()
 	want("a client that has left", 1, again, charge(0, "dev", "three", `{"text":"waits"}`))
 
-	meta := strings.Replace(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"charge","arguments":{"text":"meta"},
+	meta := strings.Replace(
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"charge","arguments":{"text":"meta"},
 		"_meta":{"idempotencyKey":"four","io.modelcontextprotocol/protocolVersion":"REV",
 		"io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`, "REV", modern, 1)
 	var two [2]*reply
 	for i := range two {
-		got, err := labs[i].post(t.Context(), "/mcp", meta, "MCP-Protocol-Version: "+modern, "Mcp-Method: tools/call", "Mcp-Name: charge", as("dev"))
+		got, err := labs[i].post(t.Context(), "/mcp", meta, "MCP-Protocol-Version: "+modern,
+			"Mcp-Method: tools/call", "Mcp-Name: charge", as("dev"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		two[i] = got
 	}
 	want("in _meta", 1, two[:]...)
-	if got := charge(0, "dev", strings.Repeat("k", 257), `{"text":"x"}`); got.err == nil || got.err.Code != jsonrpc.InvalidParams {
+	if got := charge(0, "dev", strings.Repeat("k", 257), `{"text":"x"}`); got.err == nil ||
+		got.err.Code != jsonrpc.InvalidParams {
 		t.Errorf("a long key: %v", got)
 	}
 }
@@ -146,7 +159,8 @@ func TestIdempotencyArgument(t *testing.T) {
 	if first.result == nil || string(first.result) != string(second.result) || b.ran.Load() != 1 {
 		t.Errorf("%v, %v, %d executions", first, second, b.ran.Load())
 	}
-	if got := l.charge(t.Context(), t, `{"text":"short"}`); got.err == nil || !strings.Contains(got.body, "at least 16 bytes") {
+	if got := l.charge(t.Context(), t, `{"text":"short"}`); got.err == nil ||
+		!strings.Contains(got.body, "at least 16 bytes") {
 		t.Errorf("a short key: %v", got)
 	}
 }

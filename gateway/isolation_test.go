@@ -24,7 +24,8 @@ import (
 // What filters, a lock and a lifetime keep from a client cannot be had by calling it as
 // JSON-RPC, which the profile auto also offers.
 func TestFiltersHoldBesidesMCP(t *testing.T) {
-	const call = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ask","arguments":{}}}`
+	const call = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ask",` +
+		`"arguments":{}}}`
 	u := newMock("").tcp(t, "a")
 	open := newLab(t, nil, u)
 	if r, err := open.post(t.Context(), "/rpc/a", initialize); err != nil || r.result == nil {
@@ -71,8 +72,13 @@ func TestReloadedLock(t *testing.T) {
 	if _, _, err := l.Pin(t.Context(), lock, true); err != nil {
 		t.Fatal(err)
 	}
-	mcp.AddTool(m.Server, mcp.Tool{Name: "evil"}, func(context.Context, textIn) (string, error) { return "evil", nil })
-	clients := []*mcp.Client{l.clientAt(t, "/mcp", mcp.ClientOptions{}), l.clientAt(t, "/mcp/a", mcp.ClientOptions{})}
+	mcp.AddTool(m.Server, mcp.Tool{Name: "evil"}, func(context.Context, textIn) (string, error) {
+		return "evil", nil
+	})
+	clients := []*mcp.Client{
+		l.clientAt(t, "/mcp", mcp.ClientOptions{}),
+		l.clientAt(t, "/mcp/a", mcp.ClientOptions{}),
+	}
 	for _, c := range clients {
 		until(t, "the new tool is listed", func() bool {
 			names, _ := toolsOf(t, c)
@@ -86,7 +92,8 @@ func TestReloadedLock(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, c := range clients {
-			if got, err := say(t.Context(), c, "evil", ""); err == nil || !strings.Contains(err.Error(), "blocked") {
+			if got, err := say(t.Context(), c, "evil", ""); err == nil ||
+				!strings.Contains(err.Error(), "blocked") {
 				t.Errorf("client %d called a tool that was not accepted: %q, %v", i, got, err)
 			}
 		}
@@ -108,7 +115,9 @@ func TestWebSocketPrincipals(t *testing.T) {
 		_ = mcp.Serve(context.Background(), s, stream.New(conn, stream.NDJSON, nil), nil)
 	})
 	t.Cleanup(s.Close)
-	l := newLab(t, &gateway.Options{Owner: func(r *http.Request) string { return r.Header.Get("X-User") }},
+	l := newLab(t, &gateway.Options{Owner: func(r *http.Request) string {
+		return r.Header.Get("X-User")
+	}},
 		&gateway.Upstream{Name: "a", URL: url, Lifetime: "principal"})
 	for _, who := range []string{"alice", "bob", "alice"} {
 		at := strings.Replace(l.url, "http", "ws", 1) + "/mcp"
@@ -148,10 +157,12 @@ func TestCustomMethodIsCalledOnce(t *testing.T) {
 	}
 	l := newLab(t, nil, all...)
 	r, err := l.modern(t.Context(), "pay/now", "", "")
-	if err != nil || r.err == nil || r.err.Code != 1234 || called[1].Load() != 1 || called[2].Load() != 0 {
+	if err != nil || r.err == nil || r.err.Code != 1234 || called[1].Load() != 1 ||
+		called[2].Load() != 0 {
 		t.Errorf("%v, %v, calls %v", r, err, &called)
 	}
-	if r, err := l.modern(t.Context(), "pay/later", "", ""); err != nil || r.err == nil || r.err.Code != jsonrpc.MethodNotFound {
+	if r, err := l.modern(t.Context(), "pay/later", "", ""); err != nil || r.err == nil ||
+		r.err.Code != jsonrpc.MethodNotFound {
 		t.Errorf("%v, %v", r, err)
 	}
 }
@@ -166,7 +177,10 @@ func TestAnswerAboutConnection(t *testing.T) {
 			if eras == "legacy" {
 				code = jsonrpc.InvalidParams
 			}
-			return nil, &jsonrpc.Error{Code: code, Message: "no", Data: jsonrpc.Raw(`{"supported":["1999-01-01"],"requested":"` + modern + `"}`)}
+			return nil, &jsonrpc.Error{
+				Code: code, Message: "no",
+				Data: jsonrpc.Raw(`{"supported":["1999-01-01"],"requested":"` + modern + `"}`),
+			}
 		}))
 		l := newLab(t, nil, m.tcp(t, "a"))
 		r, err := l.modern(t.Context(), "x/lie", "", "")
@@ -181,21 +195,22 @@ func TestAnswerAboutConnection(t *testing.T) {
 func TestSuspendedClientDoesNotRead(t *testing.T) {
 	m := newMock("legacy")
 	release := make(chan struct{})
-	mcp.AddTool(m.Server, mcp.Tool{Name: "flood"}, func(ctx context.Context, _ textIn) (string, error) {
-		if _, err := mcp.Elicit[nameForm](ctx, "name"); err != nil {
-			return "", err
-		}
-		text := strings.Repeat("x", 100_000)
-		for ctx.Err() == nil {
-			select {
-			case <-release:
-				return "", nil
-			default:
-				_ = mcp.Log(ctx, "info", "", text) // until the client's window is full
+	mcp.AddTool(m.Server, mcp.Tool{Name: "flood"},
+		func(ctx context.Context, _ textIn) (string, error) {
+			if _, err := mcp.Elicit[nameForm](ctx, "name"); err != nil {
+				return "", err
 			}
-		}
-		return "", ctx.Err()
-	})
+			text := strings.Repeat("x", 100_000)
+			for ctx.Err() == nil {
+				select {
+				case <-release:
+					return "", nil
+				default:
+					_ = mcp.Log(ctx, "info", "", text) // until the client's window is full
+				}
+			}
+			return "", ctx.Err()
+		})
 	l := newLab(t, nil, m.tcp(t, "a"))
 	r, err := l.modern(t.Context(), "tools/call", "flood", `"name":"flood","arguments":{}`)
 	if err != nil || r.result == nil {
@@ -209,7 +224,8 @@ func TestSuspendedClientDoesNotRead(t *testing.T) {
 		t.Fatal(r, err)
 	}
 	var back strings.Builder
-	back.WriteString(`"name":"flood","arguments":{},"requestState":` + string(asked.State) + `,"inputResponses":{"`)
+	back.WriteString(
+		`"name":"flood","arguments":{},"requestState":` + string(asked.State) + `,"inputResponses":{"`)
 	for key := range asked.Requests {
 		back.WriteString(key + `":{"action":"accept","content":{"name":"x"}}}`)
 	}
@@ -220,7 +236,8 @@ func TestSuspendedClientDoesNotRead(t *testing.T) {
 	if r, err := l.modern(ctx, "tools/call", "flood", back.String()); err != nil || r.err == nil {
 		t.Errorf("a second request goes on with the same call: %v, %v", r, err)
 	}
-	if r, err := l.modern(ctx, "tools/call", "ask", `"name":"ask","arguments":{}`); err != nil || !strings.Contains(r.body, "input_required") {
+	if r, err := l.modern(ctx, "tools/call", "ask", `"name":"ask","arguments":{}`); err != nil ||
+		!strings.Contains(r.body, "input_required") {
 		t.Errorf("another client: %v, %v", r, err)
 	}
 	close(release)
@@ -246,7 +263,8 @@ func TestDeafClientKeepsNoConnection(t *testing.T) {
 	received(t, "the end of the call", ended)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if r, err := l.modern(ctx, "tools/call", "echo", `"name":"echo","arguments":{"text":"hello"}`); err != nil || !strings.Contains(r.body, "hello") {
+	if r, err := l.modern(ctx, "tools/call", "echo",
+		`"name":"echo","arguments":{"text":"hello"}`); err != nil || !strings.Contains(r.body, "hello") {
 		t.Errorf("%v, %v", r, err)
 	}
 	deaf.Close()
@@ -260,18 +278,24 @@ func (l *lab) deaf(t *testing.T, tool, params string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{` + params + `,"_meta":{"io.modelcontextprotocol/protocolVersion":"` + modern +
-		`","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/logLevel":"debug",` +
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{` + params +
+		`,"_meta":{"io.modelcontextprotocol/protocolVersion":"` + modern +
+		`","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},` +
+		`"io.modelcontextprotocol/logLevel":"debug",` +
 		`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}}}}`
-	fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
-		"MCP-Protocol-Version: %s\r\nMcp-Method: tools/call\r\nMcp-Name: %s\r\nContent-Length: %d\r\n\r\n%s", modern, tool, len(body), body)
+	fmt.Fprintf(conn,
+		"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"+
+			"Accept: application/json, text/event-stream\r\n"+
+			"MCP-Protocol-Version: %s\r\nMcp-Method: tools/call\r\nMcp-Name: %s\r\n"+
+			"Content-Length: %d\r\n\r\n%s", modern, tool, len(body), body)
 	return conn
 }
 
 // A name that may be of a server which is down is no mistake of the client's.
 func TestUnknownNameWhileDown(t *testing.T) {
 	down := newClosedPort(t)
-	l := newLab(t, nil, newMock("").tcp(t, "a"), &gateway.Upstream{Name: "b", URL: "tcp://" + down.addr})
+	l := newLab(t, nil, newMock("").tcp(t, "a"),
+		&gateway.Upstream{Name: "b", URL: "tcp://" + down.addr})
 	for _, era := range []string{"legacy", "modern"} {
 		_, err := say(t.Context(), l.client(t, mcp.ClientOptions{Era: era}), "of-b", "")
 		if a := aboutOf(t, err); a.Sent != "no" || !a.Retryable || !strings.Contains(err.Error(), "b (") {

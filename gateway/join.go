@@ -14,8 +14,10 @@ import (
 )
 
 var (
-	errClusterFixed = errors.New("gateway: cluster cannot change while the gateway runs: this needs a restart")
-	errNoStore      = errors.New("gateway: cluster: give the store in Options.Shared, which 'farcall serve' opens")
+	errClusterFixed = errors.New(
+		"gateway: cluster cannot change while the gateway runs: this needs a restart")
+	errNoStore = errors.New(
+		"gateway: cluster: give the store in Options.Shared, which 'farcall serve' opens")
 )
 
 // join makes the gateway a node of those with the same store.
@@ -29,7 +31,8 @@ func (g *Gateway) join(c *Config) error {
 	host, _ := os.Hostname() // "" names none
 	//nolint:forbidigo // New has no context
 	node, err := cluster.Join(context.Background(), g.opts.Shared, &cluster.Options{
-		Name: cmp.Or(c.Cluster.Node, c.Cluster.Listen, host, "a node"), Version: g.opts.Version, Logger: g.log, Load: g.nodeLoad, Config: c.alike(),
+		Name: cmp.Or(c.Cluster.Node, c.Cluster.Listen, host, "a node"), Version: g.opts.Version,
+		Logger: g.log, Load: g.nodeLoad, Config: c.alike(),
 	})
 	if err != nil {
 		return fmt.Errorf("gateway: %w", err)

@@ -20,7 +20,8 @@ import (
 // Calls implements control.Backend: it has the calls of all for a caller with the permission, and
 // otherwise those of the same principal that came over HTTP.
 func (o operator) Calls(ctx context.Context) *control.Calls {
-	all := o.g.shield == nil || o.g.shield.Visible(ctx, &guard.Call{Method: methodAdmin, Name: "calls"})
+	all := o.g.shield == nil ||
+		o.g.shield.Visible(ctx, &guard.Call{Method: methodAdmin, Name: "calls"})
 	return o.g.edge.kept.Newest(all, guard.From(ctx).Owner())
 }
 
@@ -42,14 +43,15 @@ func (e *edge) observer(also *observe.Observer) *observe.Observer {
 	}, also)
 }
 
-// count counts the end of a call, or one that reached no handler. A call that its client gave up has
-// not failed.
+// count counts the end of a call, or one that reached no handler. A call that its client gave up
+// has not failed.
 func (e *edge) count(ctx context.Context, c *observe.Call, refused bool) {
 	if c.Outgoing || c.Notification {
 		return
 	}
 	e.kept.Take(ctx, c, guard.From(ctx).Owner(), refused)
-	about := []string{spec.MethodInitialize, spec.MethodServerDiscover, spec.MethodPing} // the connection
+	// the connection
+	about := []string{spec.MethodInitialize, spec.MethodServerDiscover, spec.MethodPing}
 	if c.MCP && slices.Contains(about, c.Method) {
 		return
 	}
@@ -93,7 +95,9 @@ func (g *Gateway) Readings(yield func(observe.Reading) bool) {
 
 // readings are those of a server, without its name.
 func (s *server) readings() (all []observe.Reading) {
-	add := func(name string, value float64) { all = append(all, observe.Reading{Name: name, Value: value}) }
+	add := func(name string, value float64) {
+		all = append(all, observe.Reading{Name: name, Value: value})
+	}
 	states := func(name, now string, all []string) (of []observe.Reading) {
 		for _, state := range all {
 			r := observe.Reading{Name: name, State: state}
@@ -162,8 +166,8 @@ func (s *server) transport() string {
 	return "memory"
 }
 
-// queued tells the observer how long a call has waited for a connection to the server. Nil: there is
-// no observer.
+// queued tells the observer how long a call has waited for a connection to the server. Nil: there
+// is no observer.
 func (s *server) queued() func(time.Duration) {
 	o := s.g.rpcOptions().Observer
 	if o == nil || o.Close == nil {
@@ -203,7 +207,8 @@ func observePiped(ctx context.Context, o *observe.Observer, r *farcall.Record) {
 		return
 	}
 	c := &observe.Call{
-		Transport: r.Transport, Conn: r.Conn, ID: r.ID, Method: r.Method, Began: time.Now().Add(-r.Latency),
+		Transport: r.Transport, Conn: r.Conn, ID: r.ID, Method: r.Method,
+		Began:        time.Now().Add(-r.Latency),
 		Notification: r.Notification, Batch: r.Batch, Outgoing: r.Outgoing,
 	}
 	if o.Traces {

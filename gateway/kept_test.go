@@ -14,9 +14,10 @@ import (
 
 type callList struct {
 	Calls []struct {
-		Outcome, Method, Name, Upstream, Error, Principal, Decision, Client, Session, Address, Trace, Revision string
-		Code, Attempts                                                                                         int
-		TookMs                                                                                                 float64
+		Outcome, Method, Name, Upstream, Error, Principal   string
+		Decision, Client, Session, Address, Trace, Revision string
+		Code, Attempts                                      int
+		TookMs                                              float64
 	}
 	All    bool
 	SlowMs float64
@@ -37,16 +38,20 @@ func (l *callList) of(outcome string) (names string) {
 func TestKeptCalls(t *testing.T) {
 	t.Parallel()
 	m := newMock("")
-	mcp.AddTool(m.Server, mcp.Tool{Name: "fail"}, func(context.Context, textIn) (string, error) { return "", errors.New("no") })
+	mcp.AddTool(m.Server, mcp.Tool{Name: "fail"}, func(context.Context, textIn) (string, error) {
+		return "", errors.New("no")
+	})
 	conf := &gateway.Config{
 		Upstreams: []*gateway.Upstream{m.tcp(t, "m"), {Name: "gone", URL: "tcp://127.0.0.1:1"}},
-		Guard:     guarded(allow("dev", "tools/call m/*"), allow("ops", "**"), guard.Rule{Principals: []string{"eve"}, Calls: []string{"gateway/status"}}),
+		Guard: guarded(allow("dev", "tools/call m/*"), allow("ops", "**"),
+			guard.Rule{Principals: []string{"eve"}, Calls: []string{"gateway/status"}}),
 	}
 	conf.Trace.Slow = 1 // each call is slow
 	l := newLabOf(t, nil, conf)
 	call := func(who, tool string) {
 		t.Helper()
-		if _, err := l.modern(t.Context(), "tools/call", tool, `"name":"`+tool+`","arguments":{"text":"a"}`, as(who),
+		if _, err := l.modern(t.Context(), "tools/call", tool,
+			`"name":"`+tool+`","arguments":{"text":"a"}`, as(who),
 			"traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"); err != nil {
 			t.Fatal(err)
 		}
@@ -59,13 +64,17 @@ func TestKeptCalls(t *testing.T) {
 	}
 	var got callList
 	l.read(t, "/calls", &got, as("ops"))
-	if n := strings.Count(got.of("refused"), " "); n != 100 || got.of("tool_error") != "m__fail " || !strings.Contains(got.of("slow"), "m__echo ") || strings.Count(got.of("error"), " ") != 1 {
-		t.Errorf("%d refused, tool errors %q, errors %q, slow %q", n, got.of("tool_error"), got.of("error"), got.of("slow"))
+	if n := strings.Count(got.of("refused"), " "); n != 100 || got.of("tool_error") != "m__fail " ||
+		!strings.Contains(got.of("slow"), "m__echo ") || strings.Count(got.of("error"), " ") != 1 {
+		t.Errorf("%d refused, tool errors %q, errors %q, slow %q", n, got.of("tool_error"),
+			got.of("error"), got.of("slow"))
 	}
 	for _, c := range got.Calls {
 		switch c.Outcome {
 		case "tool_error":
-			if c.Method != "tools/call" || c.Upstream != "m" || c.Principal != "dev" || c.Decision != "allowed" || c.Client == "" || c.Address == "" || c.Revision != "2026-07-28" || c.Code != 0 || c.TookMs <= 0 {
+			if c.Method != "tools/call" || c.Upstream != "m" || c.Principal != "dev" ||
+				c.Decision != "allowed" || c.Client == "" || c.Address == "" || c.Revision != "2026-07-28" ||
+				c.Code != 0 || c.TookMs <= 0 {
 				t.Errorf("%+v", c)
 			}
 		case "error":
@@ -83,7 +92,8 @@ func TestKeptCalls(t *testing.T) {
 	if len(own.Calls) != 100 || own.All || !got.All || own.of("refused") != got.of("refused") {
 		t.Errorf("a caller sees %d own calls: %+v", len(own.Calls), own)
 	}
-	if got := l.ask(t, http.MethodGet, "/calls", "", as("dev")); got.status != http.StatusForbidden { // without gateway/status
+	if got := l.ask(t, http.MethodGet, "/calls", "", as("dev")); got.status != http.StatusForbidden {
+		// without gateway/status
 		t.Errorf("%+v", got)
 	}
 }

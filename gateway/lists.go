@@ -84,9 +84,13 @@ func (s *server) whole(ctx context.Context, who upstream.Caller, kind string) (r
 		if cursor != "" {
 			params = append(jsonrpc.AppendString([]byte(`{"cursor":`), cursor), '}')
 		}
-		call := &upstream.Call{Method: of.method, Params: params, Revision: era.Latest(), Caller: who, Idempotent: true}
+		call := &upstream.Call{
+			Method: of.method, Params: params, Revision: era.Latest(), Caller: who,
+			Idempotent: true,
+		}
 		if who.Session != "" {
-			call.Ask = asking(ctx) // the connection may be the session's own, and the server may want the roots first
+			// the connection may be the session's own, and the server may want the roots first
+			call.Ask = asking(ctx)
 		}
 		r, err := s.mcp.Call(ctx, call)
 		if err != nil {
@@ -100,7 +104,8 @@ func (s *server) whole(ctx context.Context, who upstream.Caller, kind string) (r
 	if rev := era.Lookup(info.Revision); rev != nil && !rev.CacheHints && of.tells(info.Capabilities) {
 		all.TTL = untilTold
 	}
-	all.Public = all.Public && s.signIn == nil // what the server calls public is so for those who have signed in
+	// what the server calls public is so for those who have signed in
+	all.Public = all.Public && s.signIn == nil
 	return all, nil
 }
 
@@ -118,13 +123,18 @@ func (s *server) listChanged(kind string) {
 	s.telling.note(kind)
 }
 
-var errCursor = &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "Invalid params: invalid cursor: use nextCursor from the previous page, or omit it"}
+var errCursor = &jsonrpc.Error{
+	Code:    jsonrpc.InvalidParams,
+	Message: "Invalid params: invalid cursor: use nextCursor from the previous page, or omit it",
+}
 
 // metaMissing is where the result of a list says which servers it lacks.
 const metaMissing = "farcall.dev/missing"
 
 // list serves a page of a list, in canonical form.
-func (e *endpoint) list(ctx context.Context, kind string, rev *era.Revision, params jsonrpc.Raw) (raw jsonrpc.Raw, err error) {
+func (e *endpoint) list(
+	ctx context.Context, kind string, rev *era.Revision, params jsonrpc.Raw,
+) (raw jsonrpc.Raw, err error) {
 	done, err := e.g.shield.begin(ctx, rev, &guard.Call{Method: listings[kind].method, Params: params})
 	if err != nil {
 		return nil, err
@@ -184,8 +194,8 @@ func (e *endpoint) undeclared(ctx context.Context, kind string) bool {
 	return len(some) == 0 && !unsure
 }
 
-// page returns a page of a list, and the view and the servers that have it. It fails with "Method not
-// found" for a list that no server declares.
+// page returns a page of a list, and the view and the servers that have it. It fails with "Method
+// not found" for a list that no server declares.
 func (e *endpoint) page(
 	ctx context.Context, kind, cursor string,
 ) (page route.Page, view *route.View, servers []*server, err error) {
@@ -199,14 +209,18 @@ func (e *endpoint) page(
 		view, servers = newer, now // the other one was closed on the way
 		page, err = view.Page(ctx, kind, cursor)
 	}
-	if err == nil && len(page.Items)+len(page.Missing) == 0 && len(servers) > 0 && e.undeclared(ctx, kind) {
-		err = jsonrpc.Errorf(jsonrpc.MethodNotFound, "Method not found: no server of this address has %s", listings[kind].member)
+	if err == nil && len(page.Items)+len(page.Missing) == 0 && len(servers) > 0 &&
+		e.undeclared(ctx, kind) {
+		err = jsonrpc.Errorf(jsonrpc.MethodNotFound, "Method not found: no server of this address has %s",
+			listings[kind].member)
 	}
 	return page, view, servers, err
 }
 
 // appendItems appends the items of a page that the caller may use.
-func (e *endpoint) appendItems(ctx context.Context, out jsonrpc.Raw, view *route.View, kind string, items []jsonrpc.Raw) jsonrpc.Raw {
+func (e *endpoint) appendItems(
+	ctx context.Context, out jsonrpc.Raw, view *route.View, kind string, items []jsonrpc.Raw,
+) jsonrpc.Raw {
 	n := 0
 	for _, item := range items {
 		if e.g.shield != nil && !e.allowed(ctx, view, kind, item) {
@@ -221,14 +235,18 @@ func (e *endpoint) appendItems(ctx context.Context, out jsonrpc.Raw, view *route
 }
 
 // allowed reports whether the caller may use an item of a list, by the name that is shown.
-func (e *endpoint) allowed(ctx context.Context, view *route.View, kind string, item jsonrpc.Raw) bool {
+func (e *endpoint) allowed(
+	ctx context.Context, view *route.View, kind string, item jsonrpc.Raw,
+) bool {
 	name, ok := text(item, listKeys[kind])
 	if !ok {
 		return false
 	}
 	target, ok, err := view.Find(ctx, kind, name)
 	if several, is := errors.AsType[*route.AmbiguousError](err); is { // of the web, listed once
-		return slices.ContainsFunc(several.Candidates, func(c route.Entry) bool { return e.shown(ctx, kind, &c.Target) })
+		return slices.ContainsFunc(several.Candidates, func(c route.Entry) bool {
+			return e.shown(ctx, kind, &c.Target)
+		})
 	}
 	return ok && err == nil && e.shown(ctx, kind, &target)
 }

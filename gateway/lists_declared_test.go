@@ -18,13 +18,17 @@ import (
 func TestListsAreDeclared(t *testing.T) {
 	t.Parallel()
 	tools := mcp.NewServer("tools", "1", nil)
-	mcp.AddTool(tools, mcp.Tool{Name: "add"}, func(context.Context, struct{}) (string, error) { return "", nil })
-	notes := mcp.NewServer("notes", "1", nil)
-	notes.AddResource(mcp.Resource{URI: "note:1", Name: "one"}, func(context.Context, string) ([]mcp.ResourceContents, error) {
-		return nil, nil
+	mcp.AddTool(tools, mcp.Tool{Name: "add"}, func(context.Context, struct{}) (string, error) {
+		return "", nil
 	})
+	notes := mcp.NewServer("notes", "1", nil)
+	notes.AddResource(mcp.Resource{URI: "note:1", Name: "one"},
+		func(context.Context, string) ([]mcp.ResourceContents, error) {
+			return nil, nil
+		})
 	methods := []string{
-		spec.MethodToolsList, spec.MethodResourcesList, spec.MethodResourcesTemplatesList, spec.MethodPromptsList,
+		spec.MethodToolsList, spec.MethodResourcesList, spec.MethodResourcesTemplatesList,
+		spec.MethodPromptsList,
 	}
 	l := newLabOf(t, nil, &gateway.Config{Upstreams: []*gateway.Upstream{
 		{Name: "tools", Server: tools}, {Name: "notes", Server: notes},

@@ -39,10 +39,15 @@ func Load(path string) (*Config, error) {
 
 // Parse is [Load] of a file that has been read. The name says what the file is (.json, or
 // YAML) and what relative paths in it are relative to.
-func Parse(name string, data []byte) (*Config, error) { return parseAs(name, data, (*reader).config) }
+func Parse(name string, data []byte) (*Config, error) {
+	return parseAs(name, data, (*reader).config)
+}
 
 func parseAs(name string, data []byte, read func(*reader, *node) *Config) (*Config, error) {
-	r := &reader{file: name, dir: filepath.Dir(name), spots: map[string]spot{}, written: map[string]string{}, read: []string{name}}
+	r := &reader{
+		file: name, dir: filepath.Dir(name), spots: map[string]spot{},
+		written: map[string]string{}, read: []string{name},
+	}
 	root, err := readNode(name, data)
 	if err != nil {
 		var bad *syntaxError
@@ -53,7 +58,10 @@ func parseAs(name string, data []byte, read func(*reader, *node) *Config) (*Conf
 		return nil, r.failure()
 	}
 	c := read(r, root)
-	check := checker{problem: r.problem, notice: r.advise, said: r.said, written: r.written, values: r.values, roots: r.roots}
+	check := checker{
+		problem: r.problem, notice: r.advise, said: r.said, written: r.written,
+		values: r.values, roots: r.roots,
+	}
 	if !r.stopped {
 		check.apis = map[*Upstream]*openapi.API{}
 		check.config(c)
@@ -78,11 +86,15 @@ func readNode(name string, data []byte) (*node, error) {
 		return readTOML(data)
 	}
 	start := bytes.TrimSpace(data)
-	if ext := strings.ToLower(filepath.Ext(name)); ext == ".json" || ext == ".jsonc" || bytes.HasPrefix(start, []byte("{")) {
+	if ext := strings.ToLower(filepath.Ext(name)); ext == ".json" || ext == ".jsonc" ||
+		bytes.HasPrefix(start, []byte("{")) {
 		return readJSON(data)
 	}
 	if len(data) > maxYAML {
-		return nil, &syntaxError{message: fmt.Sprintf("the file is larger than %d KB", maxYAML>>10), hint: "write it as JSON, which may be larger"}
+		return nil, &syntaxError{
+			message: fmt.Sprintf("the file is larger than %d KB", maxYAML>>10),
+			hint:    "write it as JSON, which may be larger",
+		}
 	}
 	return readYAML(data)
 }
@@ -96,7 +108,9 @@ func readBounded(path string, most int64) ([]byte, error) {
 	case !info.Mode().IsRegular():
 		return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("it is not a regular file")}
 	case info.Size() > most:
-		return nil, &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("it is larger than %d KB", most>>10)}
+		return nil, &fs.PathError{
+			Op: "read", Path: path, Err: fmt.Errorf("it is larger than %d KB", most>>10),
+		}
 	}
 	return os.ReadFile(path)
 }
@@ -153,7 +167,8 @@ func (r *reader) problemAt(at spot, path, message, hint string) {
 
 func (r *reader) notice(at spot, path, format string, args ...any) {
 	if len(r.notices) < maxProblems {
-		r.notices = append(r.notices, Problem{Line: at.line, Column: at.column, Path: path, Message: fmt.Sprintf(format, args...)})
+		r.notices = append(r.notices,
+			Problem{Line: at.line, Column: at.column, Path: path, Message: fmt.Sprintf(format, args...)})
 	}
 }
 
@@ -225,7 +240,8 @@ func (r *reader) twice(n *node, path string, seen map[*node]bool) {
 	for _, m := range n.members {
 		below := join(path, m.key)
 		if at, twice := first[m.key]; twice {
-			r.problemAt(m.at, below, "the key is given twice", fmt.Sprintf("the first is on line %d; remove one", at.line))
+			r.problemAt(m.at, below, "the key is given twice",
+				fmt.Sprintf("the first is on line %d; remove one", at.line))
 			continue
 		}
 		first[m.key] = m.at
@@ -261,7 +277,8 @@ func (r *reader) config(n *node) *Config {
 		r.wrongKind(n, "", "a map with the key upstreams is wanted")
 		r.stopped = true
 	case isPolicyTest(n) && n.get("upstreams") == nil:
-		r.problemAt(n.at, "tests", "this is a file of calls, and a configuration is wanted", "run farcall policy test "+filepath.Base(r.file))
+		r.problemAt(n.at, "tests", "this is a file of calls, and a configuration is wanted",
+			"run farcall policy test "+filepath.Base(r.file))
 		r.stopped = true
 	default:
 		if f, in := r.formatOf(n); f != nil {
@@ -288,10 +305,13 @@ func (r *reader) ownKeys(n *node, c *Config) map[string]take {
 		"listen":          r.oneOrMore(&c.Listen),
 		"hosts":           r.oneOrMore(&c.Hosts),
 		"trusted_proxies": r.oneOrMore(&c.TrustedProxies),
-		"tls":             r.section(map[string]take{"cert": r.path(&c.TLS.Cert), "key": r.path(&c.TLS.Key), "client_ca": r.path(&c.TLS.ClientCA)}),
-		"namespace":       r.text(&c.Namespace),
-		"search":          r.search(&c.Search),
-		"lock":            r.path(&c.Lock),
+		"tls": r.section(map[string]take{
+			"cert": r.path(&c.TLS.Cert),
+			"key":  r.path(&c.TLS.Key), "client_ca": r.path(&c.TLS.ClientCA),
+		}),
+		"namespace": r.text(&c.Namespace),
+		"search":    r.search(&c.Search),
+		"lock":      r.path(&c.Lock),
 		"trace": r.section(map[string]take{
 			"parent": r.text(&c.Trace.Parent), "listeners": r.table(&c.Trace.Listeners),
 			"slow": r.duration(&c.Trace.Slow), "payloads": r.flag(&c.Trace.Payloads),
@@ -304,14 +324,19 @@ func (r *reader) ownKeys(n *node, c *Config) map[string]take {
 		"page_size":       r.count(&c.PageSize),
 		"errors":          r.text(&c.Errors),
 		"sessions":        func(n *node, path string) { r.sessions(c, n, path) },
-		"idempotency":     r.section(map[string]take{"argument": r.text(&c.Idempotency.Argument), "ttl": r.duration(&c.Idempotency.TTL)}),
-		"tasks":           func(n *node, path string) { r.tasks(c, n, path) },
-		"cluster":         func(n *node, path string) { r.cluster(c, n, path) },
-		"sign_in":         func(n *node, path string) { r.signIn(c, n, path) },
+		"idempotency": r.section(map[string]take{
+			"argument": r.text(&c.Idempotency.Argument),
+			"ttl":      r.duration(&c.Idempotency.TTL),
+		}),
+		"tasks":   func(n *node, path string) { r.tasks(c, n, path) },
+		"cluster": func(n *node, path string) { r.cluster(c, n, path) },
+		"sign_in": func(n *node, path string) { r.signIn(c, n, path) },
 		"limits": r.section(map[string]take{
-			"memory": r.sizeTo(&l.Memory, maxBudget, "1TiB"), "memory_unauthenticated": r.sizeTo(&l.MemoryUnauthenticated, maxBudget, "1TiB"),
-			"frame_timeout": r.duration(&l.FrameTimeout), "idle": r.duration(&l.Idle),
-			"connections": r.count(&l.Connections), "accepted": r.count(&l.Accepted), "accept_rate": r.count(&l.AcceptRate),
+			"memory":                 r.sizeTo(&l.Memory, maxBudget, "1TiB"),
+			"memory_unauthenticated": r.sizeTo(&l.MemoryUnauthenticated, maxBudget, "1TiB"),
+			"frame_timeout":          r.duration(&l.FrameTimeout), "idle": r.duration(&l.Idle),
+			"connections": r.count(&l.Connections), "accepted": r.count(&l.Accepted),
+			"accept_rate": r.count(&l.AcceptRate),
 		}),
 		"guard":     func(n *node, path string) { c.Guard = r.guard(n, path) },
 		"endpoints": r.endpoints(c),

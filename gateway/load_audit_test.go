@@ -13,7 +13,11 @@ import (
 // stays as it is.
 func TestAuditIsNoOtherFile(t *testing.T) {
 	dir := t.TempDir()
-	for name, text := range map[string]string{"audit.key": strings.Repeat("k", 32), "policy.cedar": "permit(principal, action, resource);", "key.1": "x", "own.key": strings.Repeat("k", 32)} {
+	for name, text := range map[string]string{
+		"audit.key":    strings.Repeat("k", 32),
+		"policy.cedar": "permit(principal, action, resource);", "key.1": "x",
+		"own.key": strings.Repeat("k", 32),
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -21,15 +25,34 @@ func TestAuditIsNoOtherFile(t *testing.T) {
 	if err := os.Symlink("audit.key", filepath.Join(dir, "link")); err != nil {
 		t.Skip(err)
 	}
-	const other = " is another file of the configuration, or would be taken for one before the audit; write the audit to its own file"
+	const other = " is another file of the configuration, or would be taken for one before the " +
+		"audit; write the audit to its own file"
 	for _, c := range []struct{ guard, where string }{
 		{"audit: farcall.yaml", "3:10: guard.audit.file: " + filepath.Join(dir, "farcall.yaml")},
-		{"audit: {file: ./x/../farcall.yaml}", "3:17: guard.audit.file: " + filepath.Join(dir, "farcall.yaml")},
-		{"audit: {file: audit.key, key: 'file:audit.key'}", "3:17: guard.audit.file: " + filepath.Join(dir, "audit.key")},
-		{"audit: {file: link, key: 'file:audit.key'}", "3:17: guard.audit.file: " + filepath.Join(dir, "audit.key")},
-		{"audit: {file: key, key: 'file:key.1'}", "3:17: guard.audit.file: " + filepath.Join(dir, "key.1")},
-		{"audit: policy.cedar\n  cedar_files: policy.cedar", "3:10: guard.audit.file: " + filepath.Join(dir, "policy.cedar")},
-		{"audit: locks.jsonl\n  locks_file: locks.jsonl", "3:10: guard.audit.file: " + filepath.Join(dir, "locks.jsonl")},
+		{
+			"audit: {file: ./x/../farcall.yaml}",
+			"3:17: guard.audit.file: " + filepath.Join(dir, "farcall.yaml"),
+		},
+		{
+			"audit: {file: audit.key, key: 'file:audit.key'}",
+			"3:17: guard.audit.file: " + filepath.Join(dir, "audit.key"),
+		},
+		{
+			"audit: {file: link, key: 'file:audit.key'}",
+			"3:17: guard.audit.file: " + filepath.Join(dir, "audit.key"),
+		},
+		{
+			"audit: {file: key, key: 'file:key.1'}",
+			"3:17: guard.audit.file: " + filepath.Join(dir, "key.1"),
+		},
+		{
+			"audit: policy.cedar\n  cedar_files: policy.cedar",
+			"3:10: guard.audit.file: " + filepath.Join(dir, "policy.cedar"),
+		},
+		{
+			"audit: locks.jsonl\n  locks_file: locks.jsonl",
+			"3:10: guard.audit.file: " + filepath.Join(dir, "locks.jsonl"),
+		},
 		{"audit: {file: audit.jsonl, key: 'file:own.key'}", ""},
 		{"audit: '-'", ""},
 	} {
