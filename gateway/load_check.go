@@ -122,11 +122,13 @@ func (c *checker) config(conf *Config) {
 	for i, text := range conf.TrustedProxies {
 		if _, err := forwarded.Parse([]string{text}); err != nil {
 			path := "trusted_proxies[" + strconv.Itoa(i) + "]"
-			c.problem(path, "not a proxy: "+c.quote(path, text), "write an address, a network such as 10.0.0.0/8 that is not all there are, or unix")
+			c.problem(path, "not a proxy: "+c.quote(path, text),
+				"write an address, a network such as 10.0.0.0/8 that is not all there are, or unix")
 		}
 	}
 	if t := conf.TLS; (t.Cert == "") != (t.Key == "") || t.ClientCA != "" && t.Cert == "" {
-		c.problem("tls", "it needs both cert and key", "name the files of the certificate and of its private key")
+		c.problem("tls", "it needs both cert and key",
+			"name the files of the certificate and of its private key")
 	}
 	c.sessions(conf)
 	c.notBefore("idempotency.ttl", conf.Idempotency.TTL)
@@ -166,13 +168,17 @@ func (c *checker) upstreams(conf *Config) {
 			continue
 		}
 		if first, twice := names[strings.ToLower(u.Name)]; twice {
-			c.problem(path, fmt.Sprintf("there are the names %q and %q, which differ at most in case", first, u.Name), "rename one of them")
+			c.problem(path, fmt.Sprintf("there are the names %q and %q, which differ at most in case", first,
+				u.Name), "rename one of them")
 		}
 		names[strings.ToLower(u.Name)] = u.Name
 		c.apart(u, conf.Upstreams[:i], path)
 		c.upstream(u, path)
-		if conf.Guard == nil && c.notice != nil && !u.Disabled && u.Auth.asksWho() && u.Auth.Type != authSignIn { // that is a problem
-			c.notice(path+".auth", u.Auth.Type+" goes by who calls, and without a guard callers are unauthenticated", "add guard")
+		if conf.Guard == nil && c.notice != nil && !u.Disabled && u.Auth.asksWho() &&
+			u.Auth.Type != authSignIn {
+			// that is a problem
+			c.notice(path+".auth",
+				u.Auth.Type+" goes by who calls, and without a guard callers are unauthenticated", "add guard")
 		}
 	}
 }
@@ -183,7 +189,8 @@ func (c *checker) references(u *Upstream, at func(key string) string) {
 	c.choice(at("arguments"), "way to treat arguments", u.Arguments, argumentsRewrite, argumentsOpaque)
 	c.choice(at("web"), "form of web URIs", u.Web, webBare, webQualified)
 	if u.Label != "" && !refs.ValidLabel(u.Label) {
-		c.problem(at("label"), fmt.Sprintf("%q cannot be a label", u.Label), "begin with a small letter, and use small letters, digits, dots and hyphens")
+		c.problem(at("label"), fmt.Sprintf("%q cannot be a label", u.Label),
+			"begin with a small letter, and use small letters, digits, dots and hyphens")
 	}
 }
 
@@ -195,17 +202,21 @@ func (c *checker) apart(u *Upstream, others []*Upstream, path string) {
 		}
 		names, labels := refs.Clash(o.refs(), u.refs())
 		if names {
-			c.problem(path, fmt.Sprintf("its tools could have the same names as those of %s: %s__ and %s__ begin alike", o.Name, o.Name, u.Name), "rename one of them")
+			c.problem(path,
+				fmt.Sprintf("its tools could have the same names as those of %s: %s__ and %s__ begin alike",
+					o.Name, o.Name, u.Name), "rename one of them")
 		}
 		if labels {
-			c.problem(path, fmt.Sprintf("it has the same label as %s: %s", o.Name, u.refs().Label), "give one of them another label")
+			c.problem(path, fmt.Sprintf("it has the same label as %s: %s", o.Name, u.refs().Label),
+				"give one of them another label")
 		}
 	}
 }
 
 func (c *checker) notNegative(path string, n int) {
 	if n < 0 {
-		c.problem(path, fmt.Sprintf("%d is less than nothing", n), "give a number from 1, or 0 for the default")
+		c.problem(path, fmt.Sprintf("%d is less than nothing", n),
+			"give a number from 1, or 0 for the default")
 	}
 }
 
@@ -236,13 +247,16 @@ func (c *checker) name(u *Upstream, path string) {
 	case u.Name == "":
 		c.problem(path, "it has no name", hint)
 	case len(u.Name) > maxName:
-		c.problem(path, fmt.Sprintf("the name has %d letters, and %d are allowed", len(u.Name), maxName), "shorten it")
+		c.problem(path, fmt.Sprintf("the name has %d letters, and %d are allowed", len(u.Name), maxName),
+			"shorten it")
 	case !upstreamName.MatchString(u.Name):
 		c.problem(path, fmt.Sprintf("%q cannot be a name", u.Name), hint)
 	case strings.Contains(u.Name, "__"):
-		c.problem(path, fmt.Sprintf("the name %q has __, which stands between an upstream and its tool", u.Name), "use one _")
+		c.problem(path, fmt.Sprintf("the name %q has __, which stands between an upstream and its tool",
+			u.Name), "use one _")
 	case strings.EqualFold(u.Name, "ws") || strings.EqualFold(u.Name, "stream"):
-		c.problem(path, fmt.Sprintf("%q cannot be a name: /rpc/%s has its own meaning", u.Name, u.Name), "use another")
+		c.problem(path, fmt.Sprintf("%q cannot be a name: /rpc/%s has its own meaning", u.Name, u.Name),
+			"use another")
 	}
 }
 
@@ -253,14 +267,18 @@ func (c *checker) upstream(u *Upstream, path string) {
 	}
 	at := func(key string) string { return path + "." + key }
 	c.choice(at("profile"), "profile", u.Profile, "auto", "mcp", "raw")
-	c.choice(at("lifetime"), "lifetime", u.Lifetime, lifetimeAuto, lifetimeShared, "principal", "session", "call")
+	c.choice(at("lifetime"), "lifetime", u.Lifetime, lifetimeAuto, lifetimeShared, "principal",
+		"session", "call")
 	if u.Lifetime == lifetimeShared && u.Pool > 1 && u.Profile != profileRaw {
-		c.problem(at("pool"), fmt.Sprintf("the lifetime shared is one connection with one state, and the pool is %d", u.Pool), "remove pool, or choose another lifetime")
+		c.problem(at("pool"),
+			fmt.Sprintf("the lifetime shared is one connection with one state, and the pool is %d", u.Pool),
+			"remove pool, or choose another lifetime")
 	}
 	if u.Profile == profileRaw || !u.forAll() {
-		c.refuse(path, "it is for a server of MCP with a connection that all callers may share", "remove it, or choose lifetime: auto or shared", map[string]bool{
-			"preload": u.Preload, "required": u.Required, "health_check": u.HealthCheck != 0,
-		})
+		c.refuse(path, "it is for a server of MCP with a connection that all callers may share",
+			"remove it, or choose lifetime: auto or shared", map[string]bool{
+				"preload": u.Preload, "required": u.Required, "health_check": u.HealthCheck != 0,
+			})
 	}
 	c.choice(at("transport"), "transport", u.Transport, "streamable", "sse")
 	c.choice(at("framing"), "framing", u.Framing, "line", "header", "raw")
@@ -275,13 +293,29 @@ func (c *checker) upstream(u *Upstream, path string) {
 	for _, n := range []struct {
 		key   string
 		value int
-	}{{"pool", u.Pool}, {"max_in_flight", u.MaxInFlight}, {"max_queue", u.MaxQueue}, {"breaker.after", u.Breaker.After}, {"max_message", int(u.MaxMessage)}} {
+	}{
+		{"pool", u.Pool},
+		{"max_in_flight", u.MaxInFlight},
+		{"max_queue", u.MaxQueue},
+		{"breaker.after", u.Breaker.After},
+		{"max_message", int(u.MaxMessage)},
+	} {
 		c.notNegative(at(n.key), n.value)
 	}
 	for _, d := range []struct {
 		key   string
 		value time.Duration
-	}{{"timeout", u.Timeout}, {"queue_timeout", u.QueueTimeout}, {"start_timeout", u.StartTimeout}, {"health_check", u.HealthCheck}, {"idle_stop", u.IdleStop}, {"breaker.for", u.Breaker.For}, {"restart.min", u.Restart.Min}, {"restart.max", u.Restart.Max}, {"frame_timeout", u.FrameTimeout}} {
+	}{
+		{"timeout", u.Timeout},
+		{"queue_timeout", u.QueueTimeout},
+		{"start_timeout", u.StartTimeout},
+		{"health_check", u.HealthCheck},
+		{"idle_stop", u.IdleStop},
+		{"breaker.for", u.Breaker.For},
+		{"restart.min", u.Restart.Min},
+		{"restart.max", u.Restart.Max},
+		{"frame_timeout", u.FrameTimeout},
+	} {
 		c.notBefore(at(d.key), d.value)
 	}
 	if u.Restart.Max > 0 && u.Restart.Min > u.Restart.Max {
@@ -327,7 +361,9 @@ func (c *checker) cache(u *Upstream, path string) {
 	case u.Profile == profileRaw:
 		c.problem(path, "it is for tools of MCP, and the profile is raw", "remove it")
 	case u.Cache.Public && (u.Auth.asksWho() || len(u.ForwardHeaders) > 0 || !u.forAll()):
-		c.problem(path+".public", "the server's answers depend on who calls (auth, forward_headers, lifetime), and all would get those of one", "remove public: each owner has its own results then")
+		c.problem(path+".public",
+			"the server's answers depend on who calls (auth, forward_headers, lifetime), and all would "+
+				"get those of one", "remove public: each owner has its own results then")
 	}
 }
 
@@ -342,12 +378,17 @@ func (c *checker) refuse(path, why, hint string, set map[string]bool) {
 
 // inProcess refuses what has no meaning for a server of this process.
 func (c *checker) inProcess(u *Upstream, path string) {
-	c.refuse(path, "a server of this process has none", "remove it, or use another upstream", map[string]bool{
-		"command": len(u.Command) > 0, "url": u.URL != "", "openapi": u.OpenAPI != nil, "env": len(u.Env) > 0, "inherit_env": len(u.InheritEnv) > 0, "cwd": u.Cwd != "",
-		"headers": len(u.Headers) > 0, "tls": u.ownTLS(), "proxy": u.Proxy != "", "forward_headers": len(u.ForwardHeaders) > 0,
-		"transport": u.Transport != "", "framing": u.Framing != "", "frame_timeout": u.FrameTimeout != 0,
-		"restart": u.Restart != Restart{}, "sandbox": u.Sandbox != nil, "auth": u.Auth != nil, "max_message": u.MaxMessage != 0,
-	})
+	c.refuse(path, "a server of this process has none", "remove it, or use another upstream",
+		map[string]bool{
+			"command": len(u.Command) > 0, "url": u.URL != "", "openapi": u.OpenAPI != nil,
+			"env": len(u.Env) > 0, "inherit_env": len(u.InheritEnv) > 0, "cwd": u.Cwd != "",
+			"headers": len(u.Headers) > 0, "tls": u.ownTLS(), "proxy": u.Proxy != "",
+			"forward_headers": len(u.ForwardHeaders) > 0,
+			"transport":       u.Transport != "", "framing": u.Framing != "",
+			"frame_timeout": u.FrameTimeout != 0,
+			"restart":       u.Restart != Restart{}, "sandbox": u.Sandbox != nil, "auth": u.Auth != nil,
+			"max_message": u.MaxMessage != 0,
+		})
 	if u.Profile == profileRaw {
 		c.problem(path+".profile", "a server of this process speaks MCP", "remove it")
 	}
@@ -361,8 +402,9 @@ func (c *checker) command(u *Upstream, path string) {
 		c.problem(path+".command", "it has a NUL byte, which no command can have", "remove it")
 	}
 	c.refuse(path, "a command has none", "remove it; it is for a url", map[string]bool{
-		"headers": len(u.Headers) > 0, "tls": u.ownTLS(), "proxy": u.Proxy != "", "forward_headers": len(u.ForwardHeaders) > 0,
-		"transport": u.Transport != "",
+		"headers": len(u.Headers) > 0, "tls": u.ownTLS(), "proxy": u.Proxy != "",
+		"forward_headers": len(u.ForwardHeaders) > 0,
+		"transport":       u.Transport != "",
 	})
 }
 
@@ -388,21 +430,28 @@ func (c *checker) address(u *Upstream, path string) {
 		c.problem(at, "it has a user or password", "put them into headers: Authorization: ${NAME}")
 	}
 	if !isHTTP && !isWS && strings.Contains(u.URL, "?") {
-		c.problem(at, "it has a query, which a byte stream does not take", "remove it; for Content-Length headers write framing: header")
+		c.problem(at, "it has a query, which a byte stream does not take",
+			"remove it; for Content-Length headers write framing: header")
 	}
 	c.refuse(path, "only a command has it", "remove it", map[string]bool{
-		"env": len(u.Env) > 0, "inherit_env": len(u.InheritEnv) > 0, "cwd": u.Cwd != "", "restart": u.Restart != Restart{},
+		"env": len(u.Env) > 0, "inherit_env": len(u.InheritEnv) > 0, "cwd": u.Cwd != "",
+		"restart": u.Restart != Restart{},
 	})
 	if isHTTP {
-		c.refuse(path, "over HTTP one connection carries any number of calls", "remove it; to bound the calls in flight use max_in_flight", map[string]bool{"pool": u.Pool != 0})
+		c.refuse(path, "over HTTP one connection carries any number of calls",
+			"remove it; to bound the calls in flight use max_in_flight",
+			map[string]bool{"pool": u.Pool != 0})
 	} else {
-		c.refuse(path, "only http and https have it", "remove it", map[string]bool{"transport": u.Transport != ""})
+		c.refuse(path, "only http and https have it", "remove it",
+			map[string]bool{"transport": u.Transport != ""})
 	}
 	c.network(u, path, t)
 	if isHTTP || isWS {
-		c.refuse(path, "only commands and byte streams (tcp, tls, unix) have it", "remove it", map[string]bool{"framing": u.Framing != ""})
+		c.refuse(path, "only commands and byte streams (tcp, tls, unix) have it", "remove it",
+			map[string]bool{"framing": u.Framing != ""})
 	} else {
-		c.refuse(path, "only http, https, ws and wss have it", "remove it", map[string]bool{"headers": len(u.Headers) > 0})
+		c.refuse(path, "only http, https, ws and wss have it", "remove it",
+			map[string]bool{"headers": len(u.Headers) > 0})
 	}
 }
 
@@ -411,16 +460,19 @@ func (c *checker) raw(u *Upstream, path string) {
 	if u.Profile != "raw" {
 		return
 	}
-	c.refuse(path, "it is about MCP, and the profile is raw", "remove it, or the profile", map[string]bool{
-		"era": u.Era != "", "transport": u.Transport != "", "namespace": u.Namespace != "", "pool": u.Pool != 0,
-		"label": u.Label != "", "arguments": u.Arguments != "", "web": u.Web != "",
-		"tools": !u.Tools.empty(), "resources": !u.Resources.empty(), "prompts": !u.Prompts.empty(),
-	})
+	c.refuse(path, "it is about MCP, and the profile is raw", "remove it, or the profile",
+		map[string]bool{
+			"era": u.Era != "", "transport": u.Transport != "", "namespace": u.Namespace != "",
+			"pool":  u.Pool != 0,
+			"label": u.Label != "", "arguments": u.Arguments != "", "web": u.Web != "",
+			"tools": !u.Tools.empty(), "resources": !u.Resources.empty(), "prompts": !u.Prompts.empty(),
+		})
 	switch {
 	case u.URL != "" && u.Lifetime != "":
 		c.problem(path+".lifetime", "a url with the profile raw has none", "remove it")
 	case u.Lifetime == "principal" || u.Lifetime == "call" || u.Lifetime == lifetimeAuto:
-		c.problem(path+".lifetime", fmt.Sprintf("the lifetime %s is for MCP, and the profile is raw", c.quote(path+".lifetime", u.Lifetime)), "use shared or session")
+		c.problem(path+".lifetime", fmt.Sprintf("the lifetime %s is for MCP, and the profile is raw",
+			c.quote(path+".lifetime", u.Lifetime)), "use shared or session")
 	}
 }
 
@@ -431,13 +483,15 @@ func (f *Filter) empty() bool {
 func (c *checker) environment(u *Upstream, path string) {
 	for _, name := range sortedKeys(u.Env) {
 		if name == "" || strings.ContainsAny(name, "=\x00") || hasNUL(u.Env[name]) {
-			c.problem(path+".env."+publicName(name), "no variable can have this name or value", "remove = and NUL bytes")
+			c.problem(path+".env."+publicName(name), "no variable can have this name or value",
+				"remove = and NUL bytes")
 		}
 	}
 	for i, name := range u.InheritEnv {
 		if name == "" || strings.ContainsAny(name, "=$ ") {
 			at := path + ".inherit_env[" + strconv.Itoa(i) + "]"
-			c.problem(at, strconv.Quote(publicName(name))+" is not the name of a variable", "write the name only, as in AWS_PROFILE or AWS_*; values go into env")
+			c.problem(at, strconv.Quote(publicName(name))+" is not the name of a variable",
+				"write the name only, as in AWS_PROFILE or AWS_*; values go into env")
 		}
 	}
 }
@@ -454,12 +508,14 @@ var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 
 // ownHeaders are set by farcall.
 var ownHeaders = []string{
-	"Accept", "Connection", "Content-Length", "Content-Type", "Host", "Keep-Alive", "Last-Event-Id", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	"Accept", "Connection", "Content-Length", "Content-Type", "Host", "Keep-Alive", "Last-Event-Id",
+	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
 // isOwnHeader reports whether farcall sets a header of requests to servers itself.
 func isOwnHeader(key string) bool {
-	return slices.Contains(ownHeaders, key) || strings.HasPrefix(key, "Mcp-") || strings.HasPrefix(key, "Sec-Websocket-")
+	return slices.Contains(ownHeaders, key) || strings.HasPrefix(key, "Mcp-") ||
+		strings.HasPrefix(key, "Sec-Websocket-")
 }
 
 func (c *checker) headers(u *Upstream, path string) {
@@ -490,7 +546,8 @@ func (c *checker) filter(f *Filter, path string, named bool) {
 	for key, patterns := range map[string][]string{"allow": f.Allow, "deny": f.Deny} {
 		for i, p := range patterns {
 			if p == "" {
-				c.problem(path+"."+key+"["+strconv.Itoa(i)+"]", "it is empty and matches nothing", "write a name, or a pattern with * or ?")
+				c.problem(path+"."+key+"["+strconv.Itoa(i)+"]", "it is empty and matches nothing",
+					"write a name, or a pattern with * or ?")
 			}
 		}
 	}
@@ -498,9 +555,11 @@ func (c *checker) filter(f *Filter, path string, named bool) {
 	for _, name := range sortedKeys(f.Rename) {
 		to, at := f.Rename[name], path+".rename."+name
 		if _, _, isURI := strings.Cut(to, ":"); !named && !isURI {
-			c.problem(at, c.quote(at, to)+" is not a URI", "write one, such as docs://readme; resources go by their URIs")
+			c.problem(at, c.quote(at, to)+" is not a URI",
+				"write one, such as docs://readme; resources go by their URIs")
 		} else if named && !isToolName(to) {
-			c.problem(at, c.quote(at, to)+" cannot be a name", "use up to 128 letters, digits, _, -, . and /")
+			c.problem(at, c.quote(at, to)+" cannot be a name",
+				"use up to 128 letters, digits, _, -, . and /")
 		}
 		if other, twice := shown[to]; twice {
 			c.problem(at, other+" has been renamed to the same", "use another name")

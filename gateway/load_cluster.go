@@ -21,9 +21,10 @@ func (r *reader) cluster(c *Config, n *node, path string) {
 	} else {
 		r.fields(n, path, map[string]take{
 			"url": r.text(&s.URL), "listen": r.text(&s.Listen), "peers": r.oneOrMore(&s.Peers),
-			"dir": r.directory(&s.Dir), "node": r.text(&s.Node), "calls": r.text(&s.Calls), "replicas": r.count(&s.Replicas),
-			"skew": r.duration(&s.Skew),
-			"key":  func(n *node, path string) { r.hidden(&s.Key, n, path) },
+			"dir": r.directory(&s.Dir), "node": r.text(&s.Node), "calls": r.text(&s.Calls),
+			"replicas": r.count(&s.Replicas),
+			"skew":     r.duration(&s.Skew),
+			"key":      func(n *node, path string) { r.hidden(&s.Key, n, path) },
 		})
 	}
 	if s.Kind() == cluster.KindEmbedded && s.Dir == "" {
@@ -46,8 +47,9 @@ func (c *checker) cluster(conf *Config) {
 		}
 	}
 	if c.notice != nil && conf.signsIn() && conf.SignIn.Dir != "" {
-		c.notice("sign_in.dir", "with a directory the nodes do not share sign-ins: a principal signs in at each "+
-			"node, and the browser has to reach the node that has made the link",
+		c.notice("sign_in.dir",
+			"with a directory the nodes do not share sign-ins: a principal signs in at each "+
+				"node, and the browser has to reach the node that has made the link",
 			"remove dir: the store of the cluster has them then, and principals sign in again")
 	}
 }

@@ -41,7 +41,8 @@ func (r *reader) clients(n *node, f *format, c *Config) {
 				r.notice(m.at, path, "is %q here: a name has letters, digits, - and _", u.Name)
 			}
 			if other, twice := taken[strings.ToLower(u.Name)]; twice {
-				r.problemAt(m.at, path, fmt.Sprintf("its name here, %q, is also that of %q", u.Name, other), "rename one of them")
+				r.problemAt(m.at, path, fmt.Sprintf("its name here, %q, is also that of %q", u.Name, other),
+					"rename one of them")
 				return
 			}
 			taken[strings.ToLower(u.Name)] = m.key
@@ -67,15 +68,24 @@ func slug(name string) string {
 
 // ignored are keys of clients that have no effect here, and why.
 var ignored = map[string]string{
-	"alwaysAllow": "a client asks its user for leave, not a gateway", "autoApprove": "a client asks its user for leave, not a gateway",
-	"trust":  "a client asks its user for leave, not a gateway",
-	"inputs": "", "name": "", "description": "", "icon": "", "icons": "", "iconUrl": "", "version": "", "gallery": "", "source": "", "note": "", "notes": "", "comment": "",
-	"dev": "restarting on changes is for the editor", "watchPaths": "restarting on changes is for the editor",
-	"oauth": "put a token into headers", "auth": "put a token into headers", "authProviderType": "put a token into headers",
-	"headersHelper": "put a token into headers", "oauthScopes": "put a token into headers", "oauthClientId": "put a token into headers", "scopes": "put a token into headers",
+	"alwaysAllow": "a client asks its user for leave, not a gateway",
+	"autoApprove": "a client asks its user for leave, not a gateway",
+	"trust":       "a client asks its user for leave, not a gateway",
+	"inputs":      "", "name": "", "description": "", "icon": "", "icons": "", "iconUrl": "",
+	"version": "",
+	"gallery": "", "source": "", "note": "", "notes": "", "comment": "",
+	"dev":        "restarting on changes is for the editor",
+	"watchPaths": "restarting on changes is for the editor",
+	"oauth":      "put a token into headers", "auth": "put a token into headers",
+	"authProviderType": "put a token into headers",
+	"headersHelper":    "put a token into headers", "oauthScopes": "put a token into headers",
+	"oauthClientId": "put a token into headers", "scopes": "put a token into headers",
 	"sandbox": "commands run as they are", "sandboxEnabled": "commands run as they are",
-	"alwaysLoad": "", "settings": "", "remote": "", "required": "", "supports_parallel_tool_calls": "", "oauth_resource": "put a token into headers",
-	"default_tools_approval_mode": "a client asks its user for leave, not a gateway", "initTimeout": "", "isActive": "", "tags": "", "provider": "", "providerUrl": "", "logoUrl": "",
+	"alwaysLoad": "", "settings": "", "remote": "", "required": "", "supports_parallel_tool_calls": "",
+	"oauth_resource":              "put a token into headers",
+	"default_tools_approval_mode": "a client asks its user for leave, not a gateway",
+	"initTimeout":                 "", "isActive": "", "tags": "", "provider": "", "providerUrl": "",
+	"logoUrl": "",
 }
 
 // client reads one server of a desktop client.
@@ -86,7 +96,8 @@ func (r *reader) client(m member, path string) *Upstream {
 		u.Disabled = true // the reason is reported already
 		return u
 	}
-	off := n.get("disabled") != nil && n.get("disabled").text == "true" || n.get("enabled") != nil && n.get("enabled").text == "false"
+	off := n.get("disabled") != nil && n.get("disabled").text == "true" ||
+		n.get("enabled") != nil && n.get("enabled").text == "false"
 	if off {
 		r.lenient, u.Disabled = true, true
 		defer func() { r.lenient = false }()
@@ -110,7 +121,8 @@ func (r *reader) client(m member, path string) *Upstream {
 		"disabled":      r.flag(&u.Disabled),
 		"enabled":       r.flag(&enabled),
 		"disabledTools": r.texts(&u.Tools.Deny), "excludeTools": r.texts(&u.Tools.Deny),
-		"enabledTools": r.texts(&u.Tools.Allow), "includeTools": r.texts(&u.Tools.Allow), "tools": r.texts(&u.Tools.Allow),
+		"enabledTools": r.texts(&u.Tools.Allow), "includeTools": r.texts(&u.Tools.Allow),
+		"tools": r.texts(&u.Tools.Allow),
 	}
 	maps.Copy(table, r.codexKeys(u))
 	for _, m := range n.members {
@@ -120,7 +132,8 @@ func (r *reader) client(m member, path string) *Upstream {
 			continue
 		case isIgnored && why != "":
 			r.notice(m.at, join(path, m.key), "is ignored: %s", why)
-		case isIgnored || strings.HasPrefix(m.key, "_") || strings.HasPrefix(m.key, "$") || strings.HasPrefix(m.key, "//"):
+		case isIgnored || strings.HasPrefix(m.key, "_") || strings.HasPrefix(m.key, "$") ||
+			strings.HasPrefix(m.key, "//"):
 		case nearest(m.key, keys(table)) != "":
 			continue // a slip of the pen
 		default:
@@ -174,7 +187,8 @@ func (r *reader) clientTimeout(dst *time.Duration) take {
 	return r.scalar(func(n *node, path, text string) {
 		number, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(number > 0) || number > 1e9 {
-			r.problemAt(n.at, path, fmt.Sprintf("%q is not a time in seconds or milliseconds", n.text), "write a number")
+			r.problemAt(n.at, path, fmt.Sprintf("%q is not a time in seconds or milliseconds", n.text),
+				"write a number")
 			return
 		}
 		unit := time.Millisecond
@@ -182,7 +196,8 @@ func (r *reader) clientTimeout(dst *time.Duration) take {
 			unit = time.Second
 		}
 		*dst = time.Duration(number * float64(unit))
-		r.notice(n.at, path, "is taken for %v: up to %d for seconds, more for milliseconds", *dst, mostSeconds)
+		r.notice(n.at, path, "is taken for %v: up to %d for seconds, more for milliseconds", *dst,
+			mostSeconds)
 	})
 }
 
@@ -195,7 +210,8 @@ func (r *reader) envFile(u *Upstream, file, path string) {
 	data, err := readBounded(full, maxSecret)
 	if err != nil {
 		if !r.lenient {
-			r.problem(path, fmt.Sprintf("cannot read the file: %v", pathless(err)), "create it, or remove envFile")
+			r.problem(path, fmt.Sprintf("cannot read the file: %v", pathless(err)),
+				"create it, or remove envFile")
 		}
 		return
 	}
