@@ -54,7 +54,8 @@ func (r *reader) roles(e *Endpoint) take {
 			}
 			var c choice
 			r.fields(m.value, path, map[string]take{
-				"tools": r.choice(&c.Tools), "deny": r.choice(&c.Deny), "resources": r.choice(&c.Resources), "prompts": r.choice(&c.Prompts),
+				"tools": r.choice(&c.Tools), "deny": r.choice(&c.Deny), "resources": r.choice(&c.Resources),
+				"prompts": r.choice(&c.Prompts),
 			})
 			e.ByRole[m.key] = c
 		})
@@ -129,9 +130,11 @@ func (c *checker) endpoints(conf *Config) {
 		path = "endpoints." + e.Name
 		switch other := names[strings.ToLower(e.Name)]; {
 		case !upstreamName.MatchString(e.Name) || len(e.Name) > maxName:
-			c.problem(path, fmt.Sprintf("%q cannot be a name", e.Name), "use up to 64 letters, digits, - and _, as in team-a")
+			c.problem(path, fmt.Sprintf("%q cannot be a name", e.Name),
+				"use up to 64 letters, digits, - and _, as in team-a")
 		case other != "":
-			c.problem(path, fmt.Sprintf("%q is the name of %s, too, and both are at /mcp/%s", e.Name, other, e.Name), "use another")
+			c.problem(path, fmt.Sprintf("%q is the name of %s, too, and both are at /mcp/%s", e.Name, other,
+				e.Name), "use another")
 		}
 		names[strings.ToLower(e.Name)] = "another endpoint"
 		c.choice(path+".namespace", "namespace", e.Namespace, "auto", "always", "never")
@@ -149,7 +152,10 @@ func (c *checker) endpoints(conf *Config) {
 
 // chosenBy checks the patterns of a choice.
 func (c *checker) chosenBy(path string, by choice, upstreams []string) {
-	for key, patterns := range map[string][]string{"tools": by.Tools, "deny": by.Deny, "resources": by.Resources, "prompts": by.Prompts} {
+	for key, patterns := range map[string][]string{
+		"tools": by.Tools, "deny": by.Deny,
+		"resources": by.Resources, "prompts": by.Prompts,
+	} {
 		for i, p := range patterns {
 			c.chosen(fmt.Sprintf("%s.%s[%d]", path, key, i), p, upstreams)
 		}
@@ -161,7 +167,8 @@ func (c *checker) chosen(path, pattern string, upstreams []string) {
 	head, name, ok := strings.Cut(pattern, "/")
 	switch {
 	case !ok || name == "":
-		c.problem(path, c.quote(path, pattern)+" is no pattern of UPSTREAM/NAME", "write UPSTREAM/NAME, or UPSTREAM/* for all of it")
+		c.problem(path, c.quote(path, pattern)+" is no pattern of UPSTREAM/NAME",
+			"write UPSTREAM/NAME, or UPSTREAM/* for all of it")
 	case head == "*" || slices.Contains(upstreams, head):
 	default:
 		hint := "the upstreams are " + strings.Join(upstreams, ", ")
@@ -188,7 +195,8 @@ func (c *checker) overrides(path string, e *Endpoint, upstreams []string, guarde
 			c.problem(at, "Wrap is for servers of this process", "remove it")
 		}
 		if t.Name != "" && (!isToolName(t.Name) || strings.Contains(t.Name, "__")) {
-			c.problem(at+".name", c.quote(at+".name", t.Name)+" cannot be a name", "use up to 128 letters, digits, _, -, . and /, without __")
+			c.problem(at+".name", c.quote(at+".name", t.Name)+" cannot be a name",
+				"use up to 128 letters, digits, _, -, . and /, without __")
 		}
 		if other := shown[t.Name]; t.Name != "" && other != "" {
 			c.problem(at+".name", other+" has the same name", "use another")
@@ -201,9 +209,11 @@ func (c *checker) overrides(path string, e *Endpoint, upstreams []string, guarde
 			}
 			switch hidden := a.Hidden || a.Fixed != nil; {
 			case a.Fixed != nil && a.Default != nil:
-				c.problem(at, "it has both a value and a default", "keep one: callers cannot give an argument that has a value")
+				c.problem(at, "it has both a value and a default",
+					"keep one: callers cannot give an argument that has a value")
 			case hidden && cmp.Or(a.Name, a.Description) != "":
-				c.problem(at, "callers do not see it, and it has a name or a description for them", "remove rename and description, or value and hide")
+				c.problem(at, "callers do not see it, and it has a name or a description for them",
+					"remove rename and description, or value and hide")
 			}
 		}
 	}

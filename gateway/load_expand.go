@@ -62,7 +62,8 @@ func (r *reader) reference(n *node, path, name string) (value, origin string, ok
 		if r.lenient {
 			return "", "", true
 		}
-		r.problemAt(n.at, path, fmt.Sprintf("the editor asks its user for ${input:%s}, and farcall cannot", input),
+		r.problemAt(n.at, path,
+			fmt.Sprintf("the editor asks its user for ${input:%s}, and farcall cannot", input),
 			fmt.Sprintf("set %s in the environment and write ${%s}", variable(input), variable(input)))
 		return "", "", false
 	}
@@ -71,7 +72,8 @@ func (r *reader) reference(n *node, path, name string) (value, origin string, ok
 	}
 	name, fallback, hasFallback := strings.Cut(strings.TrimPrefix(name, "env:"), ":-")
 	if !isName(name) {
-		r.problemAt(n.at, path, "after ${ must stand the name of a variable of the environment", "write ${NAME}, ${NAME:-default} or ${file:PATH}; $${ if the text itself has ${")
+		r.problemAt(n.at, path, "after ${ must stand the name of a variable of the environment",
+			"write ${NAME}, ${NAME:-default} or ${file:PATH}; $${ if the text itself has ${")
 		return "", "", false
 	}
 	value, set := os.LookupEnv(name)
@@ -79,7 +81,8 @@ func (r *reader) reference(n *node, path, name string) (value, origin string, ok
 	case hasFallback && value == "":
 		return fallback, "the default of env " + name, true
 	case !set && !r.lenient:
-		r.problemAt(n.at, path, "the environment has no "+name, fmt.Sprintf("set it before farcall starts, or write ${%s:-default}", name))
+		r.problemAt(n.at, path, "the environment has no "+name,
+			fmt.Sprintf("set it before farcall starts, or write ${%s:-default}", name))
 		return "", "", false
 	}
 	return value, "env " + name, true
@@ -126,7 +129,8 @@ func (r *reader) secret(n *node, path, file string) (string, bool) {
 		if r.lenient {
 			return "", true
 		}
-		r.problemAt(n.at, path, fmt.Sprintf("cannot read the file: %v", err), "the path is relative to "+r.dir)
+		r.problemAt(n.at, path, fmt.Sprintf("cannot read the file: %v", err),
+			"the path is relative to "+r.dir)
 		return "", false
 	}
 	if !slices.Contains(r.read, full) {
@@ -175,7 +179,8 @@ func (r *reader) hidden(dst *string, n *node, path string) (origin string) {
 	*dst = value
 	r.exposed(path)
 	if r.inClear(value) {
-		r.advise(path, "it is secret and stands in the file itself", "write ${NAME} for a variable of the environment, or file:PATH")
+		r.advise(path, "it is secret and stands in the file itself",
+			"write ${NAME} for a variable of the environment, or file:PATH")
 	}
 	return r.origin
 }
@@ -187,7 +192,8 @@ func (r *reader) exposed(path string) {
 		return
 	}
 	if info, err := os.Stat(r.beside(file)); err == nil && info.Mode().Perm()&0o077 != 0 {
-		r.advise(path, fmt.Sprintf("other users may read the file %s (mode %04o)", file, info.Mode().Perm()), "chmod 600 "+file)
+		r.advise(path, fmt.Sprintf("other users may read the file %s (mode %04o)", file,
+			info.Mode().Perm()), "chmod 600 "+file)
 	}
 }
 

@@ -26,7 +26,8 @@ func (c *Config) Filled() *Config {
 	out.Sessions.Mode = c.Sessions.mode(c.Cluster.Set())
 	out.Sessions.MaxAge = cmp.Or(c.Sessions.MaxAge, sessionAge)
 	if c.Tasks.Dir != "" {
-		out.Tasks.TTL, out.Tasks.MaxBytes = cmp.Or(c.Tasks.TTL, taskTTL), cmp.Or(c.Tasks.MaxBytes, taskSize)
+		out.Tasks.TTL, out.Tasks.MaxBytes = cmp.Or(c.Tasks.TTL, taskTTL),
+			cmp.Or(c.Tasks.MaxBytes, taskSize)
 	}
 	out.Errors = cmp.Or(c.Errors, "details")
 	out.Upstreams = slices.Clone(c.Upstreams)
@@ -180,13 +181,17 @@ func publicWords(words []string) []string {
 var (
 	onlyReference = regexp.MustCompile(`^\$\{[^}]*\}$`)
 	// secretStart is how the tokens of well-known services begin.
-	secretStart = regexp.MustCompile(`^(sk-|sk_|ghp_|gho_|github_pat_|glpat-|xox[a-z]-|AKIA|eyJ|Bearer )`)
+	secretStart = regexp.MustCompile(
+		`^(sk-|sk_|ghp_|gho_|github_pat_|glpat-|xox[a-z]-|AKIA|eyJ|Bearer )`)
 )
 
 // isSecretFlag reports whether what is given to a flag is better not shown.
 func isSecretFlag(flag string) bool {
 	flag = strings.ToLower(flag)
-	return slices.ContainsFunc([]string{"token", "key", "secret", "password", "passwd", "credential", "auth", "header", "bearer"},
+	return slices.ContainsFunc([]string{
+		"token", "key", "secret", "password", "passwd", "credential",
+		"auth", "header", "bearer",
+	},
 		func(word string) bool { return strings.Contains(flag, word) })
 }
 

@@ -243,14 +243,18 @@ func (j *jsonReader) next(i int) int {
 // readTOML makes a node of a document. Its tables are in the order in which the file names them
 // first.
 func readTOML(data []byte) (*node, error) {
-	if err := toml.Unmarshal(data, &map[string]any{}); err != nil { // what the parser alone does not see: keys that are given twice
+	if err := toml.Unmarshal(data, &map[string]any{}); err != nil {
+		// what the parser alone does not see: keys that are given twice
 		bad := &syntaxError{message: "this is not TOML"}
 		if at, ok := errors.AsType[*toml.DecodeError](err); ok {
 			bad.at.line, bad.at.column = at.Position()
 		}
 		return nil, bad
 	}
-	t := tomlReader{root: &node{kind: mapNode, at: spot{1, 1}}, lines: []int{0}, tables: map[*node]map[string]*node{}}
+	t := tomlReader{
+		root: &node{kind: mapNode, at: spot{1, 1}}, lines: []int{0},
+		tables: map[*node]map[string]*node{},
+	}
 	for i, c := range data {
 		if c == '\n' {
 			t.lines = append(t.lines, i+1)
@@ -335,7 +339,9 @@ func (t *tomlReader) table(keys unstable.Iterator, list bool) (*node, error) {
 }
 
 func (t *tomlReader) tooDeep(r unstable.Range) error {
-	return &syntaxError{at: t.at(r), message: fmt.Sprintf("values are nested more than %d deep", maxNesting)}
+	return &syntaxError{
+		at: t.at(r), message: fmt.Sprintf("values are nested more than %d deep", maxNesting),
+	}
 }
 
 // keyValue adds a.b = value to a map.
@@ -361,7 +367,9 @@ func (t *tomlReader) keyValue(n *node, e *unstable.Node, depth int) error {
 // value makes a node of a value. Lists and tables have no own place: theirs is that of the key.
 func (t *tomlReader) value(v *unstable.Node, at spot, depth int) (*node, error) {
 	if depth > maxNesting {
-		return nil, &syntaxError{at: at, message: fmt.Sprintf("values are nested more than %d deep", maxNesting)}
+		return nil, &syntaxError{
+			at: at, message: fmt.Sprintf("values are nested more than %d deep", maxNesting),
+		}
 	}
 	n := &node{at: at}
 	if v.Raw.Length > 0 {

@@ -38,7 +38,8 @@ far [] "https://o.example.com/mcp" map[] [] map[X-Team:a] 0s 0s [] false
 		}
 		var b strings.Builder
 		for _, u := range c.Upstreams {
-			fmt.Fprintf(&b, "%s %q %q %v %v %v %v %v %v %v\n", u.Name, u.Command, u.URL, u.Env, u.InheritEnv, u.Headers, u.Timeout, u.StartTimeout, u.Tools.Allow, u.Disabled)
+			fmt.Fprintf(&b, "%s %q %q %v %v %v %v %v %v %v\n", u.Name, u.Command, u.URL, u.Env, u.InheritEnv,
+				u.Headers, u.Timeout, u.StartTimeout, u.Tools.Allow, u.Disabled)
 		}
 		for _, n := range c.Notices() {
 			b.WriteString(n.String() + "\n")
@@ -48,7 +49,10 @@ far [] "https://o.example.com/mcp" map[] [] map[X-Team:a] 0s 0s [] false
 		}
 	}
 	_, err = Load(filepath.Join("testdata", "config", "settings.json"))
-	if err == nil || !strings.Contains(err.Error(), `settings.json:1:115: mcp.servers.one.comand: there is no key "comand" here; did you mean command?`) {
+	if err == nil ||
+		!strings.Contains(err.Error(),
+			`settings.json:1:115: mcp.servers.one.comand: there is no key "comand" here; did you `+
+				`mean command?`) {
 		t.Errorf("%v in %s", err, here)
 	}
 }
@@ -56,9 +60,11 @@ far [] "https://o.example.com/mcp" map[] [] map[X-Team:a] 0s 0s [] false
 func TestTOMLProblems(t *testing.T) {
 	for text, want := range map[string]string{
 		"[mcp_servers.a]\ncommand = \"x\"\ncommand = \"s3cr3t\"\n": "f.toml:3:1: this is not TOML",
-		"[mcp_servers.a\n":                  "f.toml:1:",
-		"[mcp_servers.a]\ncomand = \"x\"\n": `f.toml:2:1: mcp_servers.a.comand: there is no key "comand" here; did you mean command?`,
-		"[mcp_servers.a]\ncommand = \"x\"\ntool_timeout_sec = \"long\"\n":        "f.toml:3:20: mcp_servers.a.tool_timeout_sec: it is not a number of seconds",
+		"[mcp_servers.a\n": "f.toml:1:",
+		"[mcp_servers.a]\ncomand = \"x\"\n": `f.toml:2:1: mcp_servers.a.comand: there is no key ` +
+			`"comand" here; did you mean command?`,
+		"[mcp_servers.a]\ncommand = \"x\"\ntool_timeout_sec = \"long\"\n": "f.toml:3:20: " +
+			"mcp_servers.a.tool_timeout_sec: it is not a number of seconds",
 		"[mcp_servers.a]\nurl = \"http://x\"\nbearer_token_env_var = \"NOT1\"\n": "f.toml:3:24: mcp_servers.a.bearer_token_env_var: the environment has no NOT1",
 		"model = \"x\"\n": "f.toml:1:1: there are no upstreams",
 		"a = " + strings.Repeat("[", 40) + strings.Repeat("]", 40): "nested more than",
@@ -73,12 +79,16 @@ func TestTOMLProblems(t *testing.T) {
 
 // Whatever is a TOML document for the library is one map here, with places that are in the file.
 func TestTOMLPlaces(t *testing.T) {
-	text := "a.b.c = 1\n[t]\nx = [ # none\n 1, {y = 2}]\n[[l]]\nn = 'é' \n[[l]]\n[l.m]\nk = 2020-01-01\n[t.u]\n"
+	text := "a.b.c = 1\n[t]\nx = [ # none\n 1, {y = 2}]\n[[l]]\nn = 'é' \n[[l]]\n[l.m]\n" +
+		"k = 2020-01-01\n[t.u]\n"
 	n, err := readTOML([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]spot{"a": {1, 1}, "a.b": {1, 3}, "t": {2, 2}, "t.x": {3, 1}, "l": {5, 3}, "t.u": {10, 4}} {
+	for path, want := range map[string]spot{
+		"a": {1, 1}, "a.b": {1, 3}, "t": {2, 2}, "t.x": {3, 1},
+		"l": {5, 3}, "t.u": {10, 4},
+	} {
 		at := n
 		for key := range strings.SplitSeq(path, ".") {
 			if at = at.get(key); at == nil {
@@ -89,7 +99,8 @@ func TestTOMLPlaces(t *testing.T) {
 			t.Errorf("%s is at %v, want %v", path, at.at, want)
 		}
 	}
-	if l := n.get("l"); len(l.list) != 2 || l.list[1].get("m").get("k").text != "2020-01-01" || l.list[0].get("n").text != "é" {
+	if l := n.get("l"); len(l.list) != 2 || l.list[1].get("m").get("k").text != "2020-01-01" ||
+		l.list[0].get("n").text != "é" {
 		t.Errorf("%+v", l)
 	}
 	// Many tables cost no more than the file is long.
@@ -104,7 +115,8 @@ func TestTOMLPlaces(t *testing.T) {
 }
 
 func FuzzTOML(f *testing.F) {
-	f.Add([]byte("[mcp_servers.a]\ncommand = \"x\"\nargs = [\"y\", '''z''']\nenv = {A.b = 1}\n[[x]]\n[[x.y]]\n"))
+	f.Add([]byte(
+		"[mcp_servers.a]\ncommand = \"x\"\nargs = [\"y\", '''z''']\nenv = {A.b = 1}\n[[x]]\n[[x.y]]\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		n, err := readTOML(data)
 		if err == nil && n.kind != mapNode {

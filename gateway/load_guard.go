@@ -34,7 +34,8 @@ func (r *reader) guardOnly(n *node) *Config {
 		return c
 	}
 	if isPolicyTest(n) {
-		r.problemAt(n.at, "tests", "this is a file of calls, and a configuration is wanted", "run farcall policy test "+filepath.Base(r.file))
+		r.problemAt(n.at, "tests", "this is a file of calls, and a configuration is wanted",
+			"run farcall policy test "+filepath.Base(r.file))
 		return c
 	}
 	table := map[string]take{}
@@ -44,7 +45,10 @@ func (r *reader) guardOnly(n *node) *Config {
 	table["guard"] = func(n *node, path string) { c.Guard = r.guard(n, path) }
 	if n.get("guard") == nil {
 		hint := "add guard, with who may call what"
-		for _, key := range []string{"keys", "jwt", "mtls", "signatures", "anonymous", "allow", "deny", "cedar", "limits"} {
+		for _, key := range []string{
+			"keys", "jwt", "mtls", "signatures", "anonymous", "allow", "deny",
+			"cedar", "limits",
+		} {
 			if n.get(key) != nil {
 				table[key] = func(*node, string) {}
 				hint = "begin the file with guard: and indent what is there"
@@ -55,7 +59,10 @@ func (r *reader) guardOnly(n *node) *Config {
 		return c
 	}
 	r.fields(n, "", table)
-	check := checker{problem: r.problem, notice: r.advise, said: r.said, written: r.written, values: r.values}
+	check := checker{
+		problem: r.problem, notice: r.advise, said: r.said, written: r.written,
+		values: r.values,
+	}
 	upstreams, apis := r.apisOf(n)
 	check.apis = apis
 	check.operations(c.Guard, upstreams)
@@ -68,20 +75,26 @@ func (r *reader) guard(n *node, path string) *guard.Config {
 	g := &guard.Config{}
 	l := &g.Limits
 	r.fields(n, path, map[string]take{
-		"anonymous":  r.flag(&g.Anonymous),
-		"mode":       r.text(&g.Mode),
-		"keys":       r.items(func(n *node, path string) { g.Keys = append(g.Keys, r.key(n, path)) }),
-		"jwt":        r.items(func(n *node, path string) { g.JWT = append(g.JWT, r.issuer(n, path)) }),
-		"mtls":       r.items(func(n *node, path string) { g.MTLS = append(g.MTLS, r.certificate(n, path)) }),
-		"signatures": r.items(func(n *node, path string) { g.Signatures = append(g.Signatures, r.signer(n, path)) }),
+		"anonymous": r.flag(&g.Anonymous),
+		"mode":      r.text(&g.Mode),
+		"keys":      r.items(func(n *node, path string) { g.Keys = append(g.Keys, r.key(n, path)) }),
+		"jwt":       r.items(func(n *node, path string) { g.JWT = append(g.JWT, r.issuer(n, path)) }),
+		"mtls": r.items(func(n *node, path string) {
+			g.MTLS = append(g.MTLS, r.certificate(n, path))
+		}),
+		"signatures": r.items(func(n *node, path string) {
+			g.Signatures = append(g.Signatures, r.signer(n, path))
+		}),
 		"stdio": r.section(map[string]take{
-			"trust": r.option(&g.Stdio.Trust), "id": r.text(&g.Stdio.ID), "roles": r.oneOrMore(&g.Stdio.Roles), "token_env": r.text(&g.Stdio.TokenEnv),
+			"trust": r.option(&g.Stdio.Trust), "id": r.text(&g.Stdio.ID),
+			"roles": r.oneOrMore(&g.Stdio.Roles), "token_env": r.text(&g.Stdio.TokenEnv),
 		}),
 		"locks":      r.items(func(n *node, path string) { g.Locks = append(g.Locks, r.lock(n, path)) }),
 		"locks_file": r.path(&g.LocksFile),
 		"resource":   func(n *node, path string) { r.resource(g, n, path) },
 		"replay": r.section(map[string]take{
-			"window": r.duration(&g.Replay.Window), "future": r.duration(&g.Replay.Future), "memory": r.count(&g.Replay.Memory),
+			"window": r.duration(&g.Replay.Window), "future": r.duration(&g.Replay.Future),
+			"memory": r.count(&g.Replay.Memory),
 		}),
 		"allow":       r.rules(&g.Allow),
 		"deny":        r.rules(&g.Deny),
@@ -89,15 +102,19 @@ func (r *reader) guard(n *node, path string) *guard.Config {
 		"cedar":       r.text(&g.Cedar),
 		"cedar_files": r.policies(&g.CedarFiles),
 		"params": r.section(map[string]take{
-			"schemas": r.schemas(g), "max_string": r.smallSize(&g.Params.MaxString), "max_depth": r.count(&g.Params.MaxDepth),
+			"schemas": r.schemas(g), "max_string": r.smallSize(&g.Params.MaxString),
+			"max_depth":  r.count(&g.Params.MaxDepth),
 			"allow_keys": r.flag(&g.Params.AllowKeys),
 		}),
 		"limits": r.section(map[string]take{
 			"rates":      r.items(func(n *node, path string) { l.Rates = append(l.Rates, r.rate(n, path)) }),
 			"refusals":   func(n *node, path string) { r.refusals(g, n, path) },
-			"concurrent": r.count(&l.Concurrent), "total": r.count(&l.Total), "connections": r.count(&l.Connections),
-			"accepted": r.count(&l.Accepted), "accept_rate": r.count(&l.AcceptRate), "max_body": r.size(&l.MaxBody),
-			"max_header": r.smallSize(&l.MaxHeader), "body_timeout": r.duration(&l.BodyTimeout), "idle": r.duration(&l.Idle),
+			"concurrent": r.count(&l.Concurrent), "total": r.count(&l.Total),
+			"connections": r.count(&l.Connections),
+			"accepted":    r.count(&l.Accepted), "accept_rate": r.count(&l.AcceptRate),
+			"max_body":   r.size(&l.MaxBody),
+			"max_header": r.smallSize(&l.MaxHeader), "body_timeout": r.duration(&l.BodyTimeout),
+			"idle": r.duration(&l.Idle),
 		}),
 		"audit": func(n *node, path string) { r.audit(g, n, path) },
 	})
@@ -114,8 +131,9 @@ func (r *reader) key(n *node, path string) (k guard.Key) {
 
 func (r *reader) lock(n *node, path string) (l guard.Lock) {
 	r.fields(n, path, map[string]take{
-		"principal": r.text(&l.Principal), "key": r.text(&l.Key), "jti": r.text(&l.JTI), "session": r.text(&l.Session),
-		"reason": r.text(&l.Reason), "expires": r.date(&l.Expires),
+		"principal": r.text(&l.Principal), "key": r.text(&l.Key), "jti": r.text(&l.JTI),
+		"session": r.text(&l.Session),
+		"reason":  r.text(&l.Reason), "expires": r.date(&l.Expires),
 	})
 	return l
 }
@@ -124,9 +142,12 @@ func (r *reader) lock(n *node, path string) (l guard.Lock) {
 func (r *reader) issuer(n *node, path string) (i guard.Issuer) {
 	c := &i.Introspection
 	r.mapOr("issuer", n, path, map[string]take{
-		"issuer": r.text(&i.Issuer), "jwks": r.keySet(&i.JWKS), "audience": r.oneOrMore(&i.Audience), "algorithms": r.oneOrMore(&i.Algorithms),
-		"skew": r.duration(&i.Skew), "max_age": r.duration(&i.MaxAge), "id": r.text(&i.ID), "roles": r.text(&i.Roles), "kind": r.text(&i.Kind),
-		"claims": r.table(&i.Claims), "dpop": r.text(&i.DPoP), "private": r.flag(&i.Private), "refresh": r.duration(&i.Refresh),
+		"issuer": r.text(&i.Issuer), "jwks": r.keySet(&i.JWKS), "audience": r.oneOrMore(&i.Audience),
+		"algorithms": r.oneOrMore(&i.Algorithms),
+		"skew":       r.duration(&i.Skew), "max_age": r.duration(&i.MaxAge), "id": r.text(&i.ID),
+		"roles": r.text(&i.Roles), "kind": r.text(&i.Kind),
+		"claims": r.table(&i.Claims), "dpop": r.text(&i.DPoP), "private": r.flag(&i.Private),
+		"refresh":      r.duration(&i.Refresh),
 		"keys_max_age": r.duration(&i.KeysMaxAge),
 		"introspection": r.section(map[string]take{
 			"url": r.text(&c.URL), "client_id": r.text(&c.ClientID), "auth": r.text(&c.Auth),
@@ -143,7 +164,8 @@ func (r *reader) keySet(dst *string) take {
 	return r.scalar(func(n *node, path, text string) {
 		if !isURL(text) && !strings.HasPrefix(strings.TrimSpace(text), "{") {
 			var ok bool
-			if text, ok = r.secret(n, path, strings.TrimPrefix(text, "file:")); ok && !strings.HasPrefix(text, "{") {
+			if text, ok = r.secret(n, path, strings.TrimPrefix(text, "file:")); ok &&
+				!strings.HasPrefix(text, "{") {
 				r.problemAt(n.at, path, "the file has no set of keys in JSON", `it begins with {"keys":`)
 			}
 			r.written[path] = n.text
@@ -154,7 +176,10 @@ func (r *reader) keySet(dst *string) take {
 }
 
 func (r *reader) certificate(n *node, path string) (c guard.Certificate) {
-	r.fields(n, path, map[string]take{"san": r.text(&c.SAN), "ca": r.authority(&c.CA), "id": r.text(&c.ID), "kind": r.text(&c.Kind), "roles": r.oneOrMore(&c.Roles)})
+	r.fields(n, path, map[string]take{
+		"san": r.text(&c.SAN), "ca": r.authority(&c.CA),
+		"id": r.text(&c.ID), "kind": r.text(&c.Kind), "roles": r.oneOrMore(&c.Roles),
+	})
 	return c
 }
 
@@ -225,7 +250,8 @@ func (r *reader) policies(dst *[]string) take {
 			full := r.beside(name)
 			at := fmt.Sprintf("%s[%d]", path, i)
 			if _, err := readBounded(full, maxYAML); err != nil {
-				r.problem(at, fmt.Sprintf("cannot read the file: %v", pathless(err)), "the path is relative to "+r.dir)
+				r.problem(at, fmt.Sprintf("cannot read the file: %v", pathless(err)),
+					"the path is relative to "+r.dir)
 				continue
 			}
 			if !slices.Contains(r.read, full) {
@@ -241,7 +267,8 @@ func (r *reader) schemas(g *guard.Config) take {
 	return r.scalar(func(n *node, path, text string) {
 		schemas, known := map[string]string{"true": "", "false": "off", "strict": "strict"}[text]
 		if g.Params.Schemas = schemas; !known {
-			r.problemAt(n.at, path, fmt.Sprintf("%q is neither true, false nor strict", n.text), "write true, false or strict")
+			r.problemAt(n.at, path, fmt.Sprintf("%q is neither true, false nor strict", n.text),
+				"write true, false or strict")
 		}
 	})
 }
@@ -353,13 +380,15 @@ func namesOf(upstreams []*Upstream) (names []string) {
 // namedByUpstream are the methods with names that begin with an upstream in rules: tools/call
 // UPSTREAM/NAME.
 var namedByUpstream = []string{
-	"rpc", spec.MethodToolsCall, spec.MethodPromptsGet, spec.MethodResourcesRead, spec.MethodResourcesSubscribe, spec.MethodResourcesUnsubscribe,
+	"rpc", spec.MethodToolsCall, spec.MethodPromptsGet, spec.MethodResourcesRead,
+	spec.MethodResourcesSubscribe, spec.MethodResourcesUnsubscribe,
 }
 
 func (c *checker) pattern(path, pattern string, upstreams []string) {
 	method, name, _ := strings.Cut(pattern, " ")
 	head, _, named := strings.Cut(name, "/")
-	if !slices.Contains(namedByUpstream, method) && (method != methodAdmin || !named) || head == "" || strings.ContainsAny(head, "*?") || named && slices.Contains(upstreams, head) {
+	if !slices.Contains(namedByUpstream, method) && (method != methodAdmin || !named) || head == "" ||
+		strings.ContainsAny(head, "*?") || named && slices.Contains(upstreams, head) {
 		return
 	}
 	hint := "the upstreams are " + strings.Join(upstreams, ", ")
@@ -369,16 +398,20 @@ func (c *checker) pattern(path, pattern string, upstreams []string) {
 	case near != "":
 		hint = "did you mean " + near + "?"
 	}
-	message := fmt.Sprintf("the pattern %s matches no call: no upstream is called %q", c.quote(path, pattern), head)
+	message := fmt.Sprintf("the pattern %s matches no call: no upstream is called %q",
+		c.quote(path, pattern), head)
 	if !named {
-		message = fmt.Sprintf("the pattern %s matches no call: it names no upstream", c.quote(path, pattern))
+		message = fmt.Sprintf("the pattern %s matches no call: it names no upstream",
+			c.quote(path, pattern))
 	}
 	c.notice(path, c.asWritten(path, message), c.asWritten(path, hint))
 }
 
 // said reports whether there is a problem with an item already.
 func (r *reader) said(path string) bool {
-	return slices.ContainsFunc(r.problems, func(p Problem) bool { return itemOf(p.Path) == itemOf(path) })
+	return slices.ContainsFunc(r.problems, func(p Problem) bool {
+		return itemOf(p.Path) == itemOf(path)
+	})
 }
 
 // itemOf returns the path of what a part belongs to: guard.keys[0] of guard.keys[0].hash.
@@ -409,9 +442,12 @@ func (r *reader) auditAlone(c *Config) {
 	}
 	bare := *c
 	bare.Guard = nil
-	for _, other := range slices.Concat(r.read, bare.Private(), []string{c.Guard.LocksFile, c.Lock, c.TLS.Cert, c.TLS.ClientCA}) {
+	for _, other := range slices.Concat(r.read, bare.Private(),
+		[]string{c.Guard.LocksFile, c.Lock, c.TLS.Cert, c.TLS.ClientCA}) {
 		if other != "" && ofAudit(c.Guard.Audit.File, other) {
-			r.problem("guard.audit.file", other+" is another file of the configuration, or would be taken for one before the audit", "write the audit to its own file")
+			r.problem("guard.audit.file",
+				other+" is another file of the configuration, or would be taken for one before the audit",
+				"write the audit to its own file")
 			return
 		}
 	}
@@ -425,7 +461,8 @@ func ofAudit(audit, other string) bool {
 	if errA != nil || errB != nil {
 		return false
 	}
-	if number, is := strings.CutPrefix(b, a+"."); is && number != "" && strings.Trim(number, "0123456789") == "" {
+	if number, is := strings.CutPrefix(b, a+"."); is && number != "" &&
+		strings.Trim(number, "0123456789") == "" {
 		return true
 	}
 	first, errA := os.Stat(a)

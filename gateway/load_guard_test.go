@@ -44,7 +44,8 @@ guard:
   anonymous: true
   mode: shadow
   keys:
-    - {id: ci, hash: "` + testHash + `", kind: agent, roles: [builder, dev], scopes: repo, expires: 2027-01-01}
+    - {id: ci, hash: "` +
+	testHash + `", kind: agent, roles: [builder, dev], scopes: repo, expires: 2027-01-01}
     - {id: late, hash: "` + otherHash + `", expires: "2027-01-01T12:00:00+01:00"}
   jwt:
     - issuer: https://id.example.com
@@ -114,8 +115,12 @@ func guardDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"keys.json": " {\"keys\":[{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"kid\":\"a\",\"alg\":\"EdDSA\",\"use\":\"sig\",\"x\":\"O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik\"}]}\n", "secret.txt": strings.Repeat("s3cr3t", 10) + "\n", "public.txt": "O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik=",
-		"policy.cedar": "permit(principal, action, resource);", "ca.pem": testAuthority, "locks.jsonl": `{"jti":"x"}` + "\n",
+		"keys.json": " {\"keys\":[{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"kid\":\"a\",\"alg\":\"EdDSA\"," +
+			"\"use\":\"sig\",\"x\":\"O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik\"}]}\n",
+		"secret.txt":   strings.Repeat("s3cr3t", 10) + "\n",
+		"public.txt":   "O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik=",
+		"policy.cedar": "permit(principal, action, resource);", "ca.pem": testAuthority,
+		"locks.jsonl": `{"jti":"x"}` + "\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -131,19 +136,28 @@ func TestGuardKeys(t *testing.T) {
 	want := &guard.Config{
 		Anonymous: true, Mode: "shadow",
 		Keys: []guard.Key{
-			{ID: "ci", Hash: testHash, Kind: "agent", Roles: []string{"builder", "dev"}, Scopes: []string{"repo"}, Expires: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)},
+			{
+				ID: "ci", Hash: testHash, Kind: "agent", Roles: []string{"builder", "dev"},
+				Scopes: []string{"repo"}, Expires: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC),
+			},
 			{ID: "late", Hash: otherHash, Expires: time.Date(2027, 1, 1, 11, 0, 0, 0, time.UTC)},
 		},
 		JWT: []guard.Issuer{
 			{
 				Issuer: "https://id.example.com", JWKS: "https://id.example.com/keys", Audience: []string{"https://tools.example.com/mcp"}, Algorithms: []string{"RS256", "ES256"},
-				Skew: 10 * time.Second, MaxAge: time.Hour, ID: "email", Roles: "realm_access.roles", Kind: "agent", Claims: map[string]string{"tenant": "acme"},
+				Skew: 10 * time.Second, MaxAge: time.Hour, ID: "email", Roles: "realm_access.roles",
+				Kind: "agent", Claims: map[string]string{"tenant": "acme"},
 				DPoP: "required", Private: true, Refresh: 10 * time.Minute, KeysMaxAge: 12 * time.Hour,
 			},
 			{Issuer: "https://other.example.com"},
 			{Issuer: "https://third.example.com", JWKS: `{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"a","alg":"EdDSA","use":"sig","x":"O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik"}]}`},
 		},
-		MTLS: []guard.Certificate{{SAN: "spiffe://example.org/agent/*", CA: strings.TrimSpace(testAuthority), ID: "agents", Kind: "agent", Roles: []string{"agent"}}},
+		MTLS: []guard.Certificate{
+			{
+				SAN: "spiffe://example.org/agent/*", CA: strings.TrimSpace(testAuthority), ID: "agents",
+				Kind: "agent", Roles: []string{"agent"},
+			},
+		},
 		Signatures: []guard.Signer{
 			{ID: "partner", Secret: strings.Repeat("s3cr3t", 8), Kind: "user", Roles: []string{"partner"}},
 			{ID: "other", Secret: strings.Repeat("s3cr3t", 10)},
@@ -151,14 +165,20 @@ func TestGuardKeys(t *testing.T) {
 		},
 		Allow: []guard.Rule{
 			{Calls: []string{"tools/call time/*"}},
-			{Name: "builders", Roles: []string{"builder"}, Principals: []string{"ci"}, Calls: []string{"math/*"}, Destructive: &harmless, Mode: "shadow"},
+			{
+				Name: "builders", Roles: []string{"builder"}, Principals: []string{"ci"},
+				Calls: []string{"math/*"}, Destructive: &harmless, Mode: "shadow",
+			},
 			{Roles: []string{"dev"}, Calls: []string{"tools/call github/*", "prompts/get *"}},
 			{Roles: []string{"ops"}, Calls: []string{"*"}},
 		},
 		Deny:  []guard.Rule{{Calls: []string{"tools/call github/delete_*"}}},
 		Local: []string{"admin/*"},
 		Locks: []guard.Lock{
-			{Principal: "mallory", Reason: "left", Expires: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)}, {Key: "sha256:00"}, {JTI: "abc"}, {Session: "s1"},
+			{Principal: "mallory", Reason: "left", Expires: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)},
+			{Key: "sha256:00"},
+			{JTI: "abc"},
+			{Session: "s1"},
 		},
 		LocksFile:  filepath.Join(dir, "locks.jsonl"),
 		Cedar:      "permit(principal in Role::\"ops\", action, resource);\n",
@@ -166,21 +186,33 @@ func TestGuardKeys(t *testing.T) {
 	}
 	asked := &want.JWT[0].Introspection
 	asked.URL, asked.ClientID, asked.ClientSecret, asked.Auth = "https://id.example.com/introspect", "rpc", strings.Repeat("s3cr3t", 10), "post"
-	asked.Opaque, asked.AnyAudience, asked.TTL, asked.Timeout = true, true, 10*time.Second, 2*time.Second
-	want.Stdio.Trust, want.Stdio.ID, want.Stdio.Roles, want.Stdio.TokenEnv = &off, "me", []string{"operator"}, "FARCALL_TOKEN"
+	asked.Opaque, asked.AnyAudience, asked.TTL, asked.Timeout = true, true, 10*time.Second,
+		2*time.Second
+	want.Stdio.Trust, want.Stdio.ID, want.Stdio.Roles, want.Stdio.TokenEnv = &off, "me",
+		[]string{"operator"}, "FARCALL_TOKEN"
 	want.Resource.URL, want.Resource.Servers = "https://tools.example.com/mcp", []string{"https://id.example.com"}
-	want.Resource.Scopes = map[string][]string{"tools/call github/*": {"repo", "user"}, "math/*": {"math"}}
+	want.Resource.Scopes = map[string][]string{
+		"tools/call github/*": {"repo", "user"},
+		"math/*":              {"math"},
+	}
 	want.Replay.Window, want.Replay.Future, want.Replay.Memory = time.Minute, 5*time.Second, 1000
-	want.Params.Schemas, want.Params.MaxString, want.Params.MaxDepth, want.Params.AllowKeys = "off", 1_000_000, 10, true
+	want.Params.Schemas, want.Params.MaxString, want.Params.MaxDepth, want.Params.AllowKeys = "off",
+		1_000_000, 10, true
 	l := &want.Limits
 	l.Rates = []guard.Rate{
-		{Per: "address", Calls: []string{"tools/call github/*"}, Each: true, Roles: []string{"dev"}, Limit: 10, Every: time.Second, Burst: 20},
+		{
+			Per: "address", Calls: []string{"tools/call github/*"}, Each: true, Roles: []string{"dev"},
+			Limit: 10, Every: time.Second, Burst: 20,
+		},
 		{Limit: 1000, Every: 24 * time.Hour},
 	}
-	l.Concurrent, l.Total, l.Connections, l.Accepted, l.AcceptRate, l.MaxBody, l.MaxHeader, l.BodyTimeout, l.Idle = 16, 256, 64, 1000, 100, 10_000_000, 16_000, 10*time.Second, 5*time.Minute
+	l.Concurrent, l.Total, l.Connections, l.Accepted, l.AcceptRate = 16, 256, 64, 1000, 100
+	l.MaxBody, l.MaxHeader, l.BodyTimeout, l.Idle = 10_000_000, 16_000, 10*time.Second, 5*time.Minute
 	l.Refusals.Limit, l.Refusals.Every, l.Refusals.Burst = 100, time.Minute, 500
-	want.Audit.KeepFor, want.Audit.OnFull, want.Audit.Key = 30*24*time.Hour, "rotate", strings.Repeat("s3cr3t", 10)
-	want.Audit.File, want.Audit.MaxSize, want.Audit.Keep, want.Audit.Params, want.Audit.Redact = filepath.Join(dir, "audit.jsonl"), 2_000_000_000, 3, true, []string{"body", "x*"}
+	want.Audit.KeepFor, want.Audit.OnFull, want.Audit.Key = 30*24*time.Hour, "rotate",
+		strings.Repeat("s3cr3t", 10)
+	want.Audit.File, want.Audit.MaxSize, want.Audit.Keep, want.Audit.Params, want.Audit.Redact =
+		filepath.Join(dir, "audit.jsonl"), 2_000_000_000, 3, true, []string{"body", "x*"}
 
 	file := filepath.Join(dir, "f.yaml")
 	c, problems := parse(t, file, everyGuardKey)
@@ -228,8 +260,9 @@ func TestLoadGuard(t *testing.T) {
 	}
 	alone, _, _ := strings.Cut(everyGuardKey, "upstreams:")
 	for name, text := range map[string]string{
-		"alone":  alone,
-		"beside": alone + "upstreams: {a: '${NOT_SET_ANYWHERE}', b: 1}\nname: ${NOT_SET_ANYWHERE}\nx-any: 1\n",
+		"alone": alone,
+		"beside": alone +
+			"upstreams: {a: '${NOT_SET_ANYWHERE}', b: 1}\nname: ${NOT_SET_ANYWHERE}\nx-any: 1\n",
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -240,12 +273,17 @@ func TestLoadGuard(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"upstreams: {a: x}":                   "1:1: there is no guard; add guard, with who may call what",
-		"guard: {anonymous: perhaps}":         `1:20: guard.anonymous: "perhaps" is neither true nor false; write true or false`,
-		"guards: {}":                          `1:1: guards: there is no key "guards" here; did you mean guard?`,
-		"- guard":                             "1:1: a map with the key guard is wanted, and this is a list",
-		"guard: [a":                           "this is not YAML",
-		"guard: {anonymous: true}\nguard: {}": "2:1: guard: the key is given twice; the first is on line 1; remove one",
+		"upstreams: {a: x}": "1:1: there is no guard; add guard, with who " +
+			"may call what",
+		"guard: {anonymous: perhaps}": `1:20: guard.anonymous: "perhaps" is neither true nor ` +
+			`false; write true or false`,
+		"guards: {}": `1:1: guards: there is no key "guards" here; did you ` +
+			`mean guard?`,
+		"- guard": "1:1: a map with the key guard is wanted, and " +
+			"this is a list",
+		"guard: [a": "this is not YAML",
+		"guard: {anonymous: true}\nguard: {}": "2:1: guard: the key is given twice; the first is on " +
+			"line 1; remove one",
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -277,49 +315,138 @@ func TestGuardProblems(t *testing.T) {
 		{"{key: x}", `2:9: guard.key: there is no key "key" here; did you mean keys?`},
 		{"{policy: x}", `2:9: guard.policy: there is no key "policy" here; remove it`},
 		{"{keys: [x]}", "2:16: guard.keys[0]: a map of keys and values is wanted, and this is one value"},
-		{"{keys: [{id: a, hash: '" + testHash + "', expire: 2027-01-01}]}", `2:105: guard.keys[0].expire: there is no key "expire" here; did you mean expires?`},
-		{"{keys: [{id: a, hash: '" + testHash + "', expires: soon}]}", `2:114: guard.keys[0].expires: "soon" is not a date; write 2030-01-31 or 2030-01-31T12:00:00Z`},
+		{
+			"{keys: [{id: a, hash: '" + testHash + "', expire: 2027-01-01}]}",
+			`2:105: guard.keys[0].expire: there is no key "expire" here; did you mean expires?`,
+		},
+		{
+			"{keys: [{id: a, hash: '" + testHash + "', expires: soon}]}",
+			`2:114: guard.keys[0].expires: "soon" is not a date; write 2030-01-31 or 2030-01-31T12:00:00Z`,
+		},
 		{"{anonymous: 1}", `2:20: guard.anonymous: "1" is neither true nor false; write true or false`},
 		{"{mtls: [ null ]}", "2:17: guard.mtls[0]: is empty; remove it"},
-		{"{signatures: {id: a, secret: [s3cr3t]}}", "2:37: guard.signatures[0].secret: one value is wanted, and this is a list"},
-		{"{signatures: {id: a, secret: 'file:none.txt'}}", "2:37: guard.signatures[0].secret: cannot read the file: stat " + filepath.Join(dir, "none.txt") + ": no such file or directory; the path is relative to " + dir},
-		{"{signatures: {id: a, secret: '${GUARD_TEST_UNSET}'}}", "2:37: guard.signatures[0].secret: the environment has no GUARD_TEST_UNSET; set it before farcall starts, or write ${GUARD_TEST_UNSET:-default}"},
+		{
+			"{signatures: {id: a, secret: [s3cr3t]}}",
+			"2:37: guard.signatures[0].secret: one value is wanted, and this is a list",
+		},
+		{
+			"{signatures: {id: a, secret: 'file:none.txt'}}",
+			"2:37: guard.signatures[0].secret: cannot read the file: stat " +
+				filepath.Join(dir, "none.txt") + ": no such file or directory; the path is relative to " + dir,
+		},
+		{
+			"{signatures: {id: a, secret: '${GUARD_TEST_UNSET}'}}",
+			"2:37: guard.signatures[0].secret: the environment has no GUARD_TEST_UNSET; set it before " +
+				"farcall starts, or write ${GUARD_TEST_UNSET:-default}",
+		},
 		{"{jwt: {issuer: 'https://h', skew: 30}}", `2:42: guard.jwt[0].skew: "30" is not a duration; it has no unit; write 30s if it is in seconds`},
 		{"{jwt: {issuer: 'https://h', jwks: secret.txt}}", `2:42: guard.jwt[0].jwks: the file has no set of keys in JSON; it begins with {"keys":`},
-		{"{stdio: {trust: perhaps}}", `2:24: guard.stdio.trust: "perhaps" is neither true nor false; write true or false`},
+		{
+			"{stdio: {trust: perhaps}}",
+			`2:24: guard.stdio.trust: "perhaps" is neither true nor false; write true or false`,
+		},
 		{"{stdio: yes}", "2:16: guard.stdio: a map of keys and values is wanted, and this is one value"},
 		{"{resource: {url: 'https://h', scopes: [a]}}", "2:46: guard.resource.scopes: a map of keys and values is wanted, and this is a list"},
-		{"{replay: {window: '${GUARD_TEST_SECRET}', memory: 0}}", `2:26: guard.replay.window: "${GUARD_TEST_SECRET}" is not a duration; write a number with its unit: 500ms, 30s, 5m, 1h` + "\n" +
-			`2:58: guard.replay.memory: "0" is not a number from 1; write a whole number, or leave the key out for the default`},
-		{"{allow: [{roles: a, call: b}]}", `2:28: guard.allow[0].call: there is no key "call" here; did you mean calls?`},
-		{"{deny: [{role: a, call: b}]}", `2:17: guard.deny[0]: there is no key "role" here; did you mean roles? A role of that name is written roles: [role]` + "\n" +
-			`2:26: guard.deny[0]: there is no key "call" here; did you mean calls? A role of that name is written roles: [call]`},
+		{
+			"{replay: {window: '${GUARD_TEST_SECRET}', memory: 0}}",
+			`2:26: guard.replay.window: "${GUARD_TEST_SECRET}" is not a duration; write a number with its ` +
+				`unit: 500ms, 30s, 5m, 1h` + "\n" +
+				`2:58: guard.replay.memory: "0" is not a number from 1; write a whole number, or leave the ` +
+				`key out for the default`,
+		},
+		{
+			"{allow: [{roles: a, call: b}]}",
+			`2:28: guard.allow[0].call: there is no key "call" here; did you mean calls?`,
+		},
+		{
+			"{deny: [{role: a, call: b}]}",
+			`2:17: guard.deny[0]: there is no key "role" here; did you mean roles? A role of that name is ` +
+				`written roles: [role]` + "\n" +
+				`2:26: guard.deny[0]: there is no key "call" here; did you mean calls? A role of ` +
+				`that name is ` +
+				`written roles: [call]`,
+		},
 		{"{deny: [[a]]}", "2:16: guard.deny[0]: a map of keys and values is wanted, and this is a list"},
 		{"{deny: }", "2:14: guard.deny[0]: is empty; remove it"},
 		{"{allow: {dev: {a: b}}}", "2:23: guard.allow[0].calls: a list is wanted, and this is a map"},
-		{"{cedar_files: [none.cedar, '.']}", "2:23: guard.cedar_files[0]: cannot read the file: no such file or directory; the path is relative to " + dir + "\n" +
-			"2:35: guard.cedar_files[1]: cannot read the file: it is not a regular file; the path is relative to " + dir},
-		{"{params: {max_string: 1}}", `2:30: guard.params.max_string: "1" is not a size from 1KB to 1GiB; write 10MB, 512KiB or a number of bytes`},
-		{"{limits: {rates: 10}}", `2:25: guard.limits.rates[0].limit: "10" is not a number of calls in a time; write 10/s, 600/min, 1000/day or 100/15m`},
-		{"{limits: {rates: {calls: '*'}}}", `2:26: guard.limits.rates[0]: it has no limit; add limit: 10/s or 1000/day`},
-		{"{limits: {rates: [{limit: 0/s}, {limit: 1/0s}, {limit: 1/x}, {limit: 99999999999/s}]}}", `2:34: guard.limits.rates[0].limit: "0/s" is not a number of calls in a time; write 10/s, 600/min, 1000/day or 100/15m` + "\n" +
-			`2:48: guard.limits.rates[1].limit: "1/0s" is not a number of calls in a time; write 10/s, 600/min, 1000/day or 100/15m` + "\n" +
-			`2:63: guard.limits.rates[2].limit: "1/x" is not a number of calls in a time; write 10/s, 600/min, 1000/day or 100/15m` + "\n" +
-			`2:77: guard.limits.rates[3].limit: "99999999999/s" is not a number of calls in a time; write 10/s, 600/min, 1000/day or 100/15m`},
-		{"{limits: {max_bdy: 1MB}}", `2:18: guard.limits.max_bdy: there is no key "max_bdy" here; did you mean max_body?`},
-		{"{audit: {file: a, keep_for: 0d}}", `2:36: guard.audit.keep_for: "0d" is not a number of days from 1 to 36500; write 90d, or a number of hours: 36h`},
-		{"{audit: {file: a, keep_for: 90}}", `2:36: guard.audit.keep_for: "90" is not a duration; it has no unit; write 90s if it is in seconds`},
-		{"{audit: {file: a, on_full: stop}}", `2:35: guard.audit.on_full: "stop" is neither refuse nor rotate; refuse (the default) refuses calls when the store is full, rotate deletes the oldest file`},
-		{"{audit: {file: a, key: '${SHORT:-short}'}}", `2:31: guard.audit.key: it has fewer than 32 bytes; write file:PATH if the key is in a file; 'openssl rand -base64 32' makes one`},
-		{"{limits: {refusals: many}}", `2:28: guard.limits.refusals.limit: "many" is not a number of calls in a time; write 10/s, 600/min, 1000/day or 100/15m`},
-		{"{limits: {refusals: {burst: 3}}}", `2:29: guard.limits.refusals: it has no limit; add limit: 60/min`},
-		{"{audit: {max_size: 2TiB}}", `2:27: guard.audit.max_size: "2TiB" is not a size from 1KB to 1TiB; write 10MB, 512KiB or a number of bytes`},
+		{
+			"{cedar_files: [none.cedar, '.']}",
+			"2:23: guard.cedar_files[0]: cannot read the file: no such file or directory; the path is " +
+				"relative to " + dir + "\n" +
+				"2:35: guard.cedar_files[1]: cannot read the file: it is not a regular file; the path is " +
+				"relative to " + dir,
+		},
+		{
+			"{params: {max_string: 1}}",
+			`2:30: guard.params.max_string: "1" is not a size from 1KB to 1GiB; write 10MB, 512KiB or a ` +
+				`number of bytes`,
+		},
+		{
+			"{limits: {rates: 10}}",
+			`2:25: guard.limits.rates[0].limit: "10" is not a number of calls in a time; write 10/s, ` +
+				`600/min, 1000/day or 100/15m`,
+		},
+		{
+			"{limits: {rates: {calls: '*'}}}",
+			`2:26: guard.limits.rates[0]: it has no limit; add limit: 10/s or 1000/day`,
+		},
+		{
+			"{limits: {rates: [{limit: 0/s}, {limit: 1/0s}, {limit: 1/x}, {limit: 99999999999/s}]}}",
+			`2:34: guard.limits.rates[0].limit: "0/s" is not a number of calls in a time; write 10/s, ` +
+				`600/min, 1000/day or 100/15m` + "\n" +
+				`2:48: guard.limits.rates[1].limit: "1/0s" is not a number of calls in a time; write 10/s, ` +
+				`600/min, 1000/day or 100/15m` + "\n" +
+				`2:63: guard.limits.rates[2].limit: "1/x" is not a number of calls in a time; write 10/s, ` +
+				`600/min, 1000/day or 100/15m` + "\n" +
+				`2:77: guard.limits.rates[3].limit: "99999999999/s" is not a number of calls in a ` +
+				`time; write ` +
+				`10/s, 600/min, 1000/day or 100/15m`,
+		},
+		{
+			"{limits: {max_bdy: 1MB}}",
+			`2:18: guard.limits.max_bdy: there is no key "max_bdy" here; did you mean max_body?`,
+		},
+		{
+			"{audit: {file: a, keep_for: 0d}}",
+			`2:36: guard.audit.keep_for: "0d" is not a number of days from 1 to 36500; write 90d, or a ` +
+				`number of hours: 36h`,
+		},
+		{
+			"{audit: {file: a, keep_for: 90}}",
+			`2:36: guard.audit.keep_for: "90" is not a duration; it has no unit; write 90s if it ` +
+				`is in seconds`,
+		},
+		{
+			"{audit: {file: a, on_full: stop}}",
+			`2:35: guard.audit.on_full: "stop" is neither refuse nor rotate; refuse (the default) refuses ` +
+				`calls when the store is full, rotate deletes the oldest file`,
+		},
+		{
+			"{audit: {file: a, key: '${SHORT:-short}'}}",
+			`2:31: guard.audit.key: it has fewer than 32 bytes; write file:PATH if the key is in a file; ` +
+				`'openssl rand -base64 32' makes one`,
+		},
+		{
+			"{limits: {refusals: many}}",
+			`2:28: guard.limits.refusals.limit: "many" is not a number of calls in a time; write 10/s, ` +
+				`600/min, 1000/day or 100/15m`,
+		},
+		{
+			"{limits: {refusals: {burst: 3}}}",
+			`2:29: guard.limits.refusals: it has no limit; add limit: 60/min`,
+		},
+		{
+			"{audit: {max_size: 2TiB}}",
+			`2:27: guard.audit.max_size: "2TiB" is not a size from 1KB to 1TiB; write 10MB, 512KiB or a ` +
+				`number of bytes`,
+		},
 	} {
 		_, got := parse(t, filepath.Join(dir, "f"), in+c.text)
 		prefix := filepath.Join(dir, "f") + ":"
 		want := prefix + strings.ReplaceAll(c.want, "\n", "\n"+prefix)
 		if got != want {
-			t.Errorf("%s\n\t%s\nwant\n\t%s", c.text, strings.ReplaceAll(got, "\n", "\n\t"), strings.ReplaceAll(want, "\n", "\n\t"))
+			t.Errorf("%s\n\t%s\nwant\n\t%s", c.text, strings.ReplaceAll(got, "\n", "\n\t"),
+				strings.ReplaceAll(want, "\n", "\n\t"))
 		}
 		if strings.Contains(got, "s3cr3t") {
 			t.Errorf("a secret is shown: %s", got)
@@ -329,9 +456,12 @@ func TestGuardProblems(t *testing.T) {
 
 func TestFrequency(t *testing.T) {
 	for text, want := range map[string]string{
-		"10/s": "10 1s", "1 / sec": "1 1s", "2/second": "2 1s", "600/m": "600 1m0s", "600/min": "600 1m0s", "1/minute": "1 1m0s", "5/h": "5 1h0m0s", "5/hour": "5 1h0m0s",
-		"1000/d": "1000 24h0m0s", "1000/day": "1000 24h0m0s", "100/15m": "100 15m0s", "1/250ms": "1 250ms",
-		"": "", "10": "", "/s": "", "10/": "", "-1/s": "", "1.5/s": "", "10/s/s": "", "1/-1s": "", "10 s": "", "1/week": "",
+		"10/s": "10 1s", "1 / sec": "1 1s", "2/second": "2 1s", "600/m": "600 1m0s",
+		"600/min": "600 1m0s", "1/minute": "1 1m0s", "5/h": "5 1h0m0s", "5/hour": "5 1h0m0s",
+		"1000/d": "1000 24h0m0s", "1000/day": "1000 24h0m0s", "100/15m": "100 15m0s",
+		"1/250ms": "1 250ms",
+		"":        "", "10": "", "/s": "", "10/": "", "-1/s": "", "1.5/s": "", "10/s/s": "", "1/-1s": "",
+		"10 s": "", "1/week": "",
 	} {
 		limit, every, ok := parseFrequency(text)
 		got := ""
@@ -348,16 +478,27 @@ func TestFrequency(t *testing.T) {
 func TestGuardNotices(t *testing.T) {
 	t.Setenv("GUARD_TEST_SECRET", strings.Repeat("s3cr3t", 8))
 	for text, want := range map[string]string{
-		"guard: {}": "1:8: guard: no authentication method is configured: every request is refused, except over standard input; add keys, jwt, mtls or signatures, or anonymous: true",
-		"guard:":    "guard: no authentication method is configured",
-		"guard: {signatures: {id: a, secret: s3cr3ts3cr3ts3cr3ts3cr3ts3cr3ts3cr3t}}":                        "1:37: guard.signatures[0].secret: it is secret and stands in the file itself; write ${NAME} for a variable of the environment, or file:PATH",
-		"guard: {signatures: {id: a, secret: '${GUARD_TEST_UNSET:-s3cr3ts3cr3ts3cr3ts3cr3ts3cr3ts3cr3t}'}}": "1:37: guard.signatures[0].secret: it is secret",
-		"guard: {signatures: {id: a, secret: '${GUARD_TEST_SECRET}'}}":                                      "guard.resource.url: it is missing: a signature made for another server would be accepted",
-		"guard: {signatures: {id: a, secret: '${GUARD_TEST_SECRET}'}, resource: 'https://h/x'}":             "",
-		"guard: {keys: {id: a, hash: '" + testHash + "'}}":                                                  "",
-		"guard: {keys: {id: a, hash: '" + testHash + "', roles: [dev]}, allow: [{devs: x/y}]}":              `guard.allow[0].roles: no principal has the role "devs"`,
-		"guard: {keys: {id: a, hash: '" + testHash + "', roles: [dev]}, allow: [{dev: x/y}]}":               "",
-		"guard: {jwt: {issuer: 'https://id.example.com', audience: a}, allow: [{devs: x/y}]}":               "",
+		"guard: {}": "1:8: guard: no authentication method is configured: every request is refused, " +
+			"except over standard input; add keys, jwt, mtls or signatures, or anonymous: true",
+		"guard:": "guard: no authentication method is configured",
+		"guard: {signatures: {id: a, secret: " +
+			"s3cr3ts3cr3ts3cr3ts3cr3ts3cr3ts3cr3t}}": "1:37: guard.signatures[0].secret: it is secret and " +
+			"stands in the file itself; write ${NAME} for a variable of the environment, or file:PATH",
+		"guard: {signatures: {id: a, secret: " +
+			"'${GUARD_TEST_UNSET:-s3cr3ts3cr3ts3cr3ts3cr3ts3cr3ts3cr3t}'}}": "1:37: " +
+			"guard.signatures[0].secret: it is secret",
+		"guard: {signatures: {id: a, secret: " +
+			"'${GUARD_TEST_SECRET}'}}": "guard.resource.url: it is missing: a signature made for another " +
+			"server would be accepted",
+		"guard: {signatures: {id: a, secret: '${GUARD_TEST_SECRET}'}, resource: 'https://h/x'}": "",
+		"guard: {keys: {id: a, hash: '" + testHash +
+			"'}}": "",
+		"guard: {keys: {id: a, hash: '" + testHash +
+			"', roles: [dev]}, allow: [{devs: x/y}]}": `guard.allow[0].roles: no principal has the ` +
+			`role "devs"`,
+		"guard: {keys: {id: a, hash: '" + testHash +
+			"', roles: [dev]}, allow: [{dev: x/y}]}": "",
+		"guard: {jwt: {issuer: 'https://id.example.com', audience: a}, allow: [{devs: x/y}]}": "",
 	} {
 		c, problems := parse(t, "f", text+"\nupstreams: {a: x}")
 		if problems != "" {
@@ -368,11 +509,13 @@ func TestGuardNotices(t *testing.T) {
 		for _, n := range c.Notices() {
 			got.WriteString(n.String() + "\n")
 		}
-		if !strings.Contains(got.String(), want) || (want == "") != (got.String() == "") || strings.Contains(got.String(), "s3cr3t") {
+		if !strings.Contains(got.String(), want) || (want == "") != (got.String() == "") ||
+			strings.Contains(got.String(), "s3cr3t") {
 			t.Errorf("%s\n\t%s\nwant\n\t%s", text, got.String(), want)
 		}
 	}
-	if c, _ := parse(t, "f.json", `{"mcpServers": {"a": {"command": "x"}}, "guard": {}}`); c.Guard != nil || len(c.Notices()) != 1 {
+	if c, _ := parse(t, "f.json", `{"mcpServers": {"a": {"command": "x"}}, "guard": {}}`); c.Guard !=
+		nil || len(c.Notices()) != 1 {
 		t.Errorf("the file of a client has no guard: %v", c.Notices())
 	}
 }
@@ -398,7 +541,8 @@ func TestSecurityDocs(t *testing.T) {
 		if strings.Contains(b[1], "\ntests:\n") {
 			continue // of farcall policy test
 		}
-		c, problems := parse(t, filepath.Join(dir, "farcall.yaml"), b[1]+"upstreams: {bank: x, files: x, github: x, search: x}\n")
+		c, problems := parse(t, filepath.Join(dir, "farcall.yaml"),
+			b[1]+"upstreams: {bank: x, files: x, github: x, search: x}\n")
 		if problems != "" {
 			t.Errorf("%s\n%s", problems, b[1])
 			continue
@@ -416,25 +560,29 @@ func TestSecurityDocs(t *testing.T) {
 func TestGuardChecks(t *testing.T) {
 	dir := guardDir(t)
 	t.Setenv("GUARD_TEST_SECRET", "s3cr3t")
-	if err := os.WriteFile(filepath.Join(dir, "bad.cedar"), []byte("permit(principal, action, resource);\npermit(x"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "bad.cedar"),
+		[]byte("permit(principal, action, resource);\npermit(x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, "f.yaml")
 	for text, want := range map[string]string{
-		"keys:\n    - {id: a, hash: abc}":                            "3:21: guard.keys[0].hash: ",
-		"keys:\n    - {hash: '" + testHash + "'}":                    "3:8: guard.keys[0].id: ",
-		"signatures: {id: a, secret: '${GUARD_TEST_SECRET}'}":        "2:16: guard.signatures[0]: ",
-		"signatures: {id: a}":                                        "2:16: guard.signatures[0]: ",
-		"resource: ${GUARD_TEST_SECRET}":                             "2:13: guard.resource.url: ",
-		"jwt: https://id.example.com":                                "2:8: guard.jwt[0]: ",
-		"allow: [{roles: a, calls: []}]":                             "guard.allow[0]",
-		"cedar: permit(":                                             "2:10: guard.cedar: line 1, column ",
-		"cedar_files: [policy.cedar, bad.cedar]":                     "2:31: guard.cedar_files[1]: bad.cedar: line 2, column ",
+		"keys:\n    - {id: a, hash: abc}":                     "3:21: guard.keys[0].hash: ",
+		"keys:\n    - {hash: '" + testHash + "'}":             "3:8: guard.keys[0].id: ",
+		"signatures: {id: a, secret: '${GUARD_TEST_SECRET}'}": "2:16: guard.signatures[0]: ",
+		"signatures: {id: a}":                                 "2:16: guard.signatures[0]: ",
+		"resource: ${GUARD_TEST_SECRET}":                      "2:13: guard.resource.url: ",
+		"jwt: https://id.example.com":                         "2:8: guard.jwt[0]: ",
+		"allow: [{roles: a, calls: []}]":                      "guard.allow[0]",
+		"cedar: permit(": "2:10: guard.cedar: " +
+			"line 1, column ",
+		"cedar_files: [policy.cedar, bad.cedar]": "2:31: guard.cedar_files[1]: " +
+			"bad.cedar: line 2, column ",
 		"limits: {rates: [1/s, {per: weekday, limit: 1/s}]}":         "2:31: guard.limits.rates[1].per: ",
 		"limits: {rates: {per: '${GUARD_TEST_SECRET}', limit: 1/s}}": "guard.limits.rates[0].per: ",
 	} {
 		_, got := parse(t, file, "guard:\n  "+text+"\nupstreams: {a: x}")
-		if !strings.Contains(got, want) || strings.Contains(got, "s3cr3t") || strings.Contains(got, "\n") {
+		if !strings.Contains(got, want) || strings.Contains(got, "s3cr3t") ||
+			strings.Contains(got, "\n") {
 			t.Errorf("%s\n\t%s\nwant\n\t%s", text, got, want)
 		}
 	}

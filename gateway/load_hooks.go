@@ -34,7 +34,8 @@ func (r *reader) hooks(dst *[]Hook) take {
 // tlsFiles reads with which certificates a server is called.
 func (r *reader) tlsFiles(t *struct{ CA, Cert, Key, ServerName string }) take {
 	return r.section(map[string]take{
-		"ca": r.path(&t.CA), "cert": r.path(&t.Cert), "key": r.path(&t.Key), "server_name": r.text(&t.ServerName),
+		"ca": r.path(&t.CA), "cert": r.path(&t.Cert), "key": r.path(&t.Key),
+		"server_name": r.text(&t.ServerName),
 	})
 }
 
@@ -62,7 +63,8 @@ func (c *checker) upstreamHooks(u *Upstream, path string) {
 			if pattern == "" {
 				c.problem(at, "it is empty and matches nothing", "write a name, or a pattern with * or ?")
 			} else if own, ok := strings.CutPrefix(pattern, u.Name+"/"); ok && c.notice != nil {
-				c.notice(at, "patterns in an upstream match the upstream's names, without "+u.Name+"/", "write "+own)
+				c.notice(at, "patterns in an upstream match the upstream's names, without "+u.Name+"/",
+					"write "+own)
 			}
 		}
 	}
@@ -78,10 +80,12 @@ func (c *checker) hook(h *Hook, path string) {
 	c.notBefore(path+".timeout", h.Timeout)
 	c.notNegative(path+".max_in_flight", h.MaxInFlight)
 	if h.Timeout > maxHookTimeout {
-		c.problem(path+".timeout", fmt.Sprintf("%v is too long: calls wait for it", h.Timeout), fmt.Sprintf("write %v at most", maxHookTimeout))
+		c.problem(path+".timeout", fmt.Sprintf("%v is too long: calls wait for it", h.Timeout),
+			fmt.Sprintf("write %v at most", maxHookTimeout))
 	}
 	if h.Tools != nil && len(h.Tools) == 0 {
-		c.problem(path+".tools", "it is empty, so the hook is asked about no tool", "remove tools, for all of them, or remove the hook")
+		c.problem(path+".tools", "it is empty, so the hook is asked about no tool",
+			"remove tools, for all of them, or remove the hook")
 	}
 	like := &Upstream{Name: "hook", Command: h.Command, Env: h.Env, URL: h.URL, Headers: h.Headers}
 	like.TLS = h.TLS

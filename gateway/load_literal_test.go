@@ -8,15 +8,19 @@ import (
 // A value that no shell replaces gets a notice with the remedy, and none of a token is in it.
 func TestLiteralNotices(t *testing.T) {
 	t.Parallel()
-	const secret = "it looks like a secret and stands in the file itself; write ${NAME} for a variable of the environment, or ${file:PATH}"
+	const secret = "it looks like a secret and stands in the file itself; write ${NAME} for a " +
+		"variable of the environment, or ${file:PATH}"
 	shell := func(name, remedy string) string {
 		return name + " stays as it is written: no shell reads it; write ${" + remedy + "}"
 	}
 	for value, want := range map[string]string{
-		"$TOKEN": shell("$TOKEN", "TOKEN"), "Bearer $TOKEN": shell("$TOKEN", "TOKEN"), "--dir=$HOME/x": shell("$HOME", "HOME"),
-		"~": shell("~", "HOME"), "~/Desktop": shell("~", "HOME"), "--dir=~/x": shell("~", "HOME"),
+		"$TOKEN": shell("$TOKEN", "TOKEN"), "Bearer $TOKEN": shell("$TOKEN", "TOKEN"),
+		"--dir=$HOME/x": shell("$HOME", "HOME"),
+		"~":             shell("~", "HOME"), "~/Desktop": shell("~", "HOME"),
+		"--dir=~/x": shell("~", "HOME"),
 		"%APPDATA%": shell("%APPDATA%", "APPDATA"), `C:\\x\\%APPDATA%\\y`: shell("%APPDATA%", "APPDATA"),
-		"ghp_s3cr3t": secret, "Bearer sk-s3cr3t": secret, "--token=glpat-s3cr3t": secret, "Bearer words": secret,
+		"ghp_s3cr3t": secret, "Bearer sk-s3cr3t": secret, "--token=glpat-s3cr3t": secret,
+		"Bearer words": secret,
 
 		"${HOME:-/}": "", "Bearer ${HOME:-x}": "", "$${TOKEN}": "", "$ref": "", "cost$": "", "a~b": "", "~user": "", "http://h/%AB%CD": "", "%H%M%S": "",
 		"sk-learn": "", "sk-learn with 2 words": "", "echo $HOME": "", "plain": "",
@@ -34,7 +38,8 @@ func TestLiteralNotices(t *testing.T) {
 				}
 				var got []string
 				for _, n := range c.Notices() {
-					if strings.Contains(n.String(), "stays as it is") || strings.Contains(n.String(), "looks like a secret") {
+					if strings.Contains(n.String(), "stays as it is") ||
+						strings.Contains(n.String(), "looks like a secret") {
 						_, text, _ := strings.Cut(n.String(), root+".a.")
 						got = append(got, text)
 					}
@@ -61,14 +66,17 @@ func TestListShortForm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if u := c.Upstreams[0]; strings.Join(u.Command, "|") != "npx|-y|a b" || u.Target() != "npx -y 'a b'" {
+	if u := c.Upstreams[0]; strings.Join(u.Command, "|") != "npx|-y|a b" ||
+		u.Target() != "npx -y 'a b'" {
 		t.Errorf("%q, %s", u.Command, u.Target())
 	}
 	for text, want := range map[string]string{
-		"upstreams: {a: []}":         "1:16: upstreams.a: it is empty; name a program and its arguments",
-		"upstreams: {a: [x, [y]]}":   "1:20: upstreams.a[1]: one value is wanted, and this is a list",
-		"upstreams: {a: ['', x]}":    "1:16: upstreams.a.command: the program has no name; name it first, then its arguments",
-		"upstreams: {a: [x, '${A']}": "1:20: upstreams.a[1]: ${ has no }; add it, or write $${ if the text itself has ${",
+		"upstreams: {a: []}":       "1:16: upstreams.a: it is empty; name a program and its arguments",
+		"upstreams: {a: [x, [y]]}": "1:20: upstreams.a[1]: one value is wanted, and this is a list",
+		"upstreams: {a: ['', x]}": "1:16: upstreams.a.command: the program has no name; name it " +
+			"first, then its arguments",
+		"upstreams: {a: [x, '${A']}": "1:20: upstreams.a[1]: ${ has no }; add it, or write $${ if the " +
+			"text itself has ${",
 	} {
 		if _, problems := parse(t, "f.yaml", text); !strings.HasSuffix(problems, want) {
 			t.Errorf("%s:\n%s\nwant\n%s", text, problems, want)

@@ -98,14 +98,18 @@ func readYAML(data []byte) (n *node, err error) {
 			n, err = nil, &syntaxError{message: "this cannot be read as YAML"}
 		}
 	}()
-	// A line may end with CR LF (YAML 1.2.2, section 5.4). Behind a comment the parser counts that as two.
+	// A line may end with CR LF (YAML 1.2.2, section 5.4). Behind a comment the parser counts that as
+	// two.
 	data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
 	file, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		// Its Error would quote the file, and so what is secret in it.
 		var bad *yaml.SyntaxError
 		if errors.As(err, &bad) && bad.Token != nil && bad.Token.Position != nil {
-			return nil, &syntaxError{at: spot{bad.Token.Position.Line, bad.Token.Position.Column}, message: "this is not YAML: " + bad.Message}
+			return nil, &syntaxError{
+				at:      spot{bad.Token.Position.Line, bad.Token.Position.Column},
+				message: "this is not YAML: " + bad.Message,
+			}
 		}
 		return nil, &syntaxError{message: "this cannot be read as YAML"}
 	}
@@ -119,7 +123,10 @@ func readYAML(data []byte) (n *node, err error) {
 			return nil, err
 		}
 		if n != nil {
-			return nil, &syntaxError{at: next.at, message: "there is a second document (---) in the file", hint: "remove it; a file is one configuration"}
+			return nil, &syntaxError{
+				at: next.at, message: "there is a second document (---) in the file",
+				hint: "remove it; a file is one configuration",
+			}
 		}
 		n = next
 	}
@@ -139,7 +146,9 @@ type yamlReader struct {
 
 func (y *yamlReader) read(a ast.Node, depth int) (*node, error) {
 	if depth > maxNesting {
-		return nil, &syntaxError{at: spotOf(a), message: fmt.Sprintf("values are nested more than %d deep", maxNesting)}
+		return nil, &syntaxError{
+			at: spotOf(a), message: fmt.Sprintf("values are nested more than %d deep", maxNesting),
+		}
 	}
 	switch a := a.(type) {
 	case *ast.MappingNode:
@@ -166,11 +175,16 @@ func (y *yamlReader) read(a ast.Node, depth int) (*node, error) {
 		name := a.Value.GetToken().Value
 		n, ok := y.anchors[name]
 		if !ok {
-			return nil, &syntaxError{at: spotOf(a), message: fmt.Sprintf("there is no anchor &%s before this", name)}
+			return nil, &syntaxError{
+				at: spotOf(a), message: fmt.Sprintf("there is no anchor &%s before this", name),
+			}
 		}
 		return n, nil
 	case *ast.TagNode:
-		return nil, &syntaxError{at: spotOf(a), message: fmt.Sprintf("tags such as %s are not used here", a.GetToken().Value), hint: "remove it"}
+		return nil, &syntaxError{
+			at:      spotOf(a),
+			message: fmt.Sprintf("tags such as %s are not used here", a.GetToken().Value), hint: "remove it",
+		}
 	case *ast.NullNode:
 		return &node{at: spotOf(a)}, nil
 	case *ast.StringNode:
@@ -208,7 +222,9 @@ func (y *yamlReader) mapping(values []*ast.MappingValueNode, at spot, depth int)
 			return nil, err
 		}
 		if key.kind != scalarNode {
-			return nil, &syntaxError{at: key.at, message: "a key must be a word, and this is " + key.kind.String()}
+			return nil, &syntaxError{
+				at: key.at, message: "a key must be a word, and this is " + key.kind.String(),
+			}
 		}
 		n.members = append(n.members, member{key.text, key.at, value})
 	}
@@ -247,7 +263,9 @@ func (n *node) merge(from []*node) error {
 				continue
 			}
 			if len(n.members) >= maxMembers {
-				return &syntaxError{at: n.at, message: fmt.Sprintf("this map has more than %d keys", maxMembers)}
+				return &syntaxError{
+					at: n.at, message: fmt.Sprintf("this map has more than %d keys", maxMembers),
+				}
 			}
 			have[m.key] = true
 			n.members = append(n.members, m)

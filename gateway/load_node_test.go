@@ -20,8 +20,9 @@ func TestConfigDigest(t *testing.T) {
 	for text, same := range map[string]bool{
 		all:  true,
 		rest: true,
-		"listen: ':2'\ncluster: {listen: '127.0.0.1:9', peers: ['127.0.0.1:8'], key: '" + strings.Repeat("0a", 32) + "'}\n" + rest: true,
-		"name: x # a comment\nupstreams:\n  a:\n    max_in_flight: 3\n    url: http://h/mcp\n":                                     true,
+		"listen: ':2'\ncluster: {listen: '127.0.0.1:9', peers: ['127.0.0.1:8'], key: '" +
+			strings.Repeat("0a", 32) + "'}\n" + rest: true,
+		"name: x # a comment\nupstreams:\n  a:\n    max_in_flight: 3\n    url: http://h/mcp\n": true,
 		strings.Replace(all, "3", "4", 1):             false,
 		strings.Replace(all, "name: x", "name: y", 1): false,
 		strings.Replace(all, "a:", "b:", 1):           false,
@@ -34,7 +35,8 @@ func TestConfigDigest(t *testing.T) {
 
 // A line that ends with CR LF is one line, behind a comment too.
 func TestLinesOfDOS(t *testing.T) {
-	text := "# one\n# two\nlisten: [127.0.0.1:0]\nupstreams:\n  # three\n  a: {command: [x], nosuch: 1}\ntext: |\n  x\n  y\n"
+	text := "# one\n# two\nlisten: [127.0.0.1:0]\nupstreams:\n  # three\n" +
+		"  a: {command: [x], nosuch: 1}\ntext: |\n  x\n  y\n"
 	lines, err := readYAML([]byte(text))
 	if err != nil {
 		t.Fatal(err)
