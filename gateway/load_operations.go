@@ -37,7 +37,8 @@ func (c *checker) operations(g *guard.Config, upstreams []*Upstream) {
 
 // noOperations refuses patterns that name operations where no tools are added to them.
 func (c *checker) noOperations(g *guard.Config) {
-	const message, hint = "operations can be named only in the file that has their openapi; here it matches no tool", "name the tools"
+	const message, hint = "operations can be named only in the file that has their openapi; here it " +
+		"matches no tool", "name the tools"
 	eachPattern(g, func(path, pattern string) {
 		if operationPattern.MatchString(pattern) {
 			c.problem(path, message, hint)
@@ -57,7 +58,9 @@ func (c *checker) toolsOf(path, pattern string, upstreams []*Upstream) (calls []
 			continue
 		}
 		if apis++; u.OpenAPI.remote() {
-			c.problem(path, "the operations of "+u.Name+" are not known before its document has been fetched", "name tools, or keep the document in a file")
+			c.problem(path,
+				"the operations of "+u.Name+" are not known before its document has been fetched",
+				"name tools, or keep the document in a file")
 			continue
 		}
 		if doc := c.apis[u]; doc != nil {
@@ -67,9 +70,16 @@ func (c *checker) toolsOf(path, pattern string, upstreams []*Upstream) (calls []
 	}
 	switch {
 	case apis == 0:
-		c.notice(path, c.asWritten(path, fmt.Sprintf("the pattern %s matches no call: it names an operation, and no upstream %s has openapi", c.quote(path, pattern), parts[1])), "")
+		c.notice(path,
+			c.asWritten(path,
+				fmt.Sprintf(
+					"the pattern %s matches no call: it names an operation, and no upstream %s has openapi",
+					c.quote(path, pattern), parts[1])), "")
 	case known > 0 && len(calls) == 0:
-		c.notice(path, c.asWritten(path, fmt.Sprintf("the pattern %s matches no call: it names none of the operations that are tools", c.quote(path, pattern))), "farcall check lists them")
+		c.notice(path,
+			c.asWritten(path,
+				fmt.Sprintf("the pattern %s matches no call: it names none of the operations that are tools",
+					c.quote(path, pattern))), "farcall check lists them")
 	}
 	return calls
 }
@@ -92,7 +102,10 @@ func (r *reader) apisOf(n *node) ([]*Upstream, map[*Upstream]*openapi.API) {
 	if all == nil || all.kind != mapNode {
 		return nil, nil
 	}
-	other := &reader{file: r.file, dir: r.dir, lenient: true, spots: map[string]spot{}, written: map[string]string{}}
+	other := &reader{
+		file: r.file, dir: r.dir, lenient: true, spots: map[string]spot{},
+		written: map[string]string{},
+	}
 	apis := map[*Upstream]*openapi.API{}
 	var list []*Upstream
 	for _, m := range all.members {
@@ -104,7 +117,8 @@ func (r *reader) apisOf(n *node) ([]*Upstream, map[*Upstream]*openapi.API) {
 			continue
 		}
 		list = append(list, u)
-		if doc, err := openapi.Open(u.OpenAPI.Document, u.openAPIOptions()); err == nil && !u.OpenAPI.remote() {
+		if doc, err := openapi.Open(u.OpenAPI.Document, u.openAPIOptions()); err == nil &&
+			!u.OpenAPI.remote() {
 			apis[u] = doc
 			r.read = append(r.read, doc.Files()...)
 		}
@@ -113,7 +127,10 @@ func (r *reader) apisOf(n *node) ([]*Upstream, map[*Upstream]*openapi.API) {
 }
 
 // slims are the words for what is shown of schemas.
-var slims = map[string]openapi.Slim{"on": openapi.SlimOn, "off": openapi.SlimOff, "hard": openapi.SlimHard}
+var slims = map[string]openapi.Slim{
+	"on": openapi.SlimOn, "off": openapi.SlimOff,
+	"hard": openapi.SlimHard,
+}
 
 // openAPI reads an HTTP API: the path or address of its document, or a map.
 func (r *reader) openAPI(u *Upstream, n *node, path string) {
@@ -146,7 +163,8 @@ func (r *reader) openAPI(u *Upstream, n *node, path string) {
 	if value, known := slims[slim]; known {
 		x.Slim = value
 	} else if slim != "" {
-		r.problem(path+".slim", fmt.Sprintf("there is no kind of schemas %q", slim), "use "+either("on", "off", "hard"))
+		r.problem(path+".slim", fmt.Sprintf("there is no kind of schemas %q", slim),
+			"use "+either("on", "off", "hard"))
 	}
 }
 

@@ -68,10 +68,12 @@ func (r *reader) policyTest(t *PolicyTest, n *node) {
 	r.spots[""] = n.at
 	r.stopped = true // it is no configuration
 	r.twice(n, "", map[*node]bool{})
-	if own := n.get("guard"); n.get("tests") == nil && (own != nil && own.kind == mapNode || n.get("upstreams") != nil || n.get("mcpServers") != nil) {
+	if own := n.get("guard"); n.get("tests") == nil &&
+		(own != nil && own.kind == mapNode || n.get("upstreams") != nil || n.get("mcpServers") != nil) {
 		file := filepath.Base(r.file)
 		r.problemAt(n.at, "", "this is a configuration, and a file of calls is wanted",
-			fmt.Sprintf("write one with guard: %s and tests: a list of calls (farcall policy test --help shows one); farcall check %[1]s checks the configuration", file))
+			fmt.Sprintf("write one with guard: %s and tests: a list of calls (farcall policy test --help "+
+				"shows one); farcall check %[1]s checks the configuration", file))
 		return
 	}
 	r.fields(n, "", map[string]take{
@@ -101,7 +103,8 @@ func (r *reader) policyCase(n *node, path string) PolicyCase {
 		"title":     r.text(&c.Title),
 		"principal": func(n *node, path string) { r.caller(&c, n, path) },
 		"method":    r.text(&c.Method), "name": r.text(&c.Name), "upstream": r.text(&c.Upstream),
-		"arguments": r.json(&c.Arguments), "annotations": r.json(&c.Annotations), "schema": r.json(&c.Schema),
+		"arguments": r.json(&c.Arguments), "annotations": r.json(&c.Annotations),
+		"schema":    r.json(&c.Schema),
 		"transport": r.text(&c.Transport), "remote": r.text(&c.Remote), "local": r.flag(&c.Local),
 		"at": r.date(&c.At), "times": r.count(&c.Times),
 		"expect": r.text(&c.Expect), "policies": r.oneOrMore(&c.Policies), "reason": r.text(&c.Reason),
@@ -109,11 +112,13 @@ func (r *reader) policyCase(n *node, path string) PolicyCase {
 	switch {
 	case n.kind != mapNode:
 	case c.Method == "" && n.get("method") == nil:
-		r.problemAt(n.at, path+".method", "it is missing", "write method: tools/call, or the method of another call")
+		r.problemAt(n.at, path+".method", "it is missing",
+			"write method: tools/call, or the method of another call")
 	case c.Expect == "" && n.get("expect") == nil:
 		r.problemAt(n.at, path+".expect", "it is missing", "write expect: allowed, denied or limited")
 	case c.Expect != "" && !slices.Contains(expectations, c.Expect):
-		r.problem(path+".expect", fmt.Sprintf("there is no decision %q", c.Expect), "write allowed, denied or limited")
+		r.problem(path+".expect", fmt.Sprintf("there is no decision %q", c.Expect),
+			"write allowed, denied or limited")
 	}
 	return c
 }
@@ -125,7 +130,8 @@ func (r *reader) caller(c *PolicyCase, n *node, path string) {
 		return
 	}
 	r.fields(n, path, map[string]take{
-		"id": r.text(&c.Principal), "kind": r.text(&c.Kind), "roles": r.oneOrMore(&c.Roles), "scopes": r.oneOrMore(&c.Scopes), "claims": r.json(&c.Claims),
+		"id": r.text(&c.Principal), "kind": r.text(&c.Kind), "roles": r.oneOrMore(&c.Roles),
+		"scopes": r.oneOrMore(&c.Scopes), "claims": r.json(&c.Claims),
 	})
 }
 
@@ -188,8 +194,9 @@ func (r *reader) rule(dst *[]guard.Rule, n *node, list string) {
 	r.spots[path] = n.at
 	calls := func(n *node, path string) { r.oneOrMore(&rule.Calls)(n, path) }
 	table := map[string]take{
-		"name": r.text(&rule.Name), "roles": r.oneOrMore(&rule.Roles), "principals": r.oneOrMore(&rule.Principals),
-		"calls": calls, "destructive": r.option(&rule.Destructive), "mode": r.text(&rule.Mode),
+		"name": r.text(&rule.Name), "roles": r.oneOrMore(&rule.Roles),
+		"principals": r.oneOrMore(&rule.Principals),
+		"calls":      calls, "destructive": r.option(&rule.Destructive), "mode": r.text(&rule.Mode),
 	}
 	switch {
 	case n.kind == scalarNode:
@@ -198,7 +205,9 @@ func (r *reader) rule(dst *[]guard.Rule, n *node, list string) {
 	case n.kind == nullNode:
 		r.problemAt(n.at, path, "is empty", "remove it")
 		return
-	case n.kind != mapNode || slices.ContainsFunc(n.members, func(m member) bool { return table[m.key] != nil }):
+	case n.kind != mapNode || slices.ContainsFunc(n.members, func(m member) bool {
+		return table[m.key] != nil
+	}):
 		r.fields(n, path, table)
 	default:
 		r.byRole(dst, n, list)
@@ -214,7 +223,8 @@ func (r *reader) byRole(dst *[]guard.Rule, n *node, list string) {
 		path := list + "[" + strconv.Itoa(len(*dst)) + "]"
 		// A slip of the pen must not become a role: a rule that denies would deny nothing.
 		if near := nearest(m.key, words); near != "" {
-			r.problemAt(m.at, path, fmt.Sprintf("there is no key %q here", m.key), fmt.Sprintf("did you mean %s? A role of that name is written roles: [%s]", near, m.key))
+			r.problemAt(m.at, path, fmt.Sprintf("there is no key %q here", m.key),
+				fmt.Sprintf("did you mean %s? A role of that name is written roles: [%s]", near, m.key))
 			continue
 		}
 		rule := guard.Rule{Roles: []string{m.key}}
@@ -227,8 +237,11 @@ func (r *reader) byRole(dst *[]guard.Rule, n *node, list string) {
 // rate reads a map, or the limit alone.
 func (r *reader) rate(n *node, path string) (rate guard.Rate) {
 	r.mapOr("limit", n, path, map[string]take{
-		"per": r.text(&rate.Per), "calls": r.oneOrMore(&rate.Calls), "each": r.flag(&rate.Each), "roles": r.oneOrMore(&rate.Roles),
-		"limit": func(n *node, path string) { r.frequency(&rate, n, path) }, "burst": r.count(&rate.Burst),
+		"per": r.text(&rate.Per), "calls": r.oneOrMore(&rate.Calls), "each": r.flag(&rate.Each),
+		"roles": r.oneOrMore(&rate.Roles),
+		"limit": func(n *node, path string) {
+			r.frequency(&rate, n, path)
+		}, "burst": r.count(&rate.Burst),
 	})
 	if n.kind == mapNode && n.get("limit") == nil {
 		r.problem(path, "it has no limit", "add limit: 10/s or 1000/day")
@@ -243,7 +256,8 @@ func (r *reader) frequency(rate *guard.Rate, n *node, path string) {
 		return
 	}
 	if rate.Limit, rate.Every, ok = parseFrequency(text); !ok {
-		r.problemAt(n.at, path, fmt.Sprintf("%q is not a number of calls in a time", n.text), "write 10/s, 600/min, 1000/day or 100/15m")
+		r.problemAt(n.at, path, fmt.Sprintf("%q is not a number of calls in a time", n.text),
+			"write 10/s, 600/min, 1000/day or 100/15m")
 	}
 }
 

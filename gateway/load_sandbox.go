@@ -25,8 +25,10 @@ const sandboxNone = "none"
 func (r *reader) sandbox(n *node, path string) *Sandbox {
 	s := &Sandbox{}
 	r.mapOr("mode", n, path, map[string]take{
-		"mode": r.text(&s.Mode), "read": r.paths(&s.Read), "write": r.paths(&s.Write), "execute": r.paths(&s.Execute), "network": r.oneOrMore(&s.Network),
-		"memory": r.sizeTo(&s.Memory, maxMemory, "1PiB"), "processes": r.count(&s.Processes), "files": r.count(&s.Files), "cpu": r.duration(&s.CPU),
+		"mode": r.text(&s.Mode), "read": r.paths(&s.Read), "write": r.paths(&s.Write),
+		"execute": r.paths(&s.Execute), "network": r.oneOrMore(&s.Network),
+		"memory": r.sizeTo(&s.Memory, maxMemory, "1PiB"), "processes": r.count(&s.Processes),
+		"files": r.count(&s.Files), "cpu": r.duration(&s.CPU),
 	})
 	return s
 }
@@ -69,8 +71,10 @@ func (r *reader) credentials(u *Upstream, n *node, path string) {
 		return func(n *node, path string) { put(&u.origins, "auth."+key, r.hidden(dst, n, path)) }
 	}
 	r.mapOr("type", n, path, map[string]take{
-		"type": r.text(&c.Type), "client_id": r.text(&c.ClientID), "secret": secret(&c.Secret, "secret"), "key": secret(&c.Key, "key"),
-		"metadata_url": r.text(&c.MetadataURL), "issuer": r.text(&c.Issuer), "audience": r.text(&c.Audience), "scopes": r.oneOrMore(&c.Scopes),
+		"type": r.text(&c.Type), "client_id": r.text(&c.ClientID), "secret": secret(&c.Secret, "secret"),
+		"key":          secret(&c.Key, "key"),
+		"metadata_url": r.text(&c.MetadataURL), "issuer": r.text(&c.Issuer),
+		"audience": r.text(&c.Audience), "scopes": r.oneOrMore(&c.Scopes),
 		"dpop": r.flag(&c.DPoP), "store": func(n *node, path string) {
 			if r.text(&c.Store)(n, path); c.Store != "" && c.Store != keyringStore {
 				c.Store = r.beside(c.Store)
@@ -97,7 +101,8 @@ func (r *reader) principal(u *Upstream, m member, path string) {
 		headers[header.key] = value
 		put(&u.origins, "auth.principals."+m.key+"."+header.key, r.origin)
 		if r.inClear(value) && isSecretFlag(header.key) {
-			r.advise(path, "it is secret and stands in the file itself", "write ${NAME} for a variable of the environment, or file:PATH")
+			r.advise(path, "it is secret and stands in the file itself",
+				"write ${NAME} for a variable of the environment, or file:PATH")
 		}
 	})
 	u.Auth.Principals[m.key] = headers
@@ -139,7 +144,9 @@ func (c *checker) confinement(u *Upstream, path string) {
 		case notPort == nil && network != "0" && slices.Contains(s.Network, "all"):
 			c.problem(at, "all has every port", "remove it, or all")
 		case sandbox.CheckNetwork(network) != nil:
-			c.problem(at, c.quote(at, network)+" is neither a port nor a destination nor none nor all", "write none, all, the TCP ports of public addresses: [443], or destinations: [db.internal:5432, 10.0.0.0/8:443]")
+			c.problem(at, c.quote(at, network)+" is neither a port nor a destination nor none nor all",
+				"write none, all, the TCP ports of public addresses: [443], or destinations: "+
+					"[db.internal:5432, 10.0.0.0/8:443]")
 		}
 	}
 	for _, list := range [][]string{s.Read, s.Write, s.Execute} {
@@ -164,7 +171,10 @@ func (c *checker) credentials(u *Upstream, path string) {
 		c.problem(path, "only http and https have it", "remove it")
 		return
 	}
-	types := []string{"oauth", "client_credentials", "workload_identity", "token_exchange", "principals", "passthrough", authSignIn}
+	types := []string{
+		"oauth", "client_credentials", "workload_identity", "token_exchange",
+		"principals", "passthrough", authSignIn,
+	}
 	if u.Auth.Type == "" {
 		c.problem(path, "it has no type", "use "+either(types...))
 		return
@@ -185,7 +195,8 @@ func (c *checker) credentials(u *Upstream, path string) {
 
 // asksWho reports whether the credentials depend on who calls.
 func (c *Credentials) asksWho() bool {
-	return c != nil && slices.Contains([]string{"token_exchange", "principals", "passthrough", authSignIn}, c.Type)
+	return c != nil &&
+		slices.Contains([]string{"token_exchange", "principals", "passthrough", authSignIn}, c.Type)
 }
 
 // Private are the files and directories of the gateway that hold secrets or evidence: the
@@ -241,7 +252,8 @@ func absolute(files []string) []string {
 // secrets may be: none is on its command line.
 func (c *Upstream) confined(launcher, private []string, never func() []string) ([]string, error) {
 	switch {
-	case c.Sandbox == nil && (len(launcher) == 0 || runtime.GOOS != "linux" || len(private) == 0 && os.Geteuid() != 0):
+	case c.Sandbox == nil &&
+		(len(launcher) == 0 || runtime.GOOS != "linux" || len(private) == 0 && os.Geteuid() != 0):
 		return c.Command, nil
 	case c.Sandbox == nil:
 		return sandbox.Command(launcher, &sandbox.Rules{Open: true, Hide: private}, c.Command), nil
@@ -249,7 +261,10 @@ func (c *Upstream) confined(launcher, private []string, never func() []string) (
 		return c.Command, nil
 	}
 	if len(launcher) == 0 {
-		return nil, fmt.Errorf(`gateway: upstream %s has a sandbox, and nothing to run it with: set Options.Sandbox to a command like "farcall sandbox", or remove the sandbox`, c.Name)
+		return nil,
+			fmt.Errorf(
+				`gateway: upstream %s has a sandbox, and nothing to run it with: set Options.Sandbox to a `+
+					`command like "farcall sandbox", or remove the sandbox`, c.Name)
 	}
 	r := c.Sandbox.rules(private)
 	if never != nil {

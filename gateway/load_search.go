@@ -24,7 +24,8 @@ func (r *reader) search(dst **Search) take {
 		s := &Search{}
 		*dst = s
 		r.fields(n, path, map[string]take{
-			"mode": r.text(&s.Mode), "always": r.choice(&s.Always), "limit": r.count(&s.Limit), "split": r.flag(&s.Split),
+			"mode": r.text(&s.Mode), "always": r.choice(&s.Always), "limit": r.count(&s.Limit),
+			"split": r.flag(&s.Split),
 		})
 	}
 }
@@ -44,12 +45,17 @@ func (c *checker) search(at string, s *Search, namespace string, upstreams []str
 		c.chosen(path+".always["+strconv.Itoa(i)+"]", p, upstreams)
 	}
 	if len(s.Always) > maxShown {
-		c.problem(path+".always", fmt.Sprintf("it has %d patterns; %d tools are listed at most", len(s.Always), maxShown), "remove some, or remove search")
+		c.problem(path+".always",
+			fmt.Sprintf("it has %d patterns; %d tools are listed at most", len(s.Always), maxShown),
+			"remove some, or remove search")
 	}
 	if s.Limit < 0 || s.Limit > toolsearch.MaxLimit {
-		c.problem(path+".limit", fmt.Sprintf("%d is not a number from 1 to %d", s.Limit, toolsearch.MaxLimit), "callers can ask for more than the default")
+		c.problem(path+".limit",
+			fmt.Sprintf("%d is not a number from 1 to %d", s.Limit, toolsearch.MaxLimit),
+			"callers can ask for more than the default")
 	}
 	if namespace != "" && namespace != "always" {
-		c.problem(path, "with search, names are always qualified, and the namespace is "+namespace, "remove namespace")
+		c.problem(path, "with search, names are always qualified, and the namespace is "+namespace,
+			"remove namespace")
 	}
 }

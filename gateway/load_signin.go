@@ -57,11 +57,13 @@ func (c *checker) signIn(conf *Config) {
 	c.choice("sign_in.browser", "kind of browser", s.Browser, browserLink, browserPrincipal)
 	for i, text := range s.Keys {
 		if _, err := cluster.ParseKey(text); err != nil {
-			c.problem(fmt.Sprintf("sign_in.keys[%d]", i), err.Error(), "`openssl rand -base64 32` prints one")
+			c.problem(fmt.Sprintf("sign_in.keys[%d]", i), err.Error(),
+				"`openssl rand -base64 32` prints one")
 		}
 	}
 	if s.Dir != "" && len(s.Keys) == 0 {
-		c.problem("sign_in", "the tokens in dir need keys", "write keys: [file:sign-in.key], with what `openssl rand -base64 32` prints in the file")
+		c.problem("sign_in", "the tokens in dir need keys",
+			"write keys: [file:sign-in.key], with what `openssl rand -base64 32` prints in the file")
 	}
 	for i, u := range conf.Upstreams {
 		if !u.signsIn() {
@@ -72,7 +74,8 @@ func (c *checker) signIn(conf *Config) {
 		case s.URL == "":
 			c.problem(path, "sign_in needs the address at which browsers reach the gateway", "add sign_in: {url: https://tools.example.com}")
 		case conf.Guard == nil:
-			c.problem(path, "sign_in keeps tokens for principals, and without a guard there are none", "add guard")
+			c.problem(path, "sign_in keeps tokens for principals, and without a guard there are none",
+				"add guard")
 		}
 	}
 	if c.notice != nil {
@@ -84,11 +87,13 @@ func (c *checker) signIn(conf *Config) {
 func (c *checker) noticeSignIn(conf *Config) {
 	s := &conf.SignIn
 	if s.Dir == "" && conf.signsIn() && !conf.Cluster.Set() {
-		c.notice("sign_in", "the tokens are in memory: a restart signs every principal out", "add dir and keys")
+		c.notice("sign_in", "the tokens are in memory: a restart signs every principal out",
+			"add dir and keys")
 	}
 	if s.Browser == "" && conf.signsIn() && !conf.bindsBrowsers() {
-		c.notice("sign_in", "any browser may follow the link of a sign-in: a user who follows the link of "+
-			"another principal signs in for that principal",
+		c.notice("sign_in",
+			"any browser may follow the link of a sign-in: a user who follows the link of "+
+				"another principal signs in for that principal",
 			"where browsers have client certificates, or a proxy adds tokens, write browser: principal; "+
 				"browser: link accepts this and ends this notice")
 	}
@@ -97,14 +102,16 @@ func (c *checker) noticeSignIn(conf *Config) {
 // badPublic returns what is wrong with the URL of the gateway.
 func badPublic(text string) string {
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Scheme+"://"+u.Host != strings.TrimSuffix(text, "/") {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" ||
+		u.Scheme+"://"+u.Host != strings.TrimSuffix(text, "/") {
 		return "is not scheme, host and port"
 	}
 	ip, err := netip.ParseAddr(u.Hostname())
 	if u.Scheme == "http" && u.Hostname() != "localhost" && (err != nil || !ip.IsLoopback()) {
 		return "is not https: codes and cookies would go over the network in clear text"
 	}
-	if n, err := strconv.ParseUint(cmp.Or(u.Port(), "443"), 10, 16); err != nil || n == 0 || strings.HasSuffix(u.Host, ":") {
+	if n, err := strconv.ParseUint(cmp.Or(u.Port(), "443"), 10, 16); err != nil || n == 0 ||
+		strings.HasSuffix(u.Host, ":") {
 		return "has no valid port"
 	}
 	return ""

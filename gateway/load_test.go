@@ -33,7 +33,8 @@ func TestDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := regexp.MustCompile("(?ms)^```(yaml|json)\n(.*?)^```$").FindAllStringSubmatch(string(text), -1)
+	blocks := regexp.MustCompile("(?ms)^```(yaml|json)\n(.*?)^```$").FindAllStringSubmatch(
+		string(text), -1)
 	if len(blocks) != 4 {
 		t.Fatalf("%d examples", len(blocks))
 	}
@@ -42,7 +43,13 @@ func TestDocs(t *testing.T) {
 	t.Setenv("INTROSPECTION_SECRET", "s3cr3t")
 	t.Setenv("PARTNER_SECRET", strings.Repeat("s3cr3t", 6))
 	dir := t.TempDir()
-	for name, text := range map[string]string{"policy.cedar": "permit(principal, action, resource);", "pets.yaml": "openapi: 3.1.0\npaths: {/pets: {get: {operationId: list, tags: [read]}, delete: {}}}\n", "audit.key": strings.Repeat("s3cr3t", 6), "reports.pem": testKey(t), "example-ca.pem": testAuthority, "locks.jsonl": "", "cluster.key": strings.Repeat("6f", 32), "session.key": strings.Repeat("5e", 32), "session.previous.key": strings.Repeat("4d", 32)} {
+	for name, text := range map[string]string{
+		"policy.cedar": "permit(principal, action, resource);",
+		"pets.yaml": "openapi: 3.1.0\npaths: {/pets: {get: {operationId: list, tags: [read]}, " +
+			"delete: {}}}\n", "audit.key": strings.Repeat("s3cr3t", 6), "reports.pem": testKey(t),
+		"example-ca.pem": testAuthority, "locks.jsonl": "", "cluster.key": strings.Repeat("6f", 32),
+		"session.key": strings.Repeat("5e", 32), "session.previous.key": strings.Repeat("4d", 32),
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -60,11 +67,17 @@ func TestDocs(t *testing.T) {
 		if i == 1 {
 			set := map[string]bool{}
 			collect(reflect.ValueOf(*c), "Config", set)
-			for _, field := range []string{"Anonymous", "Params.Schemas", "Params.AllowKeys", "Stdio.TokenEnv"} {
+			for _, field := range []string{
+				"Anonymous", "Params.Schemas", "Params.AllowKeys",
+				"Stdio.TokenEnv",
+			} {
 				set["Config.Guard."+field] = true // it has their defaults: the other is not for everybody
 			}
 			set["Upstream.Server"] = true // a value of Go, which no file has
-			for _, field := range []string{"BaseURL", "Header", "Authorizer", "Client", "Timeout", "Allow", "Deny", "Edit"} {
+			for _, field := range []string{
+				"BaseURL", "Header", "Authorizer", "Client", "Timeout", "Allow",
+				"Deny", "Edit",
+			} {
 				set["Upstream.OpenAPI.Options."+field] = true // as well, or those of the upstream
 			}
 			for field, ok := range set {
@@ -80,7 +93,9 @@ func TestDocs(t *testing.T) {
 func collect(v reflect.Value, path string, set map[string]bool) {
 	for i := range v.NumField() {
 		field, at := v.Field(i), path+"."+v.Type().Field(i).Name
-		if !v.Type().Field(i).IsExported() || strings.HasPrefix(at, "Upstream.Prompts.") || strings.HasPrefix(at, "Upstream.Resources.") { // as for Tools
+		if !v.Type().Field(i).IsExported() || strings.HasPrefix(at, "Upstream.Prompts.") ||
+			strings.HasPrefix(at, "Upstream.Resources.") {
+			// as for Tools
 			continue
 		}
 		at = strings.Replace(at, "Guard.Deny.", "Guard.Allow.", 1) // the same
@@ -88,12 +103,14 @@ func collect(v reflect.Value, path string, set map[string]bool) {
 		case inner == reflect.TypeFor[[]*Upstream]():
 			at = "Upstream"
 			fallthrough
-		case inner.Kind() == reflect.Slice && (inner.Elem().Kind() == reflect.Struct || inner.Elem().Kind() == reflect.Pointer):
+		case inner.Kind() == reflect.Slice &&
+			(inner.Elem().Kind() == reflect.Struct || inner.Elem().Kind() == reflect.Pointer):
 			set[at] = set[at] || field.Len() > 0
 			for j := range field.Len() {
 				collect(reflect.Indirect(field.Index(j)), at, set)
 			}
-		case inner == reflect.TypeFor[time.Time](), inner.Kind() != reflect.Struct && (inner.Kind() != reflect.Pointer || inner.Elem().Kind() != reflect.Struct):
+		case inner == reflect.TypeFor[time.Time](), inner.Kind() != reflect.Struct &&
+			(inner.Kind() != reflect.Pointer || inner.Elem().Kind() != reflect.Struct):
 			set[at] = set[at] || !field.IsZero()
 		case inner.Kind() == reflect.Struct:
 			collect(field, at, set)
@@ -108,7 +125,8 @@ func collect(v reflect.Value, path string, set map[string]bool) {
 
 func TestValues(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "token.txt"), []byte(" from-file \n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "token.txt"), []byte(" from-file \n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("CONFIG_TEST_A", "a value")
@@ -144,10 +162,14 @@ upstreams:
 		t.Fatal(problems)
 	}
 	u := c.Upstreams[0]
-	if want := []string{"run", "two words", "its", "a value", "--x=a b", "${HOME}"}; !slices.Equal(u.Command, want) {
+	if want := []string{
+		"run", "two words", "its", "a value", "--x=a b",
+		"${HOME}",
+	}; !slices.Equal(u.Command, want) {
 		t.Errorf("%q, want %q", u.Command, want)
 	}
-	if c.Name != "a value" || c.Listen[0] != ":80" || c.Lock != filepath.Join(dir, "farcall.lock") || u.Cwd != filepath.Join(dir, "sub") ||
+	if c.Name != "a value" || c.Listen[0] != ":80" || c.Lock != filepath.Join(dir, "farcall.lock") ||
+		u.Cwd != filepath.Join(dir, "sub") ||
 		u.MaxMessage != 1_500_000 || u.Timeout != 90*time.Second || u.Pool != 3 {
 		t.Errorf("%+v %s %d %v %d", c, u.Cwd, u.MaxMessage, u.Timeout, u.Pool)
 	}
@@ -164,7 +186,8 @@ upstreams:
 			t.Errorf("%s: %q, want %q", key, got, want)
 		}
 	}
-	if got := c.Upstreams[1].Command; !slices.Equal(got, []string{`C:\Program Files\x.exe`, "1", "a b"}) {
+	if got := c.Upstreams[1].Command; !slices.Equal(got,
+		[]string{`C:\Program Files\x.exe`, "1", "a b"}) {
 		t.Errorf("%q", got)
 	}
 	if got := c.Upstreams[2].URL; got != "unix:"+filepath.Join(dir, "s.sock") {
@@ -179,7 +202,10 @@ upstreams:
 }
 
 func TestYAML(t *testing.T) {
-	c, problems := parse(t, "f.yaml", "\ufeff---\n# first\nx-a: &a\n  timeout: 2s\n  pool: 2\nupstreams:\n  one: \n    <<: *a\n    command: |\n      x y\n  two: {<<: [*a], pool: 3, command: &c [x, z]}\n  three:\n    <<: *a\n    command: *c\n...\n")
+	c, problems := parse(t, "f.yaml",
+		"\ufeff---\n# first\nx-a: &a\n  timeout: 2s\n  pool: 2\nupstreams:\n  one: \n    <<: *a\n"+
+			"    command: |\n      x y\n  two: {<<: [*a], pool: 3, command: &c [x, z]}\n  three:\n"+
+			"    <<: *a\n    command: *c\n...\n")
 	if problems != "" {
 		t.Fatal(problems)
 	}
@@ -195,22 +221,29 @@ func TestYAML(t *testing.T) {
 		fmt.Fprintf(&bomb, "x-%d: &a%d [*a%d, *a%d, *a%d]\n", i+1, i+1, i, i, i)
 	}
 	bomb.WriteString("upstreams:\n  a: {command: *a200}\n")
-	if _, problems := parse(t, "f.yaml", bomb.String()); !strings.Contains(problems, "upstreams.a.command[2]: one value is wanted, and this is a list") {
+	if _, problems := parse(t, "f.yaml", bomb.String()); !strings.Contains(problems,
+		"upstreams.a.command[2]: one value is wanted, and this is a list") {
 		t.Error(problems)
 	}
 }
 
 func TestJSON(t *testing.T) {
-	c, problems := parse(t, "f.json", "{\t\"upstreams\": { // \" a comment\n\t\"a\\u0062\": {\"command\": [\"x\", \"\\u00e9\\/\\ud83d\\ude00\", \"// no\", \"/* no\", \"],}\"], /* one\n */ \"pool\": 3,},\n},}")
+	c, problems := parse(t, "f.json",
+		"{\t\"upstreams\": { // \" a comment\n\t\"a\\u0062\": {\"command\": [\"x\", "+
+			"\"\\u00e9\\/\\ud83d\\ude00\", \"// no\", \"/* no\", \"],}\"], /* one\n */ \"pool\": 3,},\n},}")
 	if problems != "" {
 		t.Fatal(problems)
 	}
-	if u := c.Upstreams[0]; u.Name != "ab" || u.Pool != 3 || !slices.Equal(u.Command, []string{"x", "é/😀", "// no", "/* no", "],}"}) {
+	if u := c.Upstreams[0]; u.Name != "ab" || u.Pool != 3 ||
+		!slices.Equal(u.Command, []string{"x", "é/😀", "// no", "/* no", "],}"}) {
 		t.Errorf("%s %q", u, u.Command)
 	}
 	for text, want := range map[string]string{
-		`{"upstreams": {"a": {"command": "x", "command": "y"}}}`:                              `f.json:1:38: upstreams.a.command: the key is given twice; the first is on line 1; remove one`,
-		"{\"upstreams\": {\n\t\"é\": 1, \"b\": {\"command\": \"x\", \"\\u0070ool\": \"x\"}}}": "f.json:2:2: upstreams.é: ",
+		`{"upstreams": {"a": {"command": "x", ` +
+			`"command": "y"}}}`: `f.json:1:38: upstreams.a.command: the key is given twice; the first is ` +
+			`on line 1; remove one`,
+		"{\"upstreams\": {\n" +
+			"\t\"é\": 1, \"b\": {\"command\": \"x\", \"\\u0070ool\": \"x\"}}}": "f.json:2:2: upstreams.é: ",
 		`{'a': 1}`:               `f.json:1:2: this is not JSON: `,
 		`{"a": tru}`:             `f.json:1:`,
 		`{"upstreams": {}`:       `f.json:1:17: this is not JSON: `,
@@ -243,7 +276,8 @@ func TestWords(t *testing.T) {
 		}
 	}
 	for line, want := range map[string]string{
-		`a 'b`: "unterminated quote", `a "b\"`: "unterminated quote", `a | b`: `"|"`, `a && b`: `"&"`, `a > b`: `">"`, "a `b`": "\"`\"", `a $(b)`: `"$"`,
+		`a 'b`: "unterminated quote", `a "b\"`: "unterminated quote", `a | b`: `"|"`, `a && b`: `"&"`,
+		`a > b`: `">"`, "a `b`": "\"`\"", `a $(b)`: `"$"`,
 		`a $HOME/x`: "write ${HOME}", `A=b c`: "put it into env",
 	} {
 		if got, err := splitWords(line); err == nil || !strings.Contains(err.Error(), want) {
@@ -255,8 +289,10 @@ func TestWords(t *testing.T) {
 func TestNearest(t *testing.T) {
 	words := []string{"shared", "principal", "session", "call", "idle_stop", "url"}
 	for word, want := range map[string]string{
-		"sesion": "session", "Session": "session", "sessoin": "session", "idleStop": "idle_stop", "idle-stop": "idle_stop",
-		"cal": "call", "calls": "call", "URL": "url", "u": "", "xyz": "", "banana": "", "": "", strings.Repeat("x", 1000): "",
+		"sesion": "session", "Session": "session", "sessoin": "session", "idleStop": "idle_stop",
+		"idle-stop": "idle_stop",
+		"cal":       "call", "calls": "call", "URL": "url", "u": "", "xyz": "", "banana": "", "": "",
+		strings.Repeat("x", 1000): "",
 	} {
 		if got := nearest(word, words); got != want {
 			t.Errorf("%s: %q, want %q", word, got, want)
@@ -279,10 +315,12 @@ func FuzzParse(f *testing.F) {
 		}
 	}
 	for _, text := range []string{
-		"upstreams: {a: x}", "upstreams:\n  a: {command: [x], env: {A: 1}}", "a: &a [*a]", "upstreams: &x {a: {<<: *x}}", "? [a]\n: b", "!!x y", "- a", "a: |\n  b",
+		"upstreams: {a: x}", "upstreams:\n  a: {command: [x], env: {A: 1}}", "a: &a [*a]",
+		"upstreams: &x {a: {<<: *x}}", "? [a]\n: b", "!!x y", "- a", "a: |\n  b",
 		"upstreams: {a: {url: 'http://[::1'}}", "upstreams: {a: ${HOME}}",
 		"guard: {keys: [{id: a, hash: x, expires: 2027-01-01}], jwt: [https://h, {issuer: x, claims: {a: b}}], mtls: {san: x}, signatures: {id: a, secret: x}}\nupstreams: {a: x}",
-		"guard: {allow: [a, {b: c, d: [e]}, {roles: f, calls: g, destructive: false}], deny: {name: x}, local: '*', cedar: 'permit(principal, action, resource);'}\nupstreams: {a: x}",
+		"guard: {allow: [a, {b: c, d: [e]}, {roles: f, calls: g, destructive: false}], deny: {name: " +
+			"x}, local: '*', cedar: 'permit(principal, action, resource);'}\nupstreams: {a: x}",
 		"guard: {limits: {rates: [1/s, {limit: 5/15m, per: all}], total: 3}, resource: https://h, replay: {window: 1s}, stdio: {trust: false}, audit: x, params: {schemas: false}}\nupstreams: {a: x}",
 		"upstreams: {a: {command: x, sandbox: {network: [443, all], memory: 1GB, read: .}}, b: {url: https://h, auth: {type: principals, principals: {'*': {A: b}}}}}",
 	} {
@@ -303,7 +341,8 @@ func FuzzParse(f *testing.F) {
 				t.Fatalf("%T: %v", err, err)
 			}
 			for _, p := range bad.Problems {
-				if p.Message == "" || p.Line < 0 || p.Line > strings.Count(string(data), "\n")+strings.Count(string(data), "\r")+2 {
+				if p.Message == "" || p.Line < 0 ||
+					p.Line > strings.Count(string(data), "\n")+strings.Count(string(data), "\r")+2 {
 					t.Errorf("%+v", p)
 				}
 			}

@@ -53,24 +53,25 @@ func (r *reader) upstream(m member, path string) *Upstream {
 		"health_check":    r.duration(&u.HealthCheck),
 		"max_in_flight":   r.count(&u.MaxInFlight),
 		"max_queue":       r.count(&u.MaxQueue),
-		"breaker":         r.section(map[string]take{"after": r.count(&u.Breaker.After), "for": r.duration(&u.Breaker.For)}),
-		"max_message":     r.size(&u.MaxMessage),
-		"frame_timeout":   r.duration(&u.FrameTimeout),
-		"profile":         r.text(&u.Profile),
-		"framing":         r.text(&u.Framing),
-		"era":             r.text(&u.Era),
-		"tools":           filter(&u.Tools),
-		"resources":       filter(&u.Resources),
-		"prompts":         filter(&u.Prompts),
-		"namespace":       r.text(&u.Namespace),
-		"label":           r.text(&u.Label),
-		"arguments":       r.text(&u.Arguments),
-		"web":             r.text(&u.Web),
-		"cache":           func(n *node, path string) { r.cache(u, n, path) },
-		"hooks":           r.hooks(&u.Hooks),
-		"disabled":        r.flag(&u.Disabled),
-		"sandbox":         func(n *node, path string) { u.Sandbox = r.sandbox(n, path) },
-		"auth":            func(n *node, path string) { r.credentials(u, n, path) },
+		"breaker": r.section(
+			map[string]take{"after": r.count(&u.Breaker.After), "for": r.duration(&u.Breaker.For)}),
+		"max_message":   r.size(&u.MaxMessage),
+		"frame_timeout": r.duration(&u.FrameTimeout),
+		"profile":       r.text(&u.Profile),
+		"framing":       r.text(&u.Framing),
+		"era":           r.text(&u.Era),
+		"tools":         filter(&u.Tools),
+		"resources":     filter(&u.Resources),
+		"prompts":       filter(&u.Prompts),
+		"namespace":     r.text(&u.Namespace),
+		"label":         r.text(&u.Label),
+		"arguments":     r.text(&u.Arguments),
+		"web":           r.text(&u.Web),
+		"cache":         func(n *node, path string) { r.cache(u, n, path) },
+		"hooks":         r.hooks(&u.Hooks),
+		"disabled":      r.flag(&u.Disabled),
+		"sandbox":       func(n *node, path string) { u.Sandbox = r.sandbox(n, path) },
+		"auth":          func(n *node, path string) { r.credentials(u, n, path) },
 	})
 	u.broken = n.get("command") != nil || n.get("url") != nil
 	if args != nil && len(u.Command) == 0 && n.get("command") == nil {
@@ -82,7 +83,8 @@ func (r *reader) upstream(m member, path string) *Upstream {
 
 // cache reads a time, or a map.
 func (r *reader) cache(u *Upstream, n *node, path string) {
-	r.mapOr("ttl", n, path, map[string]take{"ttl": r.duration(&u.Cache.TTL), "public": r.flag(&u.Cache.Public)})
+	r.mapOr("ttl", n, path,
+		map[string]take{"ttl": r.duration(&u.Cache.TTL), "public": r.flag(&u.Cache.Public)})
 	if n.kind == mapNode && n.get("ttl") == nil {
 		r.problem(path, "it has no ttl", "add ttl: 30s")
 	}
@@ -120,7 +122,8 @@ func (r *reader) command(u *Upstream, n *node, path string, split bool) {
 	var shown []string
 	switch {
 	case n.kind == listNode && !split:
-		r.problemAt(n.at, path, "it is a list, and there are args as well", "put all of it into command, or only the program")
+		r.problemAt(n.at, path, "it is a list, and there are args as well",
+			"put all of it into command, or only the program")
 	case n.kind == listNode:
 		r.arguments(&u.Command, &shown)(n, path)
 		if len(n.list) == 0 {
@@ -216,6 +219,7 @@ func (r *reader) restart(dst *Restart, n *node, path string) {
 		dst.Never = true
 	case "always", "":
 	default:
-		r.problemAt(n.at, path, fmt.Sprintf("there is no way of restarting %q", n.text), "use never or always, or a map with min and max")
+		r.problemAt(n.at, path, fmt.Sprintf("there is no way of restarting %q", n.text),
+			"use never or always, or a map with min and max")
 	}
 }

@@ -57,10 +57,11 @@ func (r *reader) path(dst *string) take {
 
 // log reads the levels of the log.
 func (r *reader) log(c *Config, n *node, path string) {
-	r.fields(n, path, map[string]take{"level": r.text(&c.Log.Level), "components": func(n *node, path string) {
-		c.Log.Components = map[string]string{}
-		r.table(&c.Log.Components)(n, path)
-	}})
+	r.fields(n, path,
+		map[string]take{"level": r.text(&c.Log.Level), "components": func(n *node, path string) {
+			c.Log.Components = map[string]string{}
+			r.table(&c.Log.Components)(n, path)
+		}})
 }
 
 func (r *reader) beside(path string) string {
@@ -73,7 +74,8 @@ func (r *reader) beside(path string) string {
 func (r *reader) flag(dst *bool) take {
 	return r.scalar(func(n *node, path, text string) {
 		if text != "true" && text != "false" {
-			r.problemAt(n.at, path, fmt.Sprintf("%q is neither true nor false", n.text), "write true or false")
+			r.problemAt(n.at, path, fmt.Sprintf("%q is neither true nor false", n.text),
+				"write true or false")
 			return
 		}
 		*dst = text == "true"
@@ -85,7 +87,8 @@ func (r *reader) count(dst *int) take {
 	return r.scalar(func(n *node, path, text string) {
 		number, err := strconv.Atoi(text)
 		if err != nil || number < 1 || number > 1<<30 {
-			r.problemAt(n.at, path, fmt.Sprintf("%q is not a number from 1", n.text), "write a whole number, or leave the key out for the default")
+			r.problemAt(n.at, path, fmt.Sprintf("%q is not a number from 1", n.text),
+				"write a whole number, or leave the key out for the default")
 			return
 		}
 		*dst = number
@@ -104,7 +107,8 @@ func (r *reader) duration(dst *time.Duration) take {
 		case err != nil:
 			r.problemAt(n.at, path, fmt.Sprintf("%q is not a duration", n.text), hint)
 		case d <= 0:
-			r.problemAt(n.at, path, fmt.Sprintf("%q must be greater than zero", n.text), "write 30s, or leave the key out for the default")
+			r.problemAt(n.at, path, fmt.Sprintf("%q must be greater than zero", n.text),
+				"write 30s, or leave the key out for the default")
 		default:
 			*dst = d
 		}
@@ -120,7 +124,8 @@ func (r *reader) days(dst *time.Duration) take {
 				*dst = time.Duration(days) * 24 * time.Hour
 				return
 			}
-			r.problemAt(n.at, path, fmt.Sprintf("%q is not a number of days from 1 to %d", n.text, most), "write 90d, or a number of hours: 36h")
+			r.problemAt(n.at, path, fmt.Sprintf("%q is not a number of days from 1 to %d", n.text, most),
+				"write 90d, or a number of hours: 36h")
 			return
 		}
 		r.duration(dst)(n, path)
@@ -138,7 +143,8 @@ func (r *reader) sizeTo(dst *int64, most int64, bound string) take {
 	return r.scalar(func(n *node, path, text string) {
 		bytes, ok := size.Parse(text, 1000, most)
 		if !ok {
-			r.problemAt(n.at, path, fmt.Sprintf("%q is not a size from 1KB to %s", n.text, bound), "write 10MB, 512KiB or a number of bytes")
+			r.problemAt(n.at, path, fmt.Sprintf("%q is not a size from 1KB to %s", n.text, bound),
+				"write 10MB, 512KiB or a number of bytes")
 			return
 		}
 		*dst = bytes
@@ -215,7 +221,8 @@ func (r *reader) date(dst *time.Time) take {
 				return
 			}
 		}
-		r.problemAt(n.at, path, fmt.Sprintf("%q is not a date", n.text), "write 2030-01-31 or 2030-01-31T12:00:00Z")
+		r.problemAt(n.at, path, fmt.Sprintf("%q is not a date", n.text),
+			"write 2030-01-31 or 2030-01-31T12:00:00Z")
 	})
 }
 

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-const noShell = `farcall runs commands without a shell; if it needs one, write command: [sh, -c, '...']`
+const noShell = `farcall runs commands without a shell; if it needs one, write command: ` +
+	`[sh, -c, '...']`
 
 var (
 	reference  = regexp.MustCompile(`^\$?\$\{[^}]*\}?`)
@@ -66,12 +67,15 @@ func splitWords(line string) ([]string, error) {
 func shellOnly(rest string) error {
 	if rest[0] == '$' && rest[1] != '(' {
 		name := rest[1:]
-		if end := strings.IndexFunc(name, func(r rune) bool { return r > 127 || !isNameByte(byte(r)) }); end >= 0 {
+		if end := strings.IndexFunc(name, func(r rune) bool {
+			return r > 127 || !isNameByte(byte(r))
+		}); end >= 0 {
 			name = name[:end]
 		}
 		return fmt.Errorf("$%s has no meaning without a shell; write ${%s}", name, name)
 	}
-	return fmt.Errorf("%q has no meaning without a shell; quote it if it is an argument; %s", rest[:1], noShell)
+	return fmt.Errorf("%q has no meaning without a shell; quote it if it is an argument; %s",
+		rest[:1], noShell)
 }
 
 // quoted appends what is within the quotes that line starts with, and returns
@@ -130,18 +134,22 @@ func (r *reader) literal(n *node, path string) {
 	shell, windows := shellName.FindStringSubmatch(rest), windowsName.FindStringSubmatch(rest)
 	switch {
 	case shell != nil:
-		r.advise(path, fmt.Sprintf("$%s stays as it is written: no shell reads it", shell[1]), fmt.Sprintf("write ${%s}", shell[1]))
+		r.advise(path, fmt.Sprintf("$%s stays as it is written: no shell reads it", shell[1]),
+			fmt.Sprintf("write ${%s}", shell[1]))
 	case windows != nil:
-		r.advise(path, fmt.Sprintf("%%%s%% stays as it is written: no shell reads it", windows[1]), fmt.Sprintf("write ${%s}", windows[1]))
+		r.advise(path, fmt.Sprintf("%%%s%% stays as it is written: no shell reads it", windows[1]),
+			fmt.Sprintf("write ${%s}", windows[1]))
 	case rest == "~" || strings.HasPrefix(rest, "~/"):
 		r.advise(path, "~ stays as it is written: no shell reads it", "write ${HOME}")
 	case start == "Bearer " && rest != "", looksSecret(rest):
-		r.advise(path, "it looks like a secret and stands in the file itself", "write ${NAME} for a variable of the environment, or ${file:PATH}")
+		r.advise(path, "it looks like a secret and stands in the file itself",
+			"write ${NAME} for a variable of the environment, or ${file:PATH}")
 	}
 }
 
 // looksSecret reports whether a value begins as the tokens of well-known services do,
 // and is more than a word: such tokens have digits.
 func looksSecret(value string) bool {
-	return secretStart.MatchString(value) && strings.ContainsAny(value, "0123456789") && !strings.ContainsAny(value, " \t\n")
+	return secretStart.MatchString(value) && strings.ContainsAny(value, "0123456789") &&
+		!strings.ContainsAny(value, " \t\n")
 }

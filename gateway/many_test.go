@@ -113,21 +113,33 @@ func (o *one) options() *mcp.ClientOptions {
 			if !ok {
 				return nil, errNotMine
 			}
-			return &spec.ElicitResult{Action: spec.ElicitAccept, Content: append(jsonrpc.AppendString(jsonrpc.Raw(`{"name":`), o.name+" in "+call), '}')}, nil
+			return &spec.ElicitResult{
+				Action:  spec.ElicitAccept,
+				Content: append(jsonrpc.AppendString(jsonrpc.Raw(`{"name":`), o.name+" in "+call), '}'),
+			}, nil
 		},
-		Sample: func(ctx context.Context, p *spec.CreateMessageRequestParams) (*spec.CreateMessageResult, error) {
+		Sample: func(
+			ctx context.Context, p *spec.CreateMessageRequestParams,
+		) (*spec.CreateMessageResult, error) {
 			call, ok := o.own(ctx, p.Messages[0].Content[0].Text, "The capital of ", "?")
 			if !ok {
 				return nil, errNotMine
 			}
-			return &spec.CreateMessageResult{Role: "assistant", Model: o.name, Content: []mcp.Content{mcp.Text(o.name + " knows " + call)}}, nil
+			return &spec.CreateMessageResult{
+				Role: "assistant", Model: o.name,
+				Content: []mcp.Content{mcp.Text(o.name + " knows " + call)},
+			}, nil
 		},
-		Roots: func(context.Context) ([]spec.Root, error) { return []spec.Root{{URI: "file:///" + o.name}}, nil },
+		Roots: func(context.Context) ([]spec.Root, error) {
+			return []spec.Root{{URI: "file:///" + o.name}}, nil
+		},
 	}
 }
 
 // call calls a tool of a server, and wants that text.
-func (o *one) call(ctx context.Context, server, tool string, round int, want func(call string) string) error {
+func (o *one) call(
+	ctx context.Context, server, tool string, round int, want func(call string) string,
+) error {
 	call := fmt.Sprintf("%s/%s/%s/%d", server, o.name, tool, round)
 	o.mu.Lock()
 	o.calls[call] = true
@@ -155,12 +167,16 @@ func (o *one) live(ctx context.Context) error {
 		for round := range manyRounds {
 			wg.Go(func() {
 				errs := []error{
-					o.call(ctx, server, "capital", round, func(call string) string { return o.name + " knows " + call }),
+					o.call(ctx, server, "capital", round, func(call string) string {
+						return o.name + " knows " + call
+					}),
 					o.call(ctx, server, "where", round, func(string) string { return "1 file:///" + o.name }),
 					o.call(ctx, server, "echo", round, func(call string) string { return call }),
 				}
 				if o.rev.Elicitation {
-					errs = append(errs, o.call(ctx, server, "greet", round, func(call string) string { return "Hello, " + o.name + " in " + call }))
+					errs = append(errs, o.call(ctx, server, "greet", round, func(call string) string {
+						return "Hello, " + o.name + " in " + call
+					}))
 				}
 				mu.Lock()
 				defer mu.Unlock()
@@ -191,7 +207,8 @@ func TestManyClients(t *testing.T) {
 	old.Name, old.Pool = "old", manyPool
 	modern := stages[1].upstream(t, era.Latest(), overTCP)
 	modern.Name = "new"
-	h := newHouse(t, &gateway.Config{Namespace: "always", Upstreams: []*gateway.Upstream{old, modern}}, nil)
+	h := newHouse(t, &gateway.Config{Namespace: "always", Upstreams: []*gateway.Upstream{old, modern}},
+		nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	first := &one{name: "first", rev: era.Latest(), crowd: newCrowd(0), calls: map[string]bool{}}
@@ -199,7 +216,9 @@ func TestManyClients(t *testing.T) {
 	if err == nil {
 		// Its question tells that clients must be kept apart.
 		first.Client = client
-		err = first.call(ctx, "old", "greet", 0, func(call string) string { return "Hello, first in " + call })
+		err = first.call(ctx, "old", "greet", 0, func(call string) string {
+			return "Hello, first in " + call
+		})
 		err = errors.Join(err, leave())
 	}
 	if err != nil {
@@ -214,7 +233,10 @@ func TestManyClients(t *testing.T) {
 	for n := range clients {
 		wg.Go(func() {
 			revisions := era.Revisions()
-			o := &one{name: fmt.Sprintf("client-%d", n), rev: revisions[n%len(revisions)], crowd: c, calls: map[string]bool{}}
+			o := &one{
+				name: fmt.Sprintf("client-%d", n), rev: revisions[n%len(revisions)], crowd: c,
+				calls: map[string]bool{},
+			}
 			transport := []string{overHTTP, overTCP}[n/len(revisions)%2]
 			client, leave, err := h.enter(ctx, transport, o.options())
 			if err != nil {
@@ -277,8 +299,13 @@ func keepToThemselves(t *testing.T, lifetime string, rev *era.Revision) {
 }
 
 // keeps has one client leave its name with the server, several times.
-func keeps(ctx context.Context, h *house, lifetime string, rev *era.Revision, user string, n int) error {
-	o := &one{name: fmt.Sprintf("%s/%d", user, n), rev: rev, crowd: newCrowd(0), calls: map[string]bool{}}
+func keeps(
+	ctx context.Context, h *house, lifetime string, rev *era.Revision, user string, n int,
+) error {
+	o := &one{
+		name: fmt.Sprintf("%s/%d", user, n), rev: rev, crowd: newCrowd(0),
+		calls: map[string]bool{},
+	}
 	options := o.options()
 	options.HTTP = &mcphttp.DialOptions{Header: http.Header{"X-User": {user}}}
 	client, leave, err := h.enter(ctx, overHTTP, options)

@@ -18,7 +18,9 @@ import (
 func whileCalled() []feature {
 	return []feature{
 		{"progress", works, checkProgress},
-		{"progress with a message", lacking(func(r *era.Revision) bool { return r.ProgressMessage }, noMessage), checkProgressMessage},
+		{"progress with a message", lacking(func(r *era.Revision) bool {
+			return r.ProgressMessage
+		}, noMessage), checkProgressMessage},
 		{"logging with levels", works, checkLogs},
 		{"cancellation", works, checkCancel},
 		{"list-changed", works, checkListChanged},
@@ -29,7 +31,9 @@ func whileCalled() []feature {
 func questions() []feature {
 	return []feature{
 		{"elicitation: a form", asking(func(r *era.Revision) bool { return r.Elicitation }), checkForm},
-		{"elicitation: an address", asking(func(r *era.Revision) bool { return r.ElicitationURL }), checkURL},
+		{"elicitation: an address", asking(func(r *era.Revision) bool {
+			return r.ElicitationURL
+		}), checkURL},
 		{"elicitation: an address first (-32042)", func(client, server *era.Revision) *note {
 			switch {
 			case server.URLElicitationRequired == 0 && client.URLElicitationRequired == 0:
@@ -82,7 +86,9 @@ func forTasks(client, server *era.Revision) *note {
 	return nil
 }
 
-func progress(ctx context.Context, v *matrixClient) (reports []spec.ProgressNotificationParams, err error) {
+func progress(
+	ctx context.Context, v *matrixClient,
+) (reports []spec.ProgressNotificationParams, err error) {
 	ctx = mcp.OnProgress(ctx, func(p spec.ProgressNotificationParams) { reports = append(reports, p) })
 	text, err := v.tool(ctx, "count", nil)
 	v.logged()
@@ -128,7 +134,8 @@ func checkLogs(ctx context.Context, v *matrixClient, _ *note) error {
 	}{
 		{spec.LogWarning, []string{`error counter "loud"`}},
 		{spec.LogEmergency, nil},
-		{spec.LogDebug, []string{`debug counter "quiet"`, `error counter "loud"`}}, // before which what is too much of the last step would be
+		// before which what is too much of the last step would be
+		{spec.LogDebug, []string{`debug counter "quiet"`, `error counter "loud"`}},
 	} {
 		if err := v.SetLogLevel(ctx, step.level); err != nil {
 			return err
@@ -174,7 +181,9 @@ func cancelled(ctx context.Context, v *matrixClient, tool, as string) error {
 }
 
 // listening has the server tell of changes while f runs.
-func listening(ctx context.Context, v *matrixClient, filter spec.SubscriptionFilter, f func() error) error {
+func listening(
+	ctx context.Context, v *matrixClient, filter spec.SubscriptionFilter, f func() error,
+) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 1)
@@ -194,7 +203,10 @@ func listening(ctx context.Context, v *matrixClient, filter spec.SubscriptionFil
 }
 
 func checkListChanged(ctx context.Context, v *matrixClient, _ *note) error {
-	filter := spec.SubscriptionFilter{ToolsListChanged: true, PromptsListChanged: true, ResourcesListChanged: true}
+	filter := spec.SubscriptionFilter{
+		ToolsListChanged: true, PromptsListChanged: true,
+		ResourcesListChanged: true,
+	}
 	return listening(ctx, v, filter, func() error {
 		for len(v.changed) > 0 {
 			<-v.changed // of the client before, perhaps
@@ -246,16 +258,17 @@ func described(ctx context.Context, v *matrixClient, kind string) (string, error
 }
 
 func checkSubscription(ctx context.Context, v *matrixClient, _ *note) error {
-	return listening(ctx, v, spec.SubscriptionFilter{ResourceSubscriptions: []string{watched}}, func() error {
-		v.stage.tell("touch note:///readme") // which no client follows
-		v.stage.tell("touch " + watched)
-		select {
-		case uri := <-v.updated:
-			return differ("updated", uri, watched)
-		case <-ctx.Done():
-			return errors.New("no notification of the change")
-		}
-	})
+	return listening(ctx, v, spec.SubscriptionFilter{ResourceSubscriptions: []string{watched}},
+		func() error {
+			v.stage.tell("touch note:///readme") // which no client follows
+			v.stage.tell("touch " + watched)
+			select {
+			case uri := <-v.updated:
+				return differ("updated", uri, watched)
+			case <-ctx.Done():
+				return errors.New("no notification of the change")
+			}
+		})
 }
 
 // refused checks what a client gets of a tool that cannot ask it.
@@ -265,7 +278,8 @@ func refused(v *matrixClient, want *note, err error) error {
 	}
 	if want == toldError {
 		wire := (*jsonrpc.Error)(nil)
-		if !errors.As(err, &wire) || wire.Code != jsonrpc.InvalidRequest || !strings.Contains(wire.Message, "elicitation") {
+		if !errors.As(err, &wire) || wire.Code != jsonrpc.InvalidRequest ||
+			!strings.Contains(wire.Message, "elicitation") {
 			return fmt.Errorf("got %w, want an error that names the capability", err)
 		}
 		return nil
@@ -282,7 +296,8 @@ func checkForm(ctx context.Context, v *matrixClient, want *note) error {
 	if want != nil {
 		return refused(v, want, err)
 	}
-	return errors.Join(err, differ("asked", v.asked(), "[Who are you, "+v.name+"?]"), differ("greet", text, "Hello, "+v.name))
+	return errors.Join(err, differ("asked", v.asked(), "[Who are you, "+v.name+"?]"),
+		differ("greet", text, "Hello, "+v.name))
 }
 
 func checkURL(ctx context.Context, v *matrixClient, want *note) error {
@@ -291,7 +306,8 @@ func checkURL(ctx context.Context, v *matrixClient, want *note) error {
 	if want != nil {
 		return refused(v, want, err)
 	}
-	return errors.Join(err, differ("asked", v.asked(), "[visit "+signIn+"]"), differ("visit", text, "signed in"))
+	return errors.Join(err, differ("asked", v.asked(), "[visit "+signIn+"]"),
+		differ("visit", text, "signed in"))
 }
 
 func checkLocked(ctx context.Context, v *matrixClient, want *note) error {
@@ -304,16 +320,20 @@ func checkLocked(ctx context.Context, v *matrixClient, want *note) error {
 			return errors.Join(fmt.Errorf("the tool did not refuse: %w", err), tapErr)
 		}
 		return errors.Join(differ("asked", v.asked(), "[]"),
-			differ("code", int(wire.Code), int(era.Code(&jsonrpc.Error{Code: spec.URLElicitationRequired}, era.LatestLegacy(), v.client).Code)),
+			differ("code", int(wire.Code),
+				int(era.Code(&jsonrpc.Error{Code: spec.URLElicitationRequired}, era.LatestLegacy(),
+					v.client).Code)),
 			differ("data has the address", strings.Contains(string(wire.Data), signIn), true))
 	}
-	return errors.Join(err, differ("asked", v.asked(), "[visit "+signIn+"]"), differ("locked", text, "signed in"))
+	return errors.Join(err, differ("asked", v.asked(), "[visit "+signIn+"]"),
+		differ("locked", text, "signed in"))
 }
 
 func checkSampling(ctx context.Context, v *matrixClient, _ *note) error {
 	v.asked()
 	text, err := v.tool(ctx, "capital", playText{v.name})
-	return errors.Join(err, differ("asked", v.asked(), "[The capital of "+v.name+"?]"), differ("answer", text, "ask "+v.name))
+	return errors.Join(err, differ("asked", v.asked(), "[The capital of "+v.name+"?]"),
+		differ("answer", text, "ask "+v.name))
 }
 
 func checkRoots(ctx context.Context, v *matrixClient, _ *note) error {
@@ -330,7 +350,8 @@ func checkTasks(ctx context.Context, v *matrixClient, want *note) error {
 		}
 		work, err := v.tool(ctx, "work", playText{v.name})
 		job, err2 := v.tool(ctx, "job", playText{v.name})
-		return errors.Join(err, err2, differ("work", work, "worked on "+v.name), differ("job", job, "worked on "+v.name))
+		return errors.Join(err, err2, differ("work", work, "worked on "+v.name),
+			differ("job", job, "worked on "+v.name))
 	}
 	return errors.Join(runTask(ctx, v, "work"), runTask(ctx, v, "job"))
 }
@@ -344,7 +365,9 @@ func runTask(ctx context.Context, v *matrixClient, tool string) error {
 	if task.TaskID == "" {
 		return fmt.Errorf("%s: no task was begun", tool)
 	}
-	ended, err := untilTask(ctx, v, task.TaskID, func(t *spec.DetailedTask) bool { return spec.TaskEnded(t.Status) })
+	ended, err := untilTask(ctx, v, task.TaskID, func(t *spec.DetailedTask) bool {
+		return spec.TaskEnded(t.Status)
+	})
 	if err != nil {
 		return err
 	}
@@ -352,11 +375,14 @@ func runTask(ctx context.Context, v *matrixClient, tool string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(differ(tool, textOf(r), "worked on "+v.name), differ("status", ended.Status, spec.TaskCompleted))
+	return errors.Join(differ(tool, textOf(r), "worked on "+v.name),
+		differ("status", ended.Status, spec.TaskCompleted))
 }
 
 // untilTask asks for a task until holds.
-func untilTask(ctx context.Context, v *matrixClient, id string, holds func(*spec.DetailedTask) bool) (*spec.DetailedTask, error) {
+func untilTask(
+	ctx context.Context, v *matrixClient, id string, holds func(*spec.DetailedTask) bool,
+) (*spec.DetailedTask, error) {
 	for {
 		t, err := v.Task(ctx, id)
 		if err != nil || holds(t) {
@@ -372,11 +398,14 @@ func checkInterview(ctx context.Context, v *matrixClient, want *note) error {
 		if want != waits && want != noTasks {
 			return refused(v, want, err)
 		}
-		return errors.Join(err, differ("asked", v.asked(), "[Who are you, "+v.name+"?]"), differ("interview", text, "Hello, "+v.name))
+		return errors.Join(err, differ("asked", v.asked(), "[Who are you, "+v.name+"?]"),
+			differ("interview", text, "Hello, "+v.name))
 	}
 	t, err := v.StartTask(ctx, "interview", playText{v.name}, 0)
 	if err == nil {
-		t, err = untilTask(ctx, v, t.TaskID, func(t *spec.DetailedTask) bool { return t.Status != spec.TaskWorking })
+		t, err = untilTask(ctx, v, t.TaskID, func(t *spec.DetailedTask) bool {
+			return t.Status != spec.TaskWorking
+		})
 	}
 	if err != nil {
 		return err
@@ -384,16 +413,20 @@ func checkInterview(ctx context.Context, v *matrixClient, want *note) error {
 	if t.Status != spec.TaskInputRequired {
 		return fmt.Errorf("it asks for nothing: %+v", t)
 	}
-	if v.client.TasksExtension { // at once, which WaitTask does not do: it asks again when the server's interval is over
+	if v.client.TasksExtension {
+		// at once, which WaitTask does not do: it asks again when the server's interval is over
 		responses := map[string]any{}
 		for key := range t.InputRequests {
 			responses[key] = map[string]any{"action": spec.ElicitAccept, "content": playName{v.name}}
 			v.note("Who are you, " + v.name + "?")
 		}
-		if err := v.Request(ctx, spec.MethodTasksUpdate, map[string]any{"taskId": t.TaskID, "inputResponses": responses}, nil); err != nil {
+		if err := v.Request(ctx, spec.MethodTasksUpdate,
+			map[string]any{"taskId": t.TaskID, "inputResponses": responses}, nil); err != nil {
 			return err
 		}
-		if t, err = untilTask(ctx, v, t.TaskID, func(t *spec.DetailedTask) bool { return spec.TaskEnded(t.Status) }); err != nil {
+		if t, err = untilTask(ctx, v, t.TaskID, func(t *spec.DetailedTask) bool {
+			return spec.TaskEnded(t.Status)
+		}); err != nil {
 			return err
 		}
 	}
@@ -401,7 +434,8 @@ func checkInterview(ctx context.Context, v *matrixClient, want *note) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(differ("asked", v.asked(), "[Who are you, "+v.name+"?]"), differ("interview", textOf(r), "Hello, "+v.name))
+	return errors.Join(differ("asked", v.asked(), "[Who are you, "+v.name+"?]"),
+		differ("interview", textOf(r), "Hello, "+v.name))
 }
 
 func checkEndless(ctx context.Context, v *matrixClient, want *note) error {
@@ -418,11 +452,14 @@ func checkEndless(ctx context.Context, v *matrixClient, want *note) error {
 	if err := v.CancelTask(ctx, t.TaskID); err != nil {
 		return err
 	}
-	t, err = untilTask(ctx, v, t.TaskID, func(t *spec.DetailedTask) bool { return spec.TaskEnded(t.Status) })
+	t, err = untilTask(ctx, v, t.TaskID, func(t *spec.DetailedTask) bool {
+		return spec.TaskEnded(t.Status)
+	})
 	if err != nil {
 		return err
 	}
-	return errors.Join(differ("status", t.Status, spec.TaskCancelled), v.stage.wait(ctx, "gone endless "+v.name))
+	return errors.Join(differ("status", t.Status, spec.TaskCancelled),
+		v.stage.wait(ctx, "gone endless "+v.name))
 }
 
 func checkErrors(ctx context.Context, v *matrixClient, _ *note) error {
@@ -457,12 +494,14 @@ func checkErrors(ctx context.Context, v *matrixClient, _ *note) error {
 		differ("its data and text", data, `{"day":"Sunday"}not today`),
 		differ("the failure of a tool", text, "the disk is full"),
 		differ("arguments that do not fit: protocol error", invalid != nil, false),
-		codeIs("a method that is not there", v.Request(ctx, "example/nothing", nil, nil), jsonrpc.MethodNotFound))
+		codeIs("a method that is not there", v.Request(ctx, "example/nothing", nil, nil),
+			jsonrpc.MethodNotFound))
 }
 
 func checkCaching(ctx context.Context, v *matrixClient, want *note) error {
 	for method, params := range map[string]any{
-		spec.MethodToolsList: nil, spec.MethodResourcesList: nil, spec.MethodResourcesTemplatesList: nil, spec.MethodPromptsList: nil,
+		spec.MethodToolsList: nil, spec.MethodResourcesList: nil, spec.MethodResourcesTemplatesList: nil,
+		spec.MethodPromptsList:   nil,
 		spec.MethodResourcesRead: map[string]string{"uri": "note:///readme"},
 	} {
 		v.tap.forget()
@@ -495,7 +534,10 @@ func checkCaching(ctx context.Context, v *matrixClient, want *note) error {
 // checkTrace has the server say the trace context that the client has sent: all of it, whatever the
 // transports.
 func checkTrace(ctx context.Context, v *matrixClient, _ *note) error {
-	want := farcall.Trace{Parent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", State: "a=1,b=2", Baggage: "user=" + v.name}
+	want := farcall.Trace{
+		Parent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		State:  "a=1,b=2", Baggage: "user=" + v.name,
+	}
 	ctx = farcall.WithTrace(ctx, want)
 	text, err := v.tool(ctx, "trace", nil)
 	var got farcall.Trace
