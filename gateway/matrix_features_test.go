@@ -28,23 +28,58 @@ type feature struct {
 }
 
 var (
-	inText      = &note{"The JSON is in the text of the result, and there alone: one of the revisions has no structured content."}
-	inTextAny   = &note{"The JSON is in the text of the result, and there alone: in one of the revisions structured content is an object."}
-	audioText   = &note{"In its place there is a text that names its type and size."}
-	linkText    = &note{"In its place there is a text with its name and address."}
-	dropped     = &note{"It is dropped: one of the revisions has nowhere to put it."}
-	noContext   = &note{"Values are suggested, but without regard to the arguments known so far, which do not get through."}
+	inText = &note{
+		"The JSON is in the text of the result, and there alone: one of the revisions has no " +
+			"structured content.",
+	}
+	inTextAny = &note{
+		"The JSON is in the text of the result, and there alone: in one of the revisions structured " +
+			"content is an object.",
+	}
+	audioText = &note{"In its place there is a text that names its type and size."}
+	linkText  = &note{"In its place there is a text with its name and address."}
+	dropped   = &note{"It is dropped: one of the revisions has nowhere to put it."}
+	noContext = &note{
+		"Values are suggested, but without regard to the arguments known so far, which do not " +
+			"get through.",
+	}
 	noMessage   = &note{"The progress arrives, its message does not."}
-	serverNever = &note{"The server's revision does not let it ask. Its tool fails with a text that says so, and the client is not asked."}
-	toldText    = &note{"The client's revision cannot be asked, and the server knows. Its tool fails with a text that says so."}
-	toldError   = &note{"The client's revision cannot be asked, and the server knows. The call is answered with the error -32600, which names what is missing."}
-	bareError   = &note{"The client gets the error as it is, as any other one that its revision does not know, with the addresses in its data."}
-	ownCode     = &note{"Neither revision has that error: it is one of the server's own, and gets through as any other."}
-	takenFor    = &note{"The server's revision has no such error, and the client takes it for the one that its own has: the user is sent there, and the call is made again."}
-	noHint      = &note{"No source says how long it may be kept, so the answer has the hint not to keep it: `ttlMs` 0, `cacheScope` private."}
-	noHints     = &note{"The client's revision has no such hints, and there are none in the result."}
-	noTasks     = &note{"The server has no tasks, and the gateway declares none. The client calls the tool and waits for its result."}
-	waits       = &note{"The client's revision has no tasks. It calls the tool and waits for its result, also where that is a task of the server."}
+	serverNever = &note{
+		"The server's revision does not let it ask. Its tool fails with a text that says so, and the " +
+			"client is not asked.",
+	}
+	toldText = &note{
+		"The client's revision cannot be asked, and the server knows. Its tool fails with a text " +
+			"that says so.",
+	}
+	toldError = &note{
+		"The client's revision cannot be asked, and the server knows. The call is answered with the " +
+			"error -32600, which names what is missing.",
+	}
+	bareError = &note{
+		"The client gets the error as it is, as any other one that its revision does not know, with " +
+			"the addresses in its data.",
+	}
+	ownCode = &note{
+		"Neither revision has that error: it is one of the server's own, and gets through as any other.",
+	}
+	takenFor = &note{
+		"The server's revision has no such error, and the client takes it for the one that its own " +
+			"has: the user is sent there, and the call is made again.",
+	}
+	noHint = &note{
+		"No source says how long it may be kept, so the answer has the hint not to keep it: `ttlMs` 0, " +
+			"`cacheScope` private.",
+	}
+	noHints = &note{"The client's revision has no such hints, and there are none in the result."}
+	noTasks = &note{
+		"The server has no tasks, and the gateway declares none. The client calls the tool and waits " +
+			"for its result.",
+	}
+	waits = &note{
+		"The client's revision has no tasks. It calls the tool and waits for its result, also where " +
+			"that is a task of the server.",
+	}
 )
 
 func works(_, _ *era.Revision) *note { return nil }
@@ -83,21 +118,27 @@ func features() []feature {
 func offered() []feature {
 	return []feature{
 		{"tools", works, checkTools},
-		{"tool annotations", lacking(func(r *era.Revision) bool { return r.ToolAnnotations }, dropped), checkAnnotations},
+		{"tool annotations", lacking(func(r *era.Revision) bool {
+			return r.ToolAnnotations
+		}, dropped), checkAnnotations},
 		{"titles", lacking(func(r *era.Revision) bool { return r.Titles }, dropped), checkTitles},
 		{"icons", lacking(func(r *era.Revision) bool { return r.Icons }, dropped), checkIcons},
 		{"resources", works, checkResources},
 		{"resource templates", works, checkTemplates},
 		{"prompts", works, checkPrompts},
 		{"completion", works, checkCompletion},
-		{"completion with context", lacking(func(r *era.Revision) bool { return r.CompletionContext }, noContext), checkCompletionContext},
+		{"completion with context", lacking(func(r *era.Revision) bool {
+			return r.CompletionContext
+		}, noContext), checkCompletionContext},
 		{"pagination", works, checkPages},
 	}
 }
 
 func contents() []feature {
 	return []feature{
-		{"structured output", lacking(func(r *era.Revision) bool { return r.StructuredContent && r.OutputSchema }, inText), checkStructured},
+		{"structured output", lacking(func(r *era.Revision) bool {
+			return r.StructuredContent && r.OutputSchema
+		}, inText), checkStructured},
 		{"structured output that is no object", func(client, server *era.Revision) *note {
 			switch {
 			case !client.StructuredContent || !server.StructuredContent:
@@ -108,7 +149,9 @@ func contents() []feature {
 			return nil
 		}, checkScores},
 		{"audio", lacking(func(r *era.Revision) bool { return r.Audio }, audioText), checkAudio},
-		{"resource links", lacking(func(r *era.Revision) bool { return r.ResourceLinks }, linkText), checkLinks},
+		{"resource links", lacking(func(r *era.Revision) bool {
+			return r.ResourceLinks
+		}, linkText), checkLinks},
 		{"images and embedded resources", works, checkImages},
 	}
 }
@@ -123,7 +166,8 @@ func checkTools(ctx context.Context, v *matrixClient, _ *note) error {
 		names = append(names, t.Name)
 	}
 	// The order is the server's.
-	want := "[echo add scores media count forever trace keep fail refuse greet visit locked capital where work job interview endless extra]"
+	want := "[echo add scores media count forever trace keep fail refuse greet visit locked capital " +
+		"where work job interview endless extra]"
 	if err := differ("tools", names, want); err != nil {
 		return err
 	}
@@ -181,7 +225,8 @@ func checkResources(ctx context.Context, v *matrixClient, _ *note) error {
 		uris = append(uris, r.URI)
 	}
 	slices.Sort(uris)
-	if err := differ("resources", uris, "[note:///extra note:///picture note:///readme note:///watched]"); err != nil {
+	if err := differ("resources", uris,
+		"[note:///extra note:///picture note:///readme note:///watched]"); err != nil {
 		return err
 	}
 	text, err := v.Read(ctx, "note:///readme")
@@ -192,7 +237,9 @@ func checkResources(ctx context.Context, v *matrixClient, _ *note) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(differ("readme", len(text.Contents) == 1 && text.Contents[0].URI == "note:///readme" && text.Contents[0].Text == "Welcome", true),
+	return errors.Join(
+		differ("readme", len(text.Contents) == 1 && text.Contents[0].URI == "note:///readme" &&
+			text.Contents[0].Text == "Welcome", true),
 		differ("picture", bytes.Equal(blob.Contents[0].Blob, []byte{0, 1, 2}), true))
 }
 
@@ -231,7 +278,8 @@ func checkPrompts(ctx context.Context, v *matrixClient, _ *note) error {
 
 func complete(ctx context.Context, v *matrixClient, known map[string]string) ([]string, error) {
 	p := &spec.CompleteRequestParams{
-		Ref: spec.CompleteReference{Type: spec.RefPrompt, Name: "review"}, Argument: spec.CompleteArgument{Name: "language", Value: "g"},
+		Ref:      spec.CompleteReference{Type: spec.RefPrompt, Name: "review"},
+		Argument: spec.CompleteArgument{Name: "language", Value: "g"},
 	}
 	if known != nil {
 		p.Context = &spec.CompleteContext{Arguments: known}
@@ -261,7 +309,8 @@ func checkPages(ctx context.Context, v *matrixClient, _ *note) error {
 	cursor := ""
 	for pages := 1; ; pages++ {
 		var r spec.ListToolsResult
-		if err := v.Request(ctx, spec.MethodToolsList, &spec.PaginatedRequestParams{Cursor: cursor}, &r); err != nil {
+		if err := v.Request(ctx, spec.MethodToolsList, &spec.PaginatedRequestParams{Cursor: cursor},
+			&r); err != nil {
 			return err
 		}
 		if len(r.Tools) == 0 || len(r.Tools) > playPage {
@@ -278,7 +327,8 @@ func checkPages(ctx context.Context, v *matrixClient, _ *note) error {
 	slices.Sort(names)
 	names = slices.Compact(names)
 	err := v.Request(ctx, spec.MethodToolsList, &spec.PaginatedRequestParams{Cursor: "bad"}, nil)
-	return errors.Join(differ("tools on all pages", fmt.Sprint(n, " ", len(names)), "20 20"), codeIs("an invalid cursor", err, jsonrpc.InvalidParams))
+	return errors.Join(differ("tools on all pages", fmt.Sprint(n, " ", len(names)), "20 20"),
+		codeIs("an invalid cursor", err, jsonrpc.InvalidParams))
 }
 
 // codeIs is the error for an error that has not the code.
@@ -304,7 +354,8 @@ func checkStructured(ctx context.Context, v *matrixClient, want *note) error {
 		structured = ""
 	}
 	return errors.Join(differ("outputSchema", t.OutputSchema != nil, want == nil),
-		differ("structuredContent", string(r.StructuredContent), structured), differ("text", textOf(r), `{"sum":42}`))
+		differ("structuredContent", string(r.StructuredContent), structured),
+		differ("text", textOf(r), `{"sum":42}`))
 }
 
 func checkScores(ctx context.Context, v *matrixClient, want *note) error {
@@ -316,7 +367,8 @@ func checkScores(ctx context.Context, v *matrixClient, want *note) error {
 	if want != nil {
 		structured = ""
 	}
-	return errors.Join(differ("structuredContent", string(r.StructuredContent), structured), differ("text", textOf(r), `[3,1,4]`))
+	return errors.Join(differ("structuredContent", string(r.StructuredContent), structured),
+		differ("text", textOf(r), `[3,1,4]`))
 }
 
 func media(ctx context.Context, v *matrixClient, i int) (mcp.Content, error) {
@@ -336,12 +388,14 @@ func checkAudio(ctx context.Context, v *matrixClient, want *note) error {
 		return err
 	}
 	if want != nil {
-		if c.Type != spec.TypeText || !strings.Contains(c.Text, "audio/wav") || !strings.Contains(c.Text, fmt.Sprint(len("sound"))) {
+		if c.Type != spec.TypeText || !strings.Contains(c.Text, "audio/wav") ||
+			!strings.Contains(c.Text, fmt.Sprint(len("sound"))) {
 			return fmt.Errorf("in place of audio: %v", c)
 		}
 		return nil
 	}
-	return differ("audio", fmt.Sprintf("%s %s %s", c.Type, c.MIMEType, c.Data), "audio audio/wav sound")
+	return differ("audio", fmt.Sprintf("%s %s %s", c.Type, c.MIMEType, c.Data),
+		"audio audio/wav sound")
 }
 
 func checkLinks(ctx context.Context, v *matrixClient, want *note) error {
@@ -350,12 +404,14 @@ func checkLinks(ctx context.Context, v *matrixClient, want *note) error {
 		return err
 	}
 	if want != nil {
-		if c.Type != spec.TypeText || !strings.Contains(c.Text, "the first note") || !strings.Contains(c.Text, "note:///1") {
+		if c.Type != spec.TypeText || !strings.Contains(c.Text, "the first note") ||
+			!strings.Contains(c.Text, "note:///1") {
 			return fmt.Errorf("in place of a link: %v", c)
 		}
 		return nil
 	}
-	return differ("link", fmt.Sprintf("%s %s %s", c.Type, c.URI, c.Name), "resource_link note:///1 the first note")
+	return differ("link", fmt.Sprintf("%s %s %s", c.Type, c.URI, c.Name),
+		"resource_link note:///1 the first note")
 }
 
 func checkImages(ctx context.Context, v *matrixClient, _ *note) error {
@@ -368,5 +424,6 @@ func checkImages(ctx context.Context, v *matrixClient, _ *note) error {
 		return err
 	}
 	return errors.Join(differ("image", base64.StdEncoding.EncodeToString(image.Data), "cG5n"),
-		differ("embedded", embedded.Type == spec.TypeResource && embedded.Resource.Text == "note 2", true))
+		differ("embedded", embedded.Type == spec.TypeResource && embedded.Resource.Text == "note 2",
+			true))
 }

@@ -40,7 +40,8 @@ type matrixClient struct {
 }
 
 func (v *matrixClient) String() string {
-	return fmt.Sprintf("client of %s over %s, server of %s over %s", v.client.Name, v.clientOver, v.server.Name, v.serverOver)
+	return fmt.Sprintf("client of %s over %s, server of %s over %s", v.client.Name, v.clientOver,
+		v.server.Name, v.serverOver)
 }
 
 // options are those of a client that can be asked everything.
@@ -54,11 +55,19 @@ func (v *matrixClient) options() *mcp.ClientOptions {
 				return &spec.ElicitResult{Action: spec.ElicitAccept}, nil
 			}
 			v.note(p.Message)
-			return &spec.ElicitResult{Action: spec.ElicitAccept, Content: append(jsonrpc.AppendString(jsonrpc.Raw(`{"name":`), v.name), '}')}, nil
+			return &spec.ElicitResult{
+				Action:  spec.ElicitAccept,
+				Content: append(jsonrpc.AppendString(jsonrpc.Raw(`{"name":`), v.name), '}'),
+			}, nil
 		},
-		Sample: func(_ context.Context, p *spec.CreateMessageRequestParams) (*spec.CreateMessageResult, error) {
+		Sample: func(
+			_ context.Context, p *spec.CreateMessageRequestParams,
+		) (*spec.CreateMessageResult, error) {
 			v.note(p.Messages[0].Content[0].Text)
-			return &spec.CreateMessageResult{Role: "assistant", Model: "atlas", Content: []mcp.Content{mcp.Text("ask " + v.name)}}, nil
+			return &spec.CreateMessageResult{
+				Role: "assistant", Model: "atlas",
+				Content: []mcp.Content{mcp.Text("ask " + v.name)},
+			}, nil
 		},
 		Roots: func(context.Context) ([]spec.Root, error) {
 			return []spec.Root{{URI: "file:///" + v.name}}, nil
@@ -141,7 +150,8 @@ func (t *tap) record(_ context.Context, r farcall.Record) {
 	if r.Notification || r.Outgoing {
 		return
 	}
-	r.Request, r.Response = append(jsonrpc.Raw(nil), r.Request...), append(jsonrpc.Raw(nil), r.Response...)
+	r.Request, r.Response = append(jsonrpc.Raw(nil), r.Request...),
+		append(jsonrpc.Raw(nil), r.Response...)
 	select {
 	case t.records <- r:
 	default: // no client follows it
@@ -157,7 +167,9 @@ func (t *tap) forget() {
 
 // answer returns the result, and the error, of the next call of a method as they
 // were on the wire, when all its rounds are over.
-func (t *tap) answer(ctx context.Context, method string) (result jsonrpc.Raw, wire *jsonrpc.Error, err error) {
+func (t *tap) answer(
+	ctx context.Context, method string,
+) (result jsonrpc.Raw, wire *jsonrpc.Error, err error) {
 	for {
 		select {
 		case r := <-t.records:

@@ -107,7 +107,10 @@ type matrix struct {
 // over every transport, with every feature, through a gateway. Without make full it tries the pairs
 // of [covering].
 func TestMatrix(t *testing.T) {
-	m := &matrix{t: t, features: features(), chosen: covering(ends()), tried: map[cell]*note{}, wrong: map[string][]string{}}
+	m := &matrix{
+		t: t, features: features(), chosen: covering(ends()), tried: map[cell]*note{},
+		wrong: map[string][]string{},
+	}
 	if full.Wanted() {
 		m.chosen = everyPair(ends())
 	}
@@ -126,7 +129,8 @@ func TestMatrix(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d of %d pairs of ends, %d cells were tried, %d failed, %d missing", len(m.chosen), len(everyPair(ends())), len(m.tried), m.failed, missing)
+	t.Logf("%d of %d pairs of ends, %d cells were tried, %d failed, %d missing", len(m.chosen),
+		len(everyPair(ends())), len(m.tried), m.failed, missing)
 	for _, what := range slices.Sorted(maps.Keys(m.wrong)) {
 		t.Errorf("%s (%s)", what, strings.Join(m.wrong[what], " "))
 	}
@@ -155,9 +159,11 @@ func (m *matrix) serve(t *testing.T, server end) {
 				continue
 			}
 			v := &matrixClient{
-				client: client.rev, clientOver: client.transport, server: server.rev, serverOver: server.transport,
-				stage: s, tap: wire, name: fmt.Sprintf("client-%d", n+1),
-				logs: make(chan string, 10_000), changed: make(chan string, 1000), updated: make(chan string, 1000), listening: make(chan spec.SubscriptionFilter, 100),
+				client: client.rev, clientOver: client.transport, server: server.rev,
+				serverOver: server.transport,
+				stage:      s, tap: wire, name: fmt.Sprintf("client-%d", n+1),
+				logs: make(chan string, 10_000), changed: make(chan string, 1000),
+				updated: make(chan string, 1000), listening: make(chan spec.SubscriptionFilter, 100),
 			}
 			if err := m.run(t.Context(), h, v); err != nil {
 				t.Errorf("%v: %v", v, err)
@@ -180,7 +186,8 @@ func (m *matrix) run(ctx context.Context, h *house, v *matrixClient) (err error)
 			err = left
 		}
 	}()
-	if got := c.Server(); got.Revision != v.client.Name || got.Name != "play" || got.Instructions != "Read the notes first." {
+	if got := c.Server(); got.Revision != v.client.Name || got.Name != "play" ||
+		got.Instructions != "Read the notes first." {
 		return fmt.Errorf("the gateway says it is %+v", got)
 	}
 	for _, f := range m.features {
@@ -201,6 +208,7 @@ func (m *matrix) try(ctx context.Context, v *matrixClient, f feature) {
 		return
 	}
 	m.failed++
-	what := fmt.Sprintf("%s, client of %s, server of %s: %v", f.name, v.client.Name, v.server.Name, err)
+	what := fmt.Sprintf("%s, client of %s, server of %s: %v", f.name, v.client.Name,
+		v.server.Name, err)
 	m.wrong[what] = append(m.wrong[what], v.clientOver+"-"+v.serverOver)
 }

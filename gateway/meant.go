@@ -9,8 +9,8 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// meant adds the tool or prompt to err that was probably meant by a name that nothing has. It is one
-// of those that the caller may use: a hidden one is as one that is not there.
+// meant adds the tool or prompt to err that was probably meant by a name that nothing has. It is
+// one of those that the caller may use: a hidden one is as one that is not there.
 func (e *endpoint) meant(ctx context.Context, kind, name string, err error) error {
 	view, _ := e.servers()
 	all, failed := view.Whole(ctx, kind)

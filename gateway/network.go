@@ -64,17 +64,22 @@ func (s *server) network(log *slog.Logger) (err error) {
 	}
 	if s.target.Queue() {
 		if s.g.opts.NATS == nil {
-			return fmt.Errorf("gateway: upstream %s: nothing here sends over NATS; Options.NATS does", c.Name)
+			return fmt.Errorf("gateway: upstream %s: nothing here sends over NATS; Options.NATS does",
+				c.Name)
 		}
 		s.http = &http.Client{Transport: s.g.opts.NATS}
 		return nil
 	}
-	if c.Proxy == "" && s.tls == nil || s.target.Kind != target.HTTP && s.target.Kind != target.WebSocket {
+	if c.Proxy == "" && s.tls == nil ||
+		s.target.Kind != target.HTTP && s.target.Kind != target.WebSocket {
 		return nil
 	}
 	s.http = &http.Client{Transport: &http.Transport{
-		Proxy:                  c.proxy(),
-		DialContext:            (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+		Proxy: c.proxy(),
+		DialContext: (&net.Dialer{
+			Timeout:   30 * time.Second,
+			KeepAlive: 30 * time.Second,
+		}).DialContext,
 		TLSClientConfig:        s.tls,
 		TLSHandshakeTimeout:    10 * time.Second,
 		IdleConnTimeout:        90 * time.Second,
@@ -105,9 +110,12 @@ func (s *server) forwarded(ctx context.Context) (http.Header, error) {
 		values := r.Header[key]
 		switch {
 		case len(values) > 1:
-			return nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "Invalid request: the header %s, which goes to %s, comes %d times; send it once", key, s.cfg.Name, len(values))
+			return nil, jsonrpc.Errorf(jsonrpc.InvalidRequest,
+				"Invalid request: the header %s, which goes to %s, comes %d times; send it once", key,
+				s.cfg.Name, len(values))
 		case len(values) == 1 && len(values[0]) > maxForwardedValue:
-			return nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "Invalid request: the header %s, which goes to %s, has %d bytes; at most %d are passed on",
+			return nil, jsonrpc.Errorf(jsonrpc.InvalidRequest,
+				"Invalid request: the header %s, which goes to %s, has %d bytes; at most %d are passed on",
 				key, s.cfg.Name, len(values[0]), maxForwardedValue)
 		case len(values) == 1:
 			h[key] = values
@@ -118,17 +126,25 @@ func (s *server) forwarded(ctx context.Context) (http.Header, error) {
 
 // unforwarded are headers that never go on, with the reason.
 var unforwarded = map[string]string{
-	"Authorization": forwardsCredentials, "Proxy-Authorization": forwardsCredentials, "Cookie": forwardsCredentials, "Cookie2": forwardsCredentials,
-	"Set-Cookie": forwardsCredentials, "Dpop": forwardsCredentials, "Signature": forwardsCredentials, "Signature-Input": forwardsCredentials,
-	"X-Api-Key": forwardsCredentials, "Api-Key": forwardsCredentials, "X-Auth-Token": forwardsCredentials, "X-Csrf-Token": forwardsCredentials,
+	"Authorization": forwardsCredentials, "Proxy-Authorization": forwardsCredentials,
+	"Cookie": forwardsCredentials, "Cookie2": forwardsCredentials,
+	"Set-Cookie": forwardsCredentials, "Dpop": forwardsCredentials, "Signature": forwardsCredentials,
+	"Signature-Input": forwardsCredentials,
+	"X-Api-Key":       forwardsCredentials, "Api-Key": forwardsCredentials,
+	"X-Auth-Token": forwardsCredentials, "X-Csrf-Token": forwardsCredentials,
 
-	"Forwarded": forwardsAddress, "Via": forwardsAddress, "X-Real-Ip": forwardsAddress, "Cf-Connecting-Ip": forwardsAddress,
-	"True-Client-Ip": forwardsAddress, "X-Client-Ip": forwardsAddress, "X-Cluster-Client-Ip": forwardsAddress,
+	"Forwarded": forwardsAddress, "Via": forwardsAddress, "X-Real-Ip": forwardsAddress,
+	"Cf-Connecting-Ip": forwardsAddress,
+	"True-Client-Ip":   forwardsAddress, "X-Client-Ip": forwardsAddress,
+	"X-Cluster-Client-Ip": forwardsAddress,
 
-	"Expect": forwardsHop, "Proxy-Connection": forwardsHop, "Proxy-Authenticate": forwardsHop, "Http2-Settings": forwardsHop,
+	"Expect": forwardsHop, "Proxy-Connection": forwardsHop, "Proxy-Authenticate": forwardsHop,
+	"Http2-Settings": forwardsHop,
 
-	"Origin": forwardsMessage, "Referer": forwardsMessage, "Content-Encoding": forwardsMessage, "Content-Digest": forwardsMessage, "Digest": forwardsMessage,
-	"Accept-Encoding": forwardsMessage, "Cache-Control": forwardsMessage, "Range": forwardsMessage, "User-Agent": forwardsMessage,
+	"Origin": forwardsMessage, "Referer": forwardsMessage, "Content-Encoding": forwardsMessage,
+	"Content-Digest": forwardsMessage, "Digest": forwardsMessage,
+	"Accept-Encoding": forwardsMessage, "Cache-Control": forwardsMessage, "Range": forwardsMessage,
+	"User-Agent":  forwardsMessage,
 	"Traceparent": forwardsTrace, "Tracestate": forwardsTrace, "Baggage": forwardsTrace,
 }
 
@@ -150,7 +166,8 @@ func unforwardable(key string) string {
 		return "farcall sets this header itself"
 	case strings.HasPrefix(key, "X-Forwarded-"):
 		return forwardsAddress
-	case strings.HasPrefix(key, "Proxy-"), strings.HasPrefix(key, "Sec-"), strings.HasPrefix(key, "Access-Control-"), strings.HasPrefix(key, "If-"):
+	case strings.HasPrefix(key, "Proxy-"), strings.HasPrefix(key, "Sec-"),
+		strings.HasPrefix(key, "Access-Control-"), strings.HasPrefix(key, "If-"):
 		return forwardsMessage
 	}
 	return ""
@@ -164,11 +181,15 @@ func (c *checker) network(u *Upstream, path string, t *target.Target) {
 	case t.Queue():
 		c.problem(path+".tls", "a connection to NATS has the roots of the system", "remove it")
 	case !t.Secure:
-		c.problem(path+".tls", "the url has the scheme "+t.Scheme+", which has no TLS", "write "+secured[t.Scheme]+" in the url, or remove tls")
+		c.problem(path+".tls", "the url has the scheme "+t.Scheme+", which has no TLS",
+			"write "+secured[t.Scheme]+" in the url, or remove tls")
 	case (u.TLS.Cert == "") != (u.TLS.Key == ""):
-		c.problem(path+".tls", "a certificate needs both cert and key", "name the files of the certificate and of its private key")
+		c.problem(path+".tls", "a certificate needs both cert and key",
+			"name the files of the certificate and of its private key")
 	case strings.ContainsAny(u.TLS.ServerName, ":/ \t"):
-		c.problem(path+".tls.server_name", c.quote(path+".tls.server_name", u.TLS.ServerName)+" is not a host name", "write the name that is in the server's certificate, without a port")
+		c.problem(path+".tls.server_name",
+			c.quote(path+".tls.server_name", u.TLS.ServerName)+" is not a host name",
+			"write the name that is in the server's certificate, without a port")
 	case !u.Disabled:
 		if _, err := u.tlsConfig(nil); err != nil {
 			c.problem(path+".tls", err.Error(), "name files in PEM that farcall may read")
@@ -180,14 +201,18 @@ func (c *checker) network(u *Upstream, path string, t *target.Target) {
 		c.proxy(u, path+".proxy")
 	}
 	if len(u.ForwardHeaders) > 0 && (!isHTTP || u.profile() == profileRaw) {
-		c.problem(path+".forward_headers", "only MCP over http and https has it: other connections carry the calls of many", "remove it")
+		c.problem(path+".forward_headers",
+			"only MCP over http and https has it: other connections carry the calls of many", "remove it")
 		return
 	}
 	c.forwarded(u, path+".forward_headers")
 }
 
 // secured are the schemes with TLS for those without.
-var secured = map[string]string{"http": "https", "ws": "wss", "tcp": "tls", "unix": "tls", "npipe": "tls"}
+var secured = map[string]string{
+	"http": "https", "ws": "wss", "tcp": "tls", "unix": "tls",
+	"npipe": "tls",
+}
 
 func (c *checker) proxy(u *Upstream, path string) {
 	if u.Proxy == "" || u.Proxy == proxyNone {
@@ -209,7 +234,8 @@ func (c *checker) proxy(u *Upstream, path string) {
 
 func (c *checker) forwarded(u *Upstream, path string) {
 	if len(u.ForwardHeaders) > maxForwarded {
-		c.problem(path, fmt.Sprintf("there are %d headers", len(u.ForwardHeaders)), fmt.Sprintf("name %d at most", maxForwarded))
+		c.problem(path, fmt.Sprintf("there are %d headers", len(u.ForwardHeaders)),
+			fmt.Sprintf("name %d at most", maxForwarded))
 	}
 	own := map[string]bool{}
 	for name := range u.Headers {
@@ -221,7 +247,8 @@ func (c *checker) forwarded(u *Upstream, path string) {
 		why := unforwardable(key)
 		switch {
 		case !headerName.MatchString(name) || strings.Contains(name, "*"):
-			c.problem(at, c.quote(at, name)+" is not the name of a header", "write one name, such as x-request-id; there are no patterns")
+			c.problem(at, c.quote(at, name)+" is not the name of a header",
+				"write one name, such as x-request-id; there are no patterns")
 		case why == forwardsCredentials:
 			c.problem(at, why, "remove it; auth has ways to show the server who calls")
 		case why != "":

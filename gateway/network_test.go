@@ -34,7 +34,8 @@ func issueFor(t *testing.T, certFile, keyFile, name string) tls.Certificate {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, DNSNames: []string{name},
+		SerialNumber: big.NewInt(time.Now().UnixNano()), NotAfter: time.Now().Add(time.Hour), IsCA: true,
+		BasicConstraintsValid: true, DNSNames: []string{name},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -74,7 +75,8 @@ func headered(t *testing.T, u *Upstream) func(h http.Header) (string, error) {
 		_ = g.Shutdown(ctx)
 	})
 	return func(h http.Header) (string, error) {
-		c, err := mcp.Dial(t.Context(), web.URL+"/mcp", &mcp.ClientOptions{HTTP: &mcphttp.DialOptions{Header: h}})
+		c, err := mcp.Dial(t.Context(), web.URL+"/mcp",
+			&mcp.ClientOptions{HTTP: &mcphttp.DialOptions{Header: h}})
 		if err != nil {
 			return "", err
 		}
@@ -88,24 +90,36 @@ func headered(t *testing.T, u *Upstream) func(h http.Header) (string, error) {
 func TestUpstreamTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	ca, cert, key := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	ca, cert, key := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "cert.pem"),
+		filepath.Join(dir, "key.pem")
 	shown := new(atomic.Value)
 	serve := new(atomic.Pointer[tls.Config])
 	renew := func() {
-		server, client := issueFor(t, ca, filepath.Join(dir, "server.key"), "tools.test"), issueFor(t, cert, key, "gateway")
+		server, client := issueFor(t, ca, filepath.Join(dir, "server.key"), "tools.test"),
+			issueFor(t, cert, key, "gateway")
 		pool := x509.NewCertPool()
 		pool.AddCert(client.Leaf)
-		serve.Store(&tls.Config{Certificates: []tls.Certificate{server}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12})
+		serve.Store(
+			&tls.Config{
+				Certificates: []tls.Certificate{server}, ClientCAs: pool,
+				ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12,
+			})
 	}
 	renew()
 	s := mcp.NewServer("private", "1", nil)
-	mcp.AddTool(s, mcp.Tool{Name: "add"}, func(ctx context.Context, _ struct{ A, B int }) (string, error) {
-		shown.Store(mcphttp.RequestFrom(ctx).TLS.ServerName)
-		return "3", nil
-	})
+	mcp.AddTool(s, mcp.Tool{Name: "add"},
+		func(ctx context.Context, _ struct{ A, B int }) (string, error) {
+			shown.Store(mcphttp.RequestFrom(ctx).TLS.ServerName)
+			return "3", nil
+		})
 	web := httptest.NewUnstartedServer(mcphttp.NewHandler(s, nil))
 	web.Config.ErrorLog = nil
-	web.TLS = &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return serve.Load(), nil }}
+	web.TLS = &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			return serve.Load(), nil
+		},
+	}
 	web.StartTLS()
 	t.Cleanup(func() { web.CloseClientConnections(); web.Close(); s.Close() })
 	u := &Upstream{Name: "private", URL: web.URL}
@@ -128,7 +142,8 @@ func TestUpstreamProxy(t *testing.T) {
 	through := httputil.ReverseProxy{Rewrite: func(*httputil.ProxyRequest) { passed.Add(1) }}
 	proxy := httptest.NewServer(&through)
 	t.Cleanup(func() { proxy.CloseClientConnections(); proxy.Close() })
-	if got, err := headered(t, &Upstream{Name: "up", URL: server.URL, Proxy: proxy.URL})(nil); err != nil || got != "3" || passed.Load() == 0 {
+	if got, err := headered(t, &Upstream{Name: "up", URL: server.URL, Proxy: proxy.URL})(
+		nil); err != nil || got != "3" || passed.Load() == 0 {
 		t.Error(got, err, passed.Load())
 	}
 	none := &Upstream{Name: "up", URL: server.URL, Proxy: proxyNone}
@@ -144,10 +159,15 @@ func TestUpstreamProxy(t *testing.T) {
 func TestForwardHeaders(t *testing.T) {
 	t.Parallel()
 	server := newCapturing(t, "")
-	call := headered(t, &Upstream{Name: "up", URL: server.URL, Headers: map[string]string{"X-Team": "a"}, ForwardHeaders: []string{"x-request-id", "X-User"}})
+	call := headered(t,
+		&Upstream{
+			Name: "up", URL: server.URL, Headers: map[string]string{"X-Team": "a"},
+			ForwardHeaders: []string{"x-request-id", "X-User"},
+		})
 	h := http.Header{
-		"X-Request-Id": {"r1"}, "X-User": {"ada"}, "X-Team": {"b"}, "X-Other": {"other"}, "Authorization": {"Bearer " + callersSecret},
-		"Cookie": {callersSecret}, "X-Api-Key": {callersSecret},
+		"X-Request-Id": {"r1"}, "X-User": {"ada"}, "X-Team": {"b"}, "X-Other": {"other"},
+		"Authorization": {"Bearer " + callersSecret},
+		"Cookie":        {callersSecret}, "X-Api-Key": {callersSecret},
 	}
 	if got, err := call(h); err != nil || got != "3" {
 		t.Fatal(got, err)
@@ -160,7 +180,8 @@ func TestForwardHeaders(t *testing.T) {
 	server.mu.Unlock()
 	calls := 0
 	for _, request := range all {
-		if strings.Contains(request, callersSecret) || strings.Contains(request, "other") || !strings.Contains(request, "X-Team:[a]") {
+		if strings.Contains(request, callersSecret) || strings.Contains(request, "other") ||
+			!strings.Contains(request, "X-Team:[a]") {
 			t.Error(request)
 		}
 		has := strings.Contains(request, "X-Request-Id:[r1]") && strings.Contains(request, "X-User:[ada]")
@@ -175,8 +196,12 @@ func TestForwardHeaders(t *testing.T) {
 	if calls != 2 {
 		t.Errorf("%d calls", calls)
 	}
-	for name, values := range map[string][]string{"comes 2 times": {"ada", "eve"}, "at most 4096": {strings.Repeat("x", maxForwardedValue+1)}} {
-		if _, err := call(http.Header{"X-User": values}); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "X-User") {
+	for name, values := range map[string][]string{
+		"comes 2 times": {"ada", "eve"},
+		"at most 4096":  {strings.Repeat("x", maxForwardedValue+1)},
+	} {
+		if _, err := call(http.Header{"X-User": values}); err == nil ||
+			!strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "X-User") {
 			t.Error(err)
 		}
 	}
@@ -186,23 +211,29 @@ func TestForwardHeaders(t *testing.T) {
 func TestNetworkProblems(t *testing.T) {
 	t.Parallel()
 	for keys, want := range map[string]string{
-		"url: 'http://h', tls: {server_name: a}":                           "upstreams.a.tls: the url has the scheme http, which has no TLS; write https in the url, or remove tls",
-		"url: 'ws://h', tls: {server_name: a}":                             "write wss in the url",
-		"url: 'https://h', tls: {cert: c.pem}":                             "upstreams.a.tls: a certificate needs both cert and key; name the files",
-		"url: 'https://h', tls: {key: c.pem}":                              "upstreams.a.tls: a certificate needs both cert and key; name the files",
-		"url: 'https://h', tls: {ca: none.pem}":                            "none.pem: no such file or directory; name files in PEM that farcall may read",
-		"url: 'https://h', tls: {ca: load.go}":                             "load.go: it has no certificate in PEM; name files in PEM",
-		"url: 'https://h', tls: {server_name: 'a:1'}":                      `upstreams.a.tls.server_name: "a:1" is not a host name; write the name that is in the server's certificate, without a port`,
-		"url: 'https://h', tls: {sni: a}":                                  `upstreams.a.tls.sni: there is no key "sni" here`,
-		"url: 'http://h', proxy: 'ftp://p'":                                "upstreams.a.proxy: there are no proxies of that scheme; write http://host:port",
-		"url: 'http://h', proxy: 'p:1'":                                    "upstreams.a.proxy: it is not the URL of a proxy; write http://host:port",
-		"url: 'http://h', proxy: 'http://p/path'":                          "a proxy has neither a path nor a query",
-		"url: 'https://h', proxy: 'https://p', tls: {server_name: a}":      "the proxy would need the same tls as the server; write http:// or socks5://",
-		"url: 'tcp://h:1', proxy: none":                                    "upstreams.a.proxy: only http, https, ws and wss have it; remove it",
-		"command: x, proxy: none":                                          "upstreams.a.proxy: a command has none; remove it; it is for a url",
-		"command: x, tls: {ca: a}":                                         "upstreams.a.tls: a command has none; remove it; it is for a url",
-		"command: x, forward_headers: [a]":                                 "upstreams.a.forward_headers: a command has none; remove it; it is for a url",
-		"url: 'ws://h', forward_headers: [x-user]":                         "only MCP over http and https has it: other connections carry the calls of many; remove it",
+		"url: 'http://h', tls: {server_name: a}":                      "upstreams.a.tls: the url has the scheme http, which has no TLS; write https in the url, or remove tls",
+		"url: 'ws://h', tls: {server_name: a}":                        "write wss in the url",
+		"url: 'https://h', tls: {cert: c.pem}":                        "upstreams.a.tls: a certificate needs both cert and key; name the files",
+		"url: 'https://h', tls: {key: c.pem}":                         "upstreams.a.tls: a certificate needs both cert and key; name the files",
+		"url: 'https://h', tls: {ca: none.pem}":                       "none.pem: no such file or directory; name files in PEM that farcall may read",
+		"url: 'https://h', tls: {ca: load.go}":                        "load.go: it has no certificate in PEM; name files in PEM",
+		"url: 'https://h', tls: {server_name: 'a:1'}":                 `upstreams.a.tls.server_name: "a:1" is not a host name; write the name that is in the server's certificate, without a port`,
+		"url: 'https://h', tls: {sni: a}":                             `upstreams.a.tls.sni: there is no key "sni" here`,
+		"url: 'http://h', proxy: 'ftp://p'":                           "upstreams.a.proxy: there are no proxies of that scheme; write http://host:port",
+		"url: 'http://h', proxy: 'p:1'":                               "upstreams.a.proxy: it is not the URL of a proxy; write http://host:port",
+		"url: 'http://h', proxy: 'http://p/path'":                     "a proxy has neither a path nor a query",
+		"url: 'https://h', proxy: 'https://p', tls: {server_name: a}": "the proxy would need the same tls as the server; write http:// or socks5://",
+		"url: 'tcp://h:1', proxy: none": "upstreams.a.proxy: only " +
+			"http, https, ws and wss have it; remove it",
+		"command: x, proxy: none": "upstreams.a.proxy: a " +
+			"command has none; remove it; it is for a url",
+		"command: x, tls: {ca: a}": "upstreams.a.tls: a " +
+			"command has none; remove it; it is for a url",
+		"command: x, " +
+			"forward_headers: [a]": "upstreams.a.forward_headers: a command has none; remove it; it " +
+			"is for a url",
+		"url: 'ws://h', forward_headers: [x-user]": "only MCP over http and " +
+			"https has it: other connections carry the calls of many; remove it",
 		"url: 'http://h', profile: raw, forward_headers: [x-user]":         "only MCP over http and https has it",
 		"url: 'http://h', forward_headers: ['x-*']":                        `upstreams.a.forward_headers[0]: "x-*" is not the name of a header; write one name`,
 		"url: 'http://h', forward_headers: ['a b']":                        "is not the name of a header",
@@ -215,11 +246,21 @@ func TestNetworkProblems(t *testing.T) {
 		}
 	}
 	for why, names := range map[string][]string{
-		forwardsCredentials + "; remove it; auth has ways": {"authorization", "Cookie", "proxy-authorization", "DPoP", "x-api-key", "signature"},
-		forwardsHop:                           {"proxy-connection", "expect"},
-		forwardsAddress:                       {"Forwarded", "x-forwarded-for", "X-Real-IP", "via"},
-		"farcall sets this header":            {"host", "connection", "te", "upgrade", "transfer-encoding", "content-length", "mcp-session-id", "Mcp-Param-X", "accept", "last-event-id"},
-		forwardsMessage:                       {"origin", "sec-fetch-site", "user-agent", "if-match", "proxy-x"},
+		forwardsCredentials + "; remove it; auth has ways": {
+			"authorization", "Cookie",
+			"proxy-authorization", "DPoP", "x-api-key", "signature",
+		},
+		forwardsHop:     {"proxy-connection", "expect"},
+		forwardsAddress: {"Forwarded", "x-forwarded-for", "X-Real-IP", "via"},
+		"farcall sets this header": {
+			"host", "connection", "te", "upgrade",
+			"transfer-encoding", "content-length", "mcp-session-id", "Mcp-Param-X", "accept",
+			"last-event-id",
+		},
+		forwardsMessage: {
+			"origin", "sec-fetch-site", "user-agent", "if-match",
+			"proxy-x",
+		},
 		"farcall passes the trace context on": {"traceparent", "Tracestate", "baggage"},
 	} {
 		for _, name := range names {
@@ -246,7 +287,8 @@ func TestNetworkLoads(t *testing.T) {
 		t.Fatal(err)
 	}
 	u := c.Upstreams[0]
-	if u.TLS.CA != filepath.Join(dir, "c.pem") || u.Proxy != "socks5://p:1" || !slices.Equal(u.ForwardHeaders, []string{"x-user"}) ||
+	if u.TLS.CA != filepath.Join(dir, "c.pem") || u.Proxy != "socks5://p:1" ||
+		!slices.Equal(u.ForwardHeaders, []string{"x-user"}) ||
 		!slices.Contains(c.Private(), filepath.Join(dir, "k.pem")) {
 		t.Errorf("%+v %q", u, c.Private())
 	}

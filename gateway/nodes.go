@@ -18,9 +18,9 @@ import (
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 )
 
-// linkNodes lets the nodes of a cluster forward requests to each other. A request goes as its client
-// has sent it, and the guard of the node that answers authenticates it again. Only nonces are not
-// claimed a second time: the node where it arrived has claimed them.
+// linkNodes lets the nodes of a cluster forward requests to each other. A request goes as its
+// client has sent it, and the guard of the node that answers authenticates it again. Only nonces
+// are not claimed a second time: the node where it arrived has claimed them.
 func (g *Gateway) linkNodes(c *Config) error {
 	at := c.Cluster.CallsAt()
 	if g.node == nil || at == "" {
@@ -55,8 +55,8 @@ func (g *Gateway) replica() string {
 	return g.node.ID()
 }
 
-// linked adds to the options of the endpoint's handler where its sessions are, and which other nodes
-// answer requests.
+// linked adds to the options of the endpoint's handler where its sessions are, and which other
+// nodes answer requests.
 func (e *endpoint) linked(o *mcphttp.Options) *mcphttp.Options {
 	if e.g.tails != nil {
 		o.SharedEvents = e.g.tails

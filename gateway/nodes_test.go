@@ -26,7 +26,8 @@ func node(t *testing.T, shared store.Store) *lab {
 		answer, err := mcp.Elicit[struct{ Name string }](ctx, "Who?")
 		return answer.Name, err
 	})
-	return newLabOf(t, &gateway.Options{Shared: shared}, &gateway.Config{Upstreams: []*gateway.Upstream{over(t, "u", s)}})
+	return newLabOf(t, &gateway.Options{Shared: shared},
+		&gateway.Config{Upstreams: []*gateway.Upstream{over(t, "u", s)}})
 }
 
 func memory(t *testing.T) *store.Memory {
@@ -46,7 +47,10 @@ func TestSessionsOfNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := hello.header.Get("Mcp-Session-Id")
-	for l, want := range map[*lab]int{first: http.StatusOK, second: http.StatusOK, again: http.StatusNotFound} {
+	for l, want := range map[*lab]int{
+		first: http.StatusOK, second: http.StatusOK,
+		again: http.StatusNotFound,
+	} {
 		got, err := l.post(t.Context(), "/mcp", `{"jsonrpc":"2.0","id":2,"method":"ping"}`,
 			"Mcp-Session-Id: "+id, "MCP-Protocol-Version: "+legacy)
 		if err != nil || got.status != want {
@@ -75,17 +79,22 @@ func TestSubscriptionsOfNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	headers := []string{"Mcp-Session-Id: " + hello.header.Get("Mcp-Session-Id"), "MCP-Protocol-Version: " + legacy}
+	headers := []string{
+		"Mcp-Session-Id: " + hello.header.Get("Mcp-Session-Id"),
+		"MCP-Protocol-Version: " + legacy,
+	}
 	stream := first.listen(t, "/mcp/u", headers)
 	for i, uri := range []string{"note://a", "note://b", "note://c"} {
 		got, err := first.post(t.Context(), "/mcp/u", fmt.Sprintf(
-			`{"jsonrpc":"2.0","id":%d,"method":"resources/subscribe","params":{"uri":%q}}`, i, uri), headers...)
+			`{"jsonrpc":"2.0","id":%d,"method":"resources/subscribe","params":{"uri":%q}}`, i, uri),
+			headers...)
 		if err != nil || got.err != nil {
 			t.Fatal(got, err)
 		}
 	}
 	got, err := first.post(t.Context(), "/mcp/u",
-		`{"jsonrpc":"2.0","id":9,"method":"resources/unsubscribe","params":{"uri":"note://b"}}`, headers...)
+		`{"jsonrpc":"2.0","id":9,"method":"resources/unsubscribe","params":{"uri":"note://b"}}`,
+		headers...)
 	if err != nil || got.err != nil {
 		t.Fatal(got, err)
 	}
@@ -100,7 +109,8 @@ func TestSubscriptionsOfNodes(t *testing.T) {
 	go func() {
 		defer close(told)
 		for in := bufio.NewScanner(stream); in.Scan(); {
-			if data, ok := strings.CutPrefix(in.Text(), "data: "); ok && strings.Contains(data, "resources/updated") {
+			if data, ok := strings.CutPrefix(in.Text(), "data: "); ok &&
+				strings.Contains(data, "resources/updated") {
 				told <- scan.StringMember(scan.Member([]byte(data), "params"), "uri")
 			}
 		}
@@ -162,8 +172,8 @@ func (l *lab) listen(t *testing.T, path string, headers []string) io.ReadCloser 
 	return got.Body
 }
 
-// A call that a node has answered after its client had gone is answered by another node, when that one
-// has ended: the events of streams are shared.
+// A call that a node has answered after its client had gone is answered by another node, when that
+// one has ended: the events of streams are shared.
 func TestEventsOfNodes(t *testing.T) {
 	kept, finish := memory(t), make(chan struct{})
 	slow := func() *lab {
@@ -228,7 +238,8 @@ func TestEventsOfNodes(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if text := string(rest); !strings.Contains(text, "finished") || strings.Count(text, `"id":2`) != 1 {
+	if text := string(rest); !strings.Contains(text, "finished") ||
+		strings.Count(text, `"id":2`) != 1 {
 		t.Errorf("after %q another node sends %q", last, text)
 	}
 }
@@ -239,7 +250,8 @@ func TestSuspendedAtANode(t *testing.T) {
 	first, second := node(t, kept), node(t, kept)
 	call := func(l *lab, more string) *reply {
 		t.Helper()
-		got, err := l.modernAt(t.Context(), "/mcp", "tools/call", "ask", `"name":"ask","arguments":{}`+more)
+		got, err := l.modernAt(t.Context(), "/mcp", "tools/call", "ask",
+			`"name":"ask","arguments":{}`+more)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -254,8 +266,11 @@ func TestSuspendedAtANode(t *testing.T) {
 	if state == nil || key == "" {
 		t.Fatalf("it asks nothing: %v", asked)
 	}
-	answer := fmt.Sprintf(`,"requestState":%s,"inputResponses":{%q:{"action":"accept","content":{"Name":"ada"}}}`, state, key)
-	if got := call(second, answer); got.err == nil || !strings.Contains(got.err.Message, "another node") {
+	answer := fmt.Sprintf(
+		`,"requestState":%s,"inputResponses":{%q:{"action":"accept","content":{"Name":"ada"}}}`,
+		state, key)
+	if got := call(second, answer); got.err == nil ||
+		!strings.Contains(got.err.Message, "another node") {
 		t.Errorf("at another node: %v", got)
 	}
 	if got := call(first, answer); !strings.Contains(got.body, "ada") {

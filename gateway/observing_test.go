@@ -25,9 +25,10 @@ import (
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	m := metrics.New(nil)
-	l := newLabOf(t, &gateway.Options{Metrics: m, RPC: &farcall.Options{Observer: m.Observer()}}, &gateway.Config{
-		Upstreams: []*gateway.Upstream{newMock("").tcp(t, "a"), child("b", "ok")}, Namespace: "always",
-	})
+	l := newLabOf(t, &gateway.Options{Metrics: m, RPC: &farcall.Options{Observer: m.Observer()}},
+		&gateway.Config{
+			Upstreams: []*gateway.Upstream{newMock("").tcp(t, "a"), child("b", "ok")}, Namespace: "always",
+		})
 	m.Read(l.Readings)
 	c := l.client(t, mcp.ClientOptions{Era: "2025-06-18"})
 	for _, name := range []string{"a__echo", "b__echo", "hostile-name"} {
@@ -40,9 +41,14 @@ func TestMetrics(t *testing.T) {
 	l.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/metrics", nil))
 	text := w.Body.String()
 	for _, want := range []string{
-		`mcp_server_operation_duration_seconds_count{error_type="",gen_ai_prompt_name="",gen_ai_tool_name="a__echo",mcp_method_name="tools/call",mcp_protocol_version="2025-06-18",network_transport="tcp"} 1`,
-		`mcp_server_operation_duration_seconds_count{error_type="-32602",gen_ai_prompt_name="",gen_ai_tool_name="",mcp_method_name="tools/call",mcp_protocol_version="2025-06-18",network_transport="tcp"} 1`,
-		`error_type="",gen_ai_prompt_name="",gen_ai_tool_name="",mcp_method_name="tools/call",mcp_protocol_version="",network_transport="tcp",upstream="a"} 1`,
+		`mcp_server_operation_duration_seconds_count{error_type="",gen_ai_prompt_name="",` +
+			`gen_ai_tool_name="a__echo",mcp_method_name="tools/call",mcp_protocol_version="2025-06-18",` +
+			`network_transport="tcp"} 1`,
+		`mcp_server_operation_duration_seconds_count{error_type="-32602",gen_ai_prompt_name="",` +
+			`gen_ai_tool_name="",mcp_method_name="tools/call",mcp_protocol_version="2025-06-18",` +
+			`network_transport="tcp"} 1`,
+		`error_type="",gen_ai_prompt_name="",gen_ai_tool_name="",mcp_method_name="tools/call",` +
+			`mcp_protocol_version="",network_transport="tcp",upstream="a"} 1`,
 		`network_transport="pipe",upstream="b"} 1`,
 		`farcall_sessions{mcp_protocol_version="2025-06-18",side="server",transport="mcp-http"} 1`,
 		`farcall_upstream_state{state="up",upstream="a"} 1`,
@@ -100,7 +106,8 @@ func TestPipedTrace(t *testing.T) {
 		ask(t, conn, in, `{"jsonrpc":"2.0","id":1,"method":"math/add","params":`+params+`}`)
 		c := received(t, "the call", seen)
 		id := hex.EncodeToString(c.Caller.Trace[:])
-		if got := c.Caller.Sampled && strings.Contains(parent, id); c.Method != "math/add" || got != want {
+		if got := c.Caller.Sampled && strings.Contains(parent, id); c.Method != "math/add" ||
+			got != want {
 			t.Errorf("%s: %s %+v", params, c.Method, c.Caller)
 		}
 	}

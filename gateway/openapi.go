@@ -140,7 +140,8 @@ func (a *api) show(doc *openapi.API) {
 		}
 	}
 	was.CloseIdleConnections()
-	a.log.Info("the document has changed", "document", publicURL(a.upstream.OpenAPI.Document), "tools", len(names))
+	a.log.Info("the document has changed", "document", publicURL(a.upstream.OpenAPI.Document), "tools",
+		len(names))
 }
 
 // refresh fetches the document again and again, until the upstream ends.
@@ -182,7 +183,9 @@ type authKey struct{}
 // authorizedBy are the options of a connection with calls that have the credentials of an
 // authorizer, which may be nil.
 func authorizedBy(auth mcphttp.Authorizer) *farcall.Options {
-	return &farcall.Options{ConnContext: func(ctx context.Context) context.Context { return context.WithValue(ctx, authKey{}, auth) }}
+	return &farcall.Options{ConnContext: func(ctx context.Context) context.Context {
+		return context.WithValue(ctx, authKey{}, auth)
+	}}
 }
 
 // connectionAuth is the authorizer of the connection that a call came over.
@@ -204,8 +207,10 @@ func (connectionAuth) Challenge(ctx context.Context, r *http.Response) (bool, er
 func (c *checker) openAPI(u *Upstream, path string) {
 	at, o := path+".openapi", u.OpenAPI
 	c.refuse(path, "an HTTP API has none", "remove it, or use another upstream", map[string]bool{
-		"command": len(u.Command) > 0, "env": len(u.Env) > 0, "inherit_env": len(u.InheritEnv) > 0, "cwd": u.Cwd != "",
-		"restart": u.Restart != Restart{}, "sandbox": u.Sandbox != nil, "transport": u.Transport != "", "framing": u.Framing != "",
+		"command": len(u.Command) > 0, "env": len(u.Env) > 0, "inherit_env": len(u.InheritEnv) > 0,
+		"cwd":     u.Cwd != "",
+		"restart": u.Restart != Restart{}, "sandbox": u.Sandbox != nil, "transport": u.Transport != "",
+		"framing":       u.Framing != "",
 		"frame_timeout": u.FrameTimeout != 0, "max_message": u.MaxMessage != 0, "pool": u.Pool != 0,
 		"forward_headers": len(u.ForwardHeaders) > 0,
 	})
@@ -213,16 +218,20 @@ func (c *checker) openAPI(u *Upstream, path string) {
 		c.problem(path+".profile", "the operations of an HTTP API are tools of MCP", "remove it")
 	}
 	if u.URL == "" {
-		c.refuse(path, "the document would choose who gets it", "add url: the address of the API", map[string]bool{
-			"headers": len(u.Headers) > 0, "auth": u.Auth != nil, "tls": u.ownTLS(), "proxy": u.Proxy != "",
-		})
+		c.refuse(path, "the document would choose who gets it", "add url: the address of the API",
+			map[string]bool{
+				"headers": len(u.Headers) > 0, "auth": u.Auth != nil, "tls": u.ownTLS(), "proxy": u.Proxy != "",
+			})
 	} else if c.address(u, path); !strings.HasPrefix(u.URL, "https://") && !strings.HasPrefix(u.URL, "http://") {
 		c.problem(path+".url", "an HTTP API has another address", "write https://host/path, below which the paths of the document are")
 		return
 	}
 	x := o.Options
-	if x.BaseURL != "" || x.Header != nil || x.Authorizer != nil || x.Client != nil || x.Allow != nil || x.Deny != nil {
-		c.problem(at, "the upstream has a URL, headers, credentials and allowed tools, and these options must be empty", "set those of the upstream")
+	if x.BaseURL != "" || x.Header != nil || x.Authorizer != nil || x.Client != nil ||
+		x.Allow != nil || x.Deny != nil {
+		c.problem(at,
+			"the upstream has a URL, headers, credentials and allowed tools, and these options "+
+				"must be empty", "set those of the upstream")
 		return
 	}
 	c.notNegative(at+".max_tools", x.MaxTools)
@@ -244,7 +253,8 @@ func (c *checker) openAPI(u *Upstream, path string) {
 func (c *checker) document(u *Upstream, at string) {
 	doc, err := openapi.Open(u.OpenAPI.Document, u.openAPIOptions())
 	if err != nil {
-		c.problem(at, optionNames.Replace(strings.TrimPrefix(err.Error(), "openapi: ")), "see openapi in docs/config.md")
+		c.problem(at, optionNames.Replace(strings.TrimPrefix(err.Error(), "openapi: ")),
+			"see openapi in docs/config.md")
 		return
 	}
 	if c.apis != nil {
@@ -259,6 +269,12 @@ func (c *checker) document(u *Upstream, at string) {
 
 // optionNames are the keys of a file for the options of package openapi.
 var optionNames = strings.NewReplacer(
-	"Options.BaseURL", "url", "Options.Servers", "openapi.servers", "Options.Header and Authorizer need", "headers and auth need", "Options.MaxTools", "openapi.max_tools",
-	"choose some with Allow and Deny", "choose some with tools.allow and tools.deny", "with ReadOnly", "with openapi.read_only", "raise MaxTools", "raise openapi.max_tools", "name it in Allow", "name it in tools.allow", "choose some with Allow", "choose some with tools.allow", "the pattern of Allow", "the pattern of tools.allow", "the pattern of Deny", "the pattern of tools.deny",
+	"Options.BaseURL", "url", "Options.Servers", "openapi.servers",
+	"Options.Header and Authorizer need", "headers and auth need", "Options.MaxTools",
+	"openapi.max_tools",
+	"choose some with Allow and Deny", "choose some with tools.allow and tools.deny", "with ReadOnly",
+	"with openapi.read_only", "raise MaxTools", "raise openapi.max_tools", "name it in Allow",
+	"name it in tools.allow", "choose some with Allow", "choose some with tools.allow",
+	"the pattern of Allow", "the pattern of tools.allow", "the pattern of Deny",
+	"the pattern of tools.deny",
 )

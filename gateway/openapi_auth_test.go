@@ -20,19 +20,27 @@ func TestOpenAPIPrincipals(t *testing.T) {
 	}))
 	t.Cleanup(api.Close)
 	doc := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		io.WriteString(w, `{"openapi":"3.1.0","info":{"title":"Who"},"paths":{"/who":{"get":{"operationId":"who"}}}}`)
+		io.WriteString(w,
+			`{"openapi":"3.1.0","info":{"title":"Who"},"paths":{"/who":{"get":{"operationId":"who"}}}}`)
 	}))
 	t.Cleanup(doc.Close)
 	for _, lifetime := range []string{"principal", "session", "call"} {
 		web := callers(t, &Upstream{
 			Name: "api", OpenAPI: &OpenAPI{Document: doc.URL}, URL: api.URL, Lifetime: lifetime,
-			Auth: &Credentials{Type: authPrincipals, Principals: map[string]map[string]string{"ada": {"X-Cred": "a"}, "bob": {"X-Cred": "b"}, "*": {"X-Cred": "other"}}},
+			Auth: &Credentials{
+				Type: authPrincipals,
+				Principals: map[string]map[string]string{
+					"ada": {"X-Cred": "a"}, "bob": {"X-Cred": "b"},
+					"*": {"X-Cred": "other"},
+				},
+			},
 		})
 		want := map[string]string{"ada": "a", "bob": "b", "eve": "other"}
 		ended := make(chan error, len(want))
 		for who := range want {
 			go func() {
-				c, err := mcp.Dial(t.Context(), web.URL+"/mcp/api", &mcp.ClientOptions{HTTP: &mcphttp.DialOptions{Header: http.Header{"X-Who": {who}}}})
+				c, err := mcp.Dial(t.Context(), web.URL+"/mcp/api",
+					&mcp.ClientOptions{HTTP: &mcphttp.DialOptions{Header: http.Header{"X-Who": {who}}}})
 				if err != nil {
 					ended <- err
 					return

@@ -66,12 +66,16 @@ func TestOpenAPI(t *testing.T) {
 	doc := writeFile(t, filepath.Join(dir, "pets.yaml"), petsDoc)
 	api := petsAPI(t)
 	pets := &gateway.Upstream{
-		Name: "pets", OpenAPI: &gateway.OpenAPI{Document: doc}, URL: api.URL + "/v1", Headers: map[string]string{"X-Key": "k"},
-		Tools: gateway.Filter{Allow: []string{"tag:read", "POST /pets", "deletePet"}},
+		Name: "pets", OpenAPI: &gateway.OpenAPI{Document: doc}, URL: api.URL + "/v1",
+		Headers: map[string]string{"X-Key": "k"},
+		Tools:   gateway.Filter{Allow: []string{"tag:read", "POST /pets", "deletePet"}},
 	}
 	c := &gateway.Config{
 		Namespace: "always", Upstreams: []*gateway.Upstream{pets, newMock("legacy").tcp(t, "m")},
-		Guard: &guard.Config{Allow: []guard.Rule{{Calls: []string{"*"}}}, Deny: []guard.Rule{{Calls: []string{"tools/call pets/deletePet"}}}},
+		Guard: &guard.Config{
+			Allow: []guard.Rule{{Calls: []string{"*"}}},
+			Deny:  []guard.Rule{{Calls: []string{"tools/call pets/deletePet"}}},
+		},
 	}
 	c.Guard.Anonymous = true
 	c.Guard.Audit.File = audit
@@ -79,7 +83,8 @@ func TestOpenAPI(t *testing.T) {
 	for _, rev := range era.Revisions() {
 		client := l.client(t, mcp.ClientOptions{Era: rev.Name})
 		names, missing := toolsOf(t, client)
-		if !slices.Contains(names, "pets__getPet") || !slices.Contains(names, "pets__addPet") || slices.Contains(names, "pets__deletePet") || missing != nil {
+		if !slices.Contains(names, "pets__getPet") || !slices.Contains(names, "pets__addPet") ||
+			slices.Contains(names, "pets__deletePet") || missing != nil {
 			t.Errorf("%s: %v, missing %v", rev.Name, names, missing)
 		}
 		for _, call := range []struct{ tool, args, want string }{
@@ -91,13 +96,15 @@ func TestOpenAPI(t *testing.T) {
 				t.Errorf("%s: %s: %+v, %v; want %s", rev.Name, call.tool, r, err, call.want)
 			}
 		}
-		if _, err := client.CallTool(t.Context(), "pets__deletePet", jsonrpc.Raw(`{"id":"1"}`)); err == nil {
+		if _, err := client.CallTool(t.Context(), "pets__deletePet",
+			jsonrpc.Raw(`{"id":"1"}`)); err == nil {
 			t.Errorf("%s: what the guard denies was called", rev.Name)
 		}
 	}
 	until(t, "the audit has what was allowed and what was denied", func() bool {
 		text, err := os.ReadFile(audit)
-		return err == nil && strings.Contains(string(text), "tools/call pets/getPet") && strings.Contains(string(text), "tools/call pets/deletePet")
+		return err == nil && strings.Contains(string(text), "tools/call pets/getPet") &&
+			strings.Contains(string(text), "tools/call pets/deletePet")
 	})
 	if u := l.status(t).Upstreams[0]; !strings.HasPrefix(u.Target, "openapi ") || u.Calls == 0 {
 		t.Errorf("the status: %+v", u)
@@ -108,7 +115,9 @@ func TestOpenAPI(t *testing.T) {
 func TestOpenAPIReload(t *testing.T) {
 	dir, api := t.TempDir(), petsAPI(t)
 	doc := writeFile(t, filepath.Join(dir, "pets.yaml"), petsDoc)
-	file := writeFile(t, filepath.Join(dir, "farcall.yaml"), "upstreams:\n  pets: {openapi: pets.yaml, url: "+api.URL+", tools: {allow: [GET *, \"GET /pets/**\"]}}\n")
+	file := writeFile(t, filepath.Join(dir, "farcall.yaml"),
+		"upstreams:\n  pets: {openapi: pets.yaml, url: "+api.URL+
+			", tools: {allow: [GET *, \"GET /pets/**\"]}}\n")
 	load := func() *gateway.Config {
 		c, err := gateway.Load(file)
 		if err != nil {
@@ -198,11 +207,17 @@ func TestOpenAPICheck(t *testing.T) {
 		{"{openapi: {document: pets.yaml, slim: much}, url: https://a.test}", `there is no kind of schemas "much"`},
 		{"{openapi: {documents: pets.yaml}, url: https://a.test}", "did you mean document?"},
 		{"{openapi: {read_only: true}, url: https://a.test}", "there is no document"},
-		{"{openapi: many.yaml}", "choose some with tools.allow and tools.deny, those that read with openapi.read_only, or raise openapi.max_tools"},
+		{
+			"{openapi: many.yaml}",
+			"choose some with tools.allow and tools.deny, those that read with openapi.read_only, or " +
+				"raise openapi.max_tools",
+		},
 		{"{openapi: pets.yaml, url: https://a.test, auth: {type: passthrough}}", "lifetime: principal"},
 	} {
-		_, err := gateway.Parse(filepath.Join(dir, "farcall.yaml"), []byte("upstreams:\n  pets: "+test.is+"\n"))
-		if bad, ok := errors.AsType[*gateway.ConfigError](err); !ok || !strings.Contains(err.Error(), test.want) || bad.Problems[0].Line != 2 {
+		_, err := gateway.Parse(filepath.Join(dir, "farcall.yaml"),
+			[]byte("upstreams:\n  pets: "+test.is+"\n"))
+		if bad, ok := errors.AsType[*gateway.ConfigError](err); !ok ||
+			!strings.Contains(err.Error(), test.want) || bad.Problems[0].Line != 2 {
 			t.Errorf("%s:\n%v\nwant %s", test.is, err, test.want)
 		}
 	}
@@ -210,11 +225,17 @@ func TestOpenAPICheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(c.Notices()) != 2 || !strings.Contains(c.Notices()[0].Message, `the pattern of tools.allow "/pets" matches none of the 3 operations`) {
+	if len(c.Notices()) != 2 ||
+		!strings.Contains(c.Notices()[0].Message,
+			`the pattern of tools.allow "/pets" matches none of the 3 operations`) {
 		t.Errorf("%v, %v", err, c.Notices())
 	}
-	c, err = gateway.Parse(filepath.Join(dir, "farcall.yaml"), []byte("upstreams:\n  many: {openapi: {document: many.yaml, max_tools: 201}}\n"))
-	if err != nil || len(c.Notices()) != 1 || !strings.Contains(c.Notices()[0].Message, "there are 201 tools, with a list of about 11100 tokens: most models choose better among fewer; choose some with tools.allow") {
+	c, err = gateway.Parse(filepath.Join(dir, "farcall.yaml"),
+		[]byte("upstreams:\n  many: {openapi: {document: many.yaml, max_tools: 201}}\n"))
+	if err != nil || len(c.Notices()) != 1 ||
+		!strings.Contains(c.Notices()[0].Message,
+			"there are 201 tools, with a list of about 11100 tokens: most models choose better among "+
+				"fewer; choose some with tools.allow") {
 		t.Errorf("%v, %v", err, c.Notices())
 	}
 }

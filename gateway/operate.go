@@ -37,7 +37,8 @@ var (
 func (o operator) Hosts() []string { return o.g.plan.Load().hosts.Hosts }
 
 // errOutside refuses requests of other machines to a gateway that knows no callers.
-const errOutside = "without a guard the API is for programs on the machine of the gateway: configure a guard, with a rule that allows gateway/status " +
+const errOutside = "without a guard the API is for programs on the machine of the gateway: " +
+	"configure a guard, with a rule that allows gateway/status " +
 	"or \"gateway/admin *\", to use it from elsewhere"
 
 // Read implements control.Access.
@@ -67,7 +68,9 @@ func (operator) call(c *control.Change) *guard.Call {
 }
 
 // Begin implements control.Access.
-func (o operator) Begin(r *http.Request, c *control.Change) (done func(error), refused *control.Problem) {
+func (o operator) Begin(
+	r *http.Request, c *control.Change,
+) (done func(error), refused *control.Problem) {
 	end := func(jsonrpc.Raw, error) {}
 	if o.g.shield == nil {
 		if refused = o.outside(r); refused != nil {
@@ -142,7 +145,8 @@ func withoutPermission(err error, permission, all string) *control.Problem {
 	case wire.Code == jsonrpc.RateLimited:
 		return control.NewProblem(http.StatusTooManyRequests, wire.Message+": try again later")
 	case wire.Code == jsonrpc.Unavailable:
-		return control.NewProblem(http.StatusServiceUnavailable, "the audit cannot be written, so nothing is done: see the log of the gateway")
+		return control.NewProblem(http.StatusServiceUnavailable,
+			"the audit cannot be written, so nothing is done: see the log of the gateway")
 	}
 	text := fmt.Sprintf("this needs a rule of the guard that allows %q", permission)
 	if permission != all {
@@ -197,12 +201,17 @@ func (o operator) Upstream(_ context.Context, name string) (*control.UpstreamDet
 // likeliest others.
 func (p *plan) configured(name string) (*Upstream, error) {
 	names := namesOf(p.config.Upstreams)
-	if i := slices.IndexFunc(p.config.Upstreams, func(u *Upstream) bool { return u.Name == name }); i >= 0 {
+	if i := slices.IndexFunc(p.config.Upstreams, func(u *Upstream) bool {
+		return u.Name == name
+	}); i >= 0 {
 		return p.config.Upstreams[i], nil
 	}
-	problem := control.NewProblem(http.StatusNotFound, fmt.Sprintf("there is no upstream %.100q", name))
+	problem := control.NewProblem(http.StatusNotFound,
+		fmt.Sprintf("there is no upstream %.100q", name))
 	if near := nearest(name, names); near != "" {
-		names = append([]string{near}, slices.DeleteFunc(names, func(n string) bool { return n == near })...)
+		names = append([]string{near}, slices.DeleteFunc(names, func(n string) bool {
+			return n == near
+		})...)
 		problem.Detail += fmt.Sprintf("; did you mean %q?", near)
 	}
 	if problem.Candidates = names[:min(len(names), 20)]; len(names) > 0 {
@@ -223,26 +232,34 @@ func (o operator) upstream(p *plan, c *Upstream) *control.UpstreamDetails {
 	}
 	slices.Sort(warnings)
 	st := s.status(p)
-	return &control.UpstreamDetails{Upstream: st.Upstream, Stderr: st.Stderr, Warnings: slices.Compact(warnings)}
+	return &control.UpstreamDetails{
+		Upstream: st.Upstream, Stderr: st.Stderr,
+		Warnings: slices.Compact(warnings),
+	}
 }
 
 // LogLevel implements control.Backend.
 func (o operator) LogLevel(context.Context) (*control.LogLevel, error) {
 	at := o.g.opts.LogLevels
 	if at == nil {
-		return nil, control.NewProblem(http.StatusNotImplemented, "the level of this log is fixed: the program that embeds the gateway sets Options.LogLevels, and farcall needs a log")
+		return nil, control.NewProblem(http.StatusNotImplemented,
+			"the level of this log is fixed: the program that embeds the gateway sets Options.LogLevels, "+
+				"and farcall needs a log")
 	}
 	base, own := at.Get()
 	return &control.LogLevel{Level: base, Components: own}, nil
 }
 
 // SetLogLevel implements control.Backend. All of it is set, or nothing.
-func (o operator) SetLogLevel(ctx context.Context, to *control.LogLevel) (*control.LogLevel, error) {
+func (o operator) SetLogLevel(
+	ctx context.Context, to *control.LogLevel,
+) (*control.LogLevel, error) {
 	if _, err := o.LogLevel(ctx); err != nil {
 		return nil, err
 	}
 	if to.Level == "" && len(to.Components) == 0 {
-		return nil, control.NewProblem(http.StatusUnprocessableEntity, "neither level nor components is given: there is nothing to set")
+		return nil, control.NewProblem(http.StatusUnprocessableEntity,
+			"neither level nor components is given: there is nothing to set")
 	}
 	err := o.g.opts.LogLevels.Apply(to.Level, to.Components)
 	if err == nil {
@@ -258,17 +275,24 @@ func (o operator) SetLogLevel(ctx context.Context, to *control.LogLevel) (*contr
 // Reload implements control.Backend.
 func (o operator) Reload(context.Context) (*control.Reloaded, error) {
 	if o.g.opts.Reload == nil {
-		return nil, control.NewProblem(http.StatusNotImplemented, "this gateway has no configuration file: start it with --config to reload one")
+		return nil, control.NewProblem(http.StatusNotImplemented,
+			"this gateway has no configuration file: start it with --config to reload one")
 	}
 	changes, err := o.g.opts.Reload()
 	if err == nil {
 		return &control.Reloaded{Changes: slices.Concat([]string{}, changes)}, nil
 	}
-	p := control.NewProblem(http.StatusUnprocessableEntity, "the new configuration is refused, and the one before goes on: "+err.Error())
+	p := control.NewProblem(http.StatusUnprocessableEntity,
+		"the new configuration is refused, and the one before goes on: "+err.Error())
 	if bad, ok := errors.AsType[*ConfigError](err); ok {
-		p.Detail = "the new configuration is refused, and the one before goes on: correct the findings and reload it again"
+		p.Detail = "the new configuration is refused, and the one before goes on: correct the findings " +
+			"and reload it again"
 		for _, f := range bad.Problems {
-			p.Findings = append(p.Findings, control.Finding{File: bad.File, Line: f.Line, Column: f.Column, Path: f.Path, Message: f.Message, Hint: f.Hint})
+			p.Findings = append(p.Findings,
+				control.Finding{
+					File: bad.File, Line: f.Line, Column: f.Column, Path: f.Path,
+					Message: f.Message, Hint: f.Hint,
+				})
 		}
 	}
 	return nil, p
@@ -277,11 +301,13 @@ func (o operator) Reload(context.Context) (*control.Reloaded, error) {
 // Dump implements control.Backend.
 func (o operator) Dump(context.Context) (*control.Dumped, error) {
 	if o.g.opts.Dump == nil {
-		return nil, control.NewProblem(http.StatusNotImplemented, "this gateway has no flight recorder: remove 'recorder: off' from its configuration")
+		return nil, control.NewProblem(http.StatusNotImplemented,
+			"this gateway has no flight recorder: remove 'recorder: off' from its configuration")
 	}
 	path, err := o.g.opts.Dump("operator")
 	if err != nil {
-		return nil, control.NewProblem(http.StatusInternalServerError, "the flight recorder could not be written: "+err.Error())
+		return nil, control.NewProblem(http.StatusInternalServerError,
+			"the flight recorder could not be written: "+err.Error())
 	}
 	return &control.Dumped{File: path}, nil
 }
@@ -293,7 +319,9 @@ const (
 )
 
 // Restart implements control.Backend.
-func (o operator) Restart(ctx context.Context, name string, how *control.Restart) (*control.Upstream, error) {
+func (o operator) Restart(
+	ctx context.Context, name string, how *control.Restart,
+) (*control.Upstream, error) {
 	what := restart
 	if how.Graceful {
 		what = restartOrderly
@@ -319,7 +347,9 @@ func (o operator) Enable(ctx context.Context, name string) (*control.Upstream, e
 }
 
 // order has an order carried out, and waits a while for what it ends, and for what it starts.
-func (o operator) order(ctx context.Context, name string, what order, start bool) (*control.Upstream, error) {
+func (o operator) order(
+	ctx context.Context, name string, what order, start bool,
+) (*control.Upstream, error) {
 	c, err := o.g.plan.Load().configured(name)
 	if err != nil {
 		return nil, err
@@ -332,7 +362,8 @@ func (o operator) order(ctx context.Context, name string, what order, start bool
 	case wire != nil:
 		return nil, control.NewProblem(http.StatusServiceUnavailable, wire.Message)
 	case err != nil:
-		return nil, control.NewProblem(http.StatusConflict, "nothing has changed: the configuration cannot be applied again: "+err.Error())
+		return nil, control.NewProblem(http.StatusConflict,
+			"nothing has changed: the configuration cannot be applied again: "+err.Error())
 	}
 	if what == restart || what == disable {
 		await(ctx, done)
@@ -371,7 +402,10 @@ type beginnings struct {
 
 func (b *beginnings) add(ctx context.Context, s *mcp.Session) {
 	who := guard.From(ctx)
-	how := begun{since: time.Now(), principal: who.Name(), owner: who.Owner(), address: owner.ConnFrom(ctx).Remote}
+	how := begun{
+		since: time.Now(), principal: who.Name(), owner: who.Owner(),
+		address: owner.ConnFrom(ctx).Remote,
+	}
 	if r := mcphttp.RequestFrom(ctx); r != nil {
 		how.address = r.RemoteAddr
 	}
@@ -405,7 +439,8 @@ func (o operator) all() []*endpoint {
 func (operator) shown(e *endpoint, s *mcp.Session) control.Session {
 	how, c := e.began.get(s), s.Client()
 	return control.Session{
-		ID: s.ID(), Path: strings.TrimSuffix("/mcp/"+e.name, "/"), Principal: how.principal, Client: strings.TrimSpace(c.Name + " " + c.Version),
+		ID: s.ID(), Path: strings.TrimSuffix("/mcp/"+e.name, "/"), Principal: how.principal,
+		Client:   strings.TrimSpace(c.Name + " " + c.Version),
 		Revision: c.Revision, Address: how.address, Since: how.since,
 	}
 }
@@ -415,7 +450,9 @@ func (operator) shown(e *endpoint, s *mcp.Session) control.Session {
 func (o operator) Sessions(ctx context.Context) *control.Sessions {
 	mine := guard.From(ctx).Owner()
 	found := &control.Sessions{
-		Sessions: []control.Session{}, All: o.g.shield == nil || o.g.shield.Visible(ctx, &guard.Call{Method: methodAdmin, Name: "sessions"}),
+		Sessions: []control.Session{},
+		All: o.g.shield == nil ||
+			o.g.shield.Visible(ctx, &guard.Call{Method: methodAdmin, Name: "sessions"}),
 	}
 	for _, e := range o.all() {
 		for s := range e.server.Sessions() {
@@ -424,7 +461,9 @@ func (o operator) Sessions(ctx context.Context) *control.Sessions {
 			}
 		}
 	}
-	slices.SortFunc(found.Sessions, func(a, b control.Session) int { return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.ID, b.ID)) })
+	slices.SortFunc(found.Sessions, func(a, b control.Session) int {
+		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.ID, b.ID))
+	})
 	return found
 }
 
@@ -440,7 +479,8 @@ func (o operator) EndSession(ctx context.Context, id string) (*control.Session, 
 		}
 	}
 	if found == nil {
-		return nil, control.NewProblem(http.StatusNotFound, "there is no such session: it may have ended; /api/v1/sessions lists those that there are")
+		return nil, control.NewProblem(http.StatusNotFound,
+			"there is no such session: it may have ended; /api/v1/sessions lists those that there are")
 	}
 	found.End(ctx)
 	return &shown, nil

@@ -32,7 +32,8 @@ func (o operator) Explain(ctx context.Context, q *control.Question) (*control.Ex
 	}
 	x := o.g.shield.Explain(who, &guard.Conn{Transport: "http", Local: q.Local}, c)
 	return &control.Explanation{
-		Allowed: x.Allowed, Call: callText(c), As: who.Name(), Kind: who.Kind, Roles: slices.Concat([]string{}, who.Roles), Policies: slices.Concat([]string{}, x.Policies),
+		Allowed: x.Allowed, Call: callText(c), As: who.Name(), Kind: who.Kind,
+		Roles: slices.Concat([]string{}, who.Roles), Policies: slices.Concat([]string{}, x.Policies),
 		Reason: x.Reason, Scopes: x.Scopes, Limits: x.Limits, Shadow: x.Shadow,
 	}, nil
 }
@@ -49,13 +50,17 @@ func callText(c *guard.Call) string {
 
 // asked returns the principal that a question is about. Only callers with a permission ask about
 // others.
-func (o operator) asked(ctx context.Context, p *plan, q *control.Question) (*guard.Principal, error) {
+func (o operator) asked(
+	ctx context.Context, p *plan, q *control.Question,
+) (*guard.Principal, error) {
 	self := guard.From(ctx)
 	if q.As == "" && len(q.Roles) == 0 {
 		return self, nil
 	}
 	if !o.g.shield.Visible(ctx, &guard.Call{Method: methodAdmin, Name: "explain"}) {
-		refused := control.NewProblem(http.StatusForbidden, `a question about another principal needs a rule of the guard that allows "gateway/admin explain"`)
+		refused := control.NewProblem(http.StatusForbidden,
+			`a question about another principal needs a rule of the guard that allows `+
+				`"gateway/admin explain"`)
 		refused.Permission = methodAdmin + " explain"
 		return nil, refused
 	}
@@ -73,23 +78,38 @@ func principalNamed(c *guard.Config, id string, described bool) (*guard.Principa
 	ids := []string{anonymous}
 	for _, k := range c.Keys {
 		if ids = append(ids, k.ID); k.ID == id {
-			return &guard.Principal{ID: id, Kind: cmp.Or(k.Kind, "service"), Method: "key", Roles: k.Roles, Scopes: k.Scopes, Expires: k.Expires}, nil
+			return &guard.Principal{
+				ID: id, Kind: cmp.Or(k.Kind, "service"), Method: "key", Roles: k.Roles,
+				Scopes: k.Scopes, Expires: k.Expires,
+			}, nil
 		}
 	}
 	for _, s := range c.Signatures {
 		if ids = append(ids, s.ID); s.ID == id {
-			return &guard.Principal{ID: id, Kind: cmp.Or(s.Kind, "service"), Method: "signature", Roles: s.Roles}, nil
+			return &guard.Principal{
+				ID: id, Kind: cmp.Or(s.Kind, "service"), Method: "signature",
+				Roles: s.Roles,
+			}, nil
 		}
 	}
 	switch {
 	case id == anonymous:
-		return &guard.Principal{ID: anonymous, Kind: anonymous, Method: "none", Roles: []string{anonymous}}, nil
+		return &guard.Principal{
+			ID: anonymous, Kind: anonymous, Method: "none",
+			Roles: []string{anonymous},
+		}, nil
 	case described && len(c.JWT) > 0:
-		return &guard.Principal{ID: id, Kind: cmp.Or(c.JWT[0].Kind, "user"), Method: "jwt", Issuer: c.JWT[0].Issuer}, nil
+		return &guard.Principal{
+			ID: id, Kind: cmp.Or(c.JWT[0].Kind, "user"), Method: "jwt",
+			Issuer: c.JWT[0].Issuer,
+		}, nil
 	case described:
 		return &guard.Principal{ID: id, Kind: "user", Method: "mtls"}, nil
 	}
-	problem := control.NewProblem(http.StatusNotFound, fmt.Sprintf("the configuration has no principal %.100q: the parameter role says which roles one has that it does not name", id))
+	problem := control.NewProblem(http.StatusNotFound,
+		fmt.Sprintf(
+			"the configuration has no principal %.100q: the parameter role says which roles one has that "+
+				"it does not name", id))
 	problem.Candidates = ids[:min(len(ids), 20)]
 	return nil, problem
 }
@@ -134,13 +154,15 @@ func (p *plan) callOf(q *control.Question) (*guard.Call, error) {
 	case len(names) == 1:
 		c.Upstream, c.Name = names[0], name
 	default:
-		problem := control.NewProblem(http.StatusNotFound, fmt.Sprintf("which upstream has %.100q? Write it as %s UPSTREAM/%.100s", name, c.Method, name))
+		problem := control.NewProblem(http.StatusNotFound,
+			fmt.Sprintf("which upstream has %.100q? Write it as %s UPSTREAM/%.100s", name, c.Method, name))
 		problem.Candidates = names
 		return nil, problem
 	}
 	if q.Arguments != "" {
 		if q.Arguments[0] != '{' || jsonrpc.Valid([]byte(q.Arguments)) != nil {
-			return nil, control.NewProblem(http.StatusBadRequest, "the parameter arguments is no JSON object")
+			return nil, control.NewProblem(http.StatusBadRequest,
+				"the parameter arguments is no JSON object")
 		}
 		c.Arguments = jsonrpc.Raw(q.Arguments)
 	}
