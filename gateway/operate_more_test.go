@@ -27,13 +27,17 @@ func (l *sessionList) of() (principals string) {
 
 // Callers see their own sessions, and those with the permission all; these end any.
 func TestOperatorSessions(t *testing.T) {
-	c := &gateway.Config{Upstreams: []*gateway.Upstream{child("a", "ok")}, Guard: guarded(allow("ops", "gateway/*"), allow("dev", "gateway/status", "tools/call *"))}
+	c := &gateway.Config{
+		Upstreams: []*gateway.Upstream{child("a", "ok")},
+		Guard:     guarded(allow("ops", "gateway/*"), allow("dev", "gateway/status", "tools/call *")),
+	}
 	c.Guard.Anonymous = true
 	l := newLabOf(t, nil, c)
 	dev := l.enter(t, "/mcp", "dev", "legacy")
 	l.enter(t, "/mcp/a", "ops", "legacy")
 	l.client(t, mcp.ClientOptions{Era: "legacy"}) // anonymous
-	tr, err := wsrpc.Dial(t.Context(), strings.Replace(l.url, "http", "ws", 1)+"/mcp", &wsrpc.Options{Header: http.Header{"X-Api-Key": {keyed("dev")}}})
+	tr, err := wsrpc.Dial(t.Context(), strings.Replace(l.url, "http", "ws", 1)+"/mcp",
+		&wsrpc.Options{Header: http.Header{"X-Api-Key": {keyed("dev")}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +55,8 @@ func TestOperatorSessions(t *testing.T) {
 			t.Errorf("%s sees %+v", who, got)
 		}
 		for _, s := range got.Sessions {
-			if s.Revision == "" || s.Client == "" || s.Address == "" || s.Path != map[bool]string{true: "/mcp/a", false: "/mcp"}[s.Principal == "ops"] {
+			if s.Revision == "" || s.Client == "" || s.Address == "" ||
+				s.Path != map[bool]string{true: "/mcp/a", false: "/mcp"}[s.Principal == "ops"] {
 				t.Errorf("%+v", s)
 			}
 			ids[s.Principal+s.Address] = s.ID
@@ -65,13 +70,16 @@ func TestOperatorSessions(t *testing.T) {
 		if !strings.HasPrefix(at, "dev") {
 			continue
 		}
-		if got := l.ask(t, http.MethodPost, "/sessions/"+id+"/end", "", as("dev")); got.status != http.StatusForbidden {
+		if got := l.ask(t, http.MethodPost, "/sessions/"+id+"/end", "",
+			as("dev")); got.status != http.StatusForbidden {
 			t.Errorf("%+v", got)
 		}
-		if got := l.ask(t, http.MethodPost, "/sessions/"+id+"/end", "", as("ops")); got.status != http.StatusOK {
+		if got := l.ask(t, http.MethodPost, "/sessions/"+id+"/end", "",
+			as("ops")); got.status != http.StatusOK {
 			t.Errorf("%+v", got)
 		}
-		if got := l.ask(t, http.MethodPost, "/sessions/"+id+"/end", "", as("ops")); got.status != http.StatusNotFound {
+		if got := l.ask(t, http.MethodPost, "/sessions/"+id+"/end", "",
+			as("ops")); got.status != http.StatusNotFound {
 			t.Errorf("%+v", got)
 		}
 	}
@@ -80,7 +88,8 @@ func TestOperatorSessions(t *testing.T) {
 	if left.of() != "ops anonymous " {
 		t.Errorf("there are %+v", left)
 	}
-	if got, err := say(t.Context(), dev, "echo", "x"); err != nil || got != "x" { // it begins another session
+	if got, err := say(t.Context(), dev, "echo", "x"); err != nil || got != "x" {
+		// it begins another session
 		t.Error(got, err)
 	}
 	if _, err := say(t.Context(), socket, "echo", "x"); err == nil {
@@ -104,10 +113,12 @@ func TestOperatorEndsCalls(t *testing.T) {
 	if len(all.Sessions) != 1 || !all.All {
 		t.Fatalf("%+v", all)
 	}
-	if got := l.ask(t, http.MethodPost, "/sessions/"+all.Sessions[0].ID+"/end", "{}"); got.status != http.StatusOK {
+	if got := l.ask(t, http.MethodPost, "/sessions/"+all.Sessions[0].ID+"/end",
+		"{}"); got.status != http.StatusOK {
 		t.Errorf("%+v", got)
 	}
-	if err := received(t, "the end of the call at the server", m.ended); !errors.Is(err, context.Canceled) {
+	if err := received(t, "the end of the call at the server", m.ended); !errors.Is(err,
+		context.Canceled) {
 		t.Error(err)
 	}
 	if err := received(t, "the end of the call", ended); err == nil {
@@ -120,7 +131,8 @@ func TestOperatorLogLevel(t *testing.T) {
 	level := levels.New(levels.Standard()...)
 	l := newLab(t, &gateway.Options{LogLevels: level}, child("a", "ok"))
 	for _, name := range []string{"debug", "info", "warn", "error"} {
-		if got := l.ask(t, http.MethodPut, "/log-level", `{"level":"`+name+`"}`); got.status != http.StatusOK || level.String() != name {
+		if got := l.ask(t, http.MethodPut, "/log-level",
+			`{"level":"`+name+`"}`); got.status != http.StatusOK || level.String() != name {
 			t.Errorf("%+v, the level is %v", got, level)
 		}
 		var now struct{ Level string }
@@ -133,16 +145,19 @@ func TestOperatorLogLevel(t *testing.T) {
 		{`{"level":"info","components":{"child":"default"}}`, "info,guard=debug"},
 	} {
 		got := l.ask(t, http.MethodPut, "/log-level", step.set)
-		if got.status != http.StatusOK || level.String() != step.want || !strings.Contains(got.body, `"guard":"debug"`) {
+		if got.status != http.StatusOK || level.String() != step.want ||
+			!strings.Contains(got.body, `"guard":"debug"`) {
 			t.Errorf("%s: %+v, the levels are %v", step.set, got, level)
 		}
 	}
 	for text, candidates := range map[string]int{
-		`{"level":"loud"}`: 4, `{"level":"warn,guard=error"}`: 4, `{"components":{"gward":"warn"}}`: len(levels.Standard()),
+		`{"level":"loud"}`: 4, `{"level":"warn,guard=error"}`: 4,
+		`{"components":{"gward":"warn"}}`:                 len(levels.Standard()),
 		`{"level":"debug","components":{"guard":"loud"}}`: 4, `{}`: 0,
 	} {
 		wrong := l.ask(t, http.MethodPut, "/log-level", text)
-		if p := wrong.problem(t); p.Status != http.StatusUnprocessableEntity || len(p.Candidates) != candidates || level.String() != "info,guard=debug" {
+		if p := wrong.problem(t); p.Status != http.StatusUnprocessableEntity ||
+			len(p.Candidates) != candidates || level.String() != "info,guard=debug" {
 			t.Errorf("%s: %+v, the levels are %v", text, p, level)
 		}
 	}
@@ -156,13 +171,17 @@ func TestOperatorLogLevel(t *testing.T) {
 // A reload says what has changed, or what is wrong.
 func TestOperatorReload(t *testing.T) {
 	var err error
-	l := newLab(t, &gateway.Options{Reload: func() ([]string, error) { return []string{"upstreams.a"}, err }}, child("a", "ok"))
-	if got := l.ask(t, http.MethodPost, "/reload", "{}"); got.status != http.StatusOK || !strings.Contains(got.body, `"changes":["upstreams.a"]`) {
+	l := newLab(t, &gateway.Options{Reload: func() ([]string, error) {
+		return []string{"upstreams.a"}, err
+	}}, child("a", "ok"))
+	if got := l.ask(t, http.MethodPost, "/reload", "{}"); got.status != http.StatusOK ||
+		!strings.Contains(got.body, `"changes":["upstreams.a"]`) {
 		t.Errorf("%+v", got)
 	}
 	_, err = gateway.Load(writeFile(t, t.TempDir()+"/farcall.yaml", "upstreams:\n  a: {comand: x}\n"))
 	refused := l.ask(t, http.MethodPost, "/reload", "{}")
-	if p := refused.problem(t); p.Status != http.StatusUnprocessableEntity || !strings.Contains(refused.body, `"line":2`) || !strings.Contains(refused.body, "farcall.yaml") {
+	if p := refused.problem(t); p.Status != http.StatusUnprocessableEntity ||
+		!strings.Contains(refused.body, `"line":2`) || !strings.Contains(refused.body, "farcall.yaml") {
 		t.Errorf("%+v", refused)
 	}
 	without := newLab(t, nil, child("a", "ok")).ask(t, http.MethodPost, "/reload", "")
@@ -174,13 +193,20 @@ func TestOperatorReload(t *testing.T) {
 // Operators see what of the configuration matches nothing, at any address, once a list has come.
 func TestOperatorSeesDeadPatterns(t *testing.T) {
 	t.Parallel()
-	l := newLabOf(t, nil, &gateway.Config{Upstreams: officeServers(), Endpoints: []*gateway.Endpoint{{Name: "team", Tools: []string{"files/read", "files/gone", "files/x*"}}}})
+	l := newLabOf(t, nil,
+		&gateway.Config{
+			Upstreams: officeServers(),
+			Endpoints: []*gateway.Endpoint{
+				{Name: "team", Tools: []string{"files/read", "files/gone", "files/x*"}},
+			},
+		})
 	toolsOf(t, l.clientAt(t, "/mcp/team", mcp.ClientOptions{}))
 	for upstream, want := range map[string]int{"files": 2, "tracker": 0} {
 		var one struct{ Warnings []string }
 		l.read(t, "/upstreams/"+upstream, &one)
 		found := strings.Join(one.Warnings, "\n")
-		if named := strings.Count(found, "nothing has this name"); named != want || want > 0 && (!strings.Contains(found, "files/gone") && !strings.Contains(found, `"gone"`)) {
+		if named := strings.Count(found, "nothing has this name"); named != want ||
+			want > 0 && (!strings.Contains(found, "files/gone") && !strings.Contains(found, `"gone"`)) {
 			t.Errorf("%s: %q", upstream, one.Warnings)
 		}
 	}

@@ -25,7 +25,8 @@ const pinWait = 30 * time.Second
 func (o operator) lock(p *plan) (where string, lock *pin.Lock, err error) {
 	switch {
 	case p.lock == nil:
-		return "", nil, control.NewProblem(http.StatusNotFound, "nothing is pinned: 'farcall pin FILE' writes farcall.lock beside the configuration")
+		return "", nil, control.NewProblem(http.StatusNotFound,
+			"nothing is pinned: 'farcall pin FILE' writes farcall.lock beside the configuration")
 	case o.g.node != nil:
 		return "the cluster", p.lock, nil
 	}
@@ -50,7 +51,9 @@ func (o operator) Pins(context.Context) (*control.Pins, error) {
 			u.Changes = append(u.Changes, shownChange(&c))
 		}
 		s.blocking.Unlock()
-		slices.SortFunc(u.Changes, func(a, b control.PinChange) int { return strings.Compare(a.What+" "+a.Name, b.What+" "+b.Name) })
+		slices.SortFunc(u.Changes, func(a, b control.PinChange) int {
+			return strings.Compare(a.What+" "+a.Name, b.What+" "+b.Name)
+		})
 		all.Upstreams = append(all.Upstreams, u)
 	}
 	return all, nil
@@ -67,7 +70,9 @@ func (o operator) PinChanges(ctx context.Context, name string) (*control.PinChan
 }
 
 // compare asks an upstream for all that is pinned of it, and says what differs from a lock.
-func (o operator) compare(ctx context.Context, name string) (*control.PinChanges, *pin.Lock, map[string][]jsonrpc.Raw, error) {
+func (o operator) compare(
+	ctx context.Context, name string,
+) (*control.PinChanges, *pin.Lock, map[string][]jsonrpc.Raw, error) {
 	p := o.g.plan.Load()
 	if _, err := p.configured(name); err != nil {
 		return nil, nil, nil, err
@@ -78,16 +83,19 @@ func (o operator) compare(ctx context.Context, name string) (*control.PinChanges
 	}
 	s := p.byName[name]
 	if s == nil || s.mcp == nil {
-		return nil, nil, nil, control.NewProblem(http.StatusConflict, name+" is not asked: it speaks no MCP, or the configuration disables it")
+		return nil, nil, nil, control.NewProblem(http.StatusConflict,
+			name+" is not asked: it speaks no MCP, or the configuration disables it")
 	}
 	ctx, cancel := context.WithTimeout(ctx, pinWait)
 	defer cancel()
 	all, err := s.everything(ctx)
 	if err != nil {
-		return nil, nil, nil, control.NewProblem(http.StatusBadGateway, "nothing was compared: "+err.Error())
+		return nil, nil, nil, control.NewProblem(http.StatusBadGateway,
+			"nothing was compared: "+err.Error())
 	}
 	changes := &control.PinChanges{Upstream: name, File: file, Changes: []control.PinChange{}}
-	lines := []string{"accepted " + lock.Of(name).Digest()} // by another operator or node since, perhaps
+	// by another operator or node since, perhaps
+	lines := []string{"accepted " + lock.Of(name).Digest()}
 	for _, list := range append([]string{pin.Server}, pinnedLists...) {
 		changes.Pinned += len(all[list])
 		_, differ := lock.Check(name, list, all[list])
@@ -109,27 +117,34 @@ func (o operator) compare(ctx context.Context, name string) (*control.PinChanges
 }
 
 // AcceptPins implements control.Backend.
-func (o operator) AcceptPins(ctx context.Context, name string, accepted *control.AcceptPins) (*control.PinChanges, error) {
+func (o operator) AcceptPins(
+	ctx context.Context, name string, accepted *control.AcceptPins,
+) (*control.PinChanges, error) {
 	changes, lock, all, err := o.compare(ctx, name)
 	switch {
 	case err != nil:
 		return nil, err
 	case accepted.Digest != changes.Digest:
 		return nil, control.NewProblem(http.StatusConflict, fmt.Sprintf(
-			"the digest %.64q is not that of what %s says now and what is accepted: look at the changes, and accept the digest that is shown with them",
+			"the digest %.64q is not that of what %s says now and what is accepted: look at the changes, "+
+				"and accept the digest that is shown with them",
 			accepted.Digest, name))
 	}
 	switch err := o.pin(ctx, name, lock, all); {
 	case errors.Is(err, pin.ErrStore):
-		return nil, control.NewProblem(http.StatusServiceUnavailable, "it is not known to be accepted: look again: "+err.Error())
+		return nil, control.NewProblem(http.StatusServiceUnavailable,
+			"it is not known to be accepted: look again: "+err.Error())
 	case err != nil:
 		return nil, control.NewProblem(http.StatusConflict, "nothing was accepted: "+err.Error())
 	}
 	return changes, nil
 }
 
-// pin accepts what an upstream says in place of what a lock has of it, and has the gateway go by it.
-func (o operator) pin(ctx context.Context, name string, lock *pin.Lock, all map[string][]jsonrpc.Raw) error {
+// pin accepts what an upstream says in place of what a lock has of it, and has the gateway go by
+// it.
+func (o operator) pin(
+	ctx context.Context, name string, lock *pin.Lock, all map[string][]jsonrpc.Raw,
+) error {
 	g := o.g
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
@@ -155,7 +170,9 @@ var pinnedLists = []string{pin.Tools, pin.Prompts, pin.Resources, pin.Templates}
 // loaded from a file: they have been taken out of it. count is the number of
 // definitions. It fails when a server cannot be asked. Upstreams to which each principal signs in
 // are left out.
-func (g *Gateway) Pin(ctx context.Context, path string, accept bool) (changes string, count int, err error) {
+func (g *Gateway) Pin(
+	ctx context.Context, path string, accept bool,
+) (changes string, count int, err error) {
 	lock, err := pin.Load(path)
 	if errors.Is(err, fs.ErrNotExist) && accept {
 		lock, err = pin.New(), nil
@@ -186,7 +203,9 @@ func (g *Gateway) Pin(ctx context.Context, path string, accept bool) (changes st
 	}
 	config := g.plan.Load().config
 	for _, name := range lock.Sources() {
-		if len(config.Files()) > 0 && !slices.ContainsFunc(config.Upstreams, func(u *Upstream) bool { return u.Name == name }) {
+		if len(config.Files()) > 0 && !slices.ContainsFunc(config.Upstreams, func(u *Upstream) bool {
+			return u.Name == name
+		}) {
 			lock.Remove(name)
 		}
 	}
@@ -202,7 +221,9 @@ func (s *server) everything(ctx context.Context) (map[string][]jsonrpc.Raw, erro
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot be asked what it is: %w", s.cfg.Name, err)
 	}
-	all := map[string][]jsonrpc.Raw{pin.Server: pin.ServerItems(info.Name, info.Title, info.Version, info.Instructions)}
+	all := map[string][]jsonrpc.Raw{
+		pin.Server: pin.ServerItems(info.Name, info.Title, info.Version, info.Instructions),
+	}
 	for _, list := range pinnedLists {
 		found, err := s.whole(ctx, anybody(), list)
 		if err != nil {
@@ -233,12 +254,16 @@ func (c *Config) Pinned() (map[string][]jsonrpc.Raw, error) {
 // anybody can be asked everything: there are servers that have more tools for such
 // clients.
 func anybody() upstream.Caller {
-	return upstream.Caller{Capabilities: jsonrpc.Raw(`{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{},"context":{}},"roots":{}}`)}
+	return upstream.Caller{
+		Capabilities: jsonrpc.Raw(
+			`{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{},"context":{}},"roots":{}}`),
+	}
 }
 
 func write(w *strings.Builder, changes []pin.Change) {
 	for _, c := range changes {
-		fmt.Fprintf(w, "%s %s %s: %s\n", jsonrpc.AppendString(nil, c.Source), c.What(), jsonrpc.AppendString(nil, c.Name), c.Kind)
+		fmt.Fprintf(w, "%s %s %s: %s\n", jsonrpc.AppendString(nil, c.Source), c.What(),
+			jsonrpc.AppendString(nil, c.Name), c.Kind)
 		for line := range strings.Lines(c.Diff) {
 			w.WriteString("  " + line)
 		}

@@ -13,9 +13,13 @@ import (
 
 // Each answer, of reads and of changes, and each problem is as the OpenAPI document says.
 func TestOperatorAnswersFit(t *testing.T) {
-	l := newLabOf(t, &gateway.Options{LogLevels: levels.New(levels.Standard()...), Reload: func() ([]string, error) { return []string{"lock"}, nil }}, &gateway.Config{
-		Namespace: "always", Upstreams: []*gateway.Upstream{child("a", "ok"), child("b", "ok")}, Guard: guarded(allow("ops", "*")),
-	})
+	l := newLabOf(t,
+		&gateway.Options{LogLevels: levels.New(levels.Standard()...), Reload: func() ([]string, error) {
+			return []string{"lock"}, nil
+		}}, &gateway.Config{
+			Namespace: "always", Upstreams: []*gateway.Upstream{child("a", "ok"), child("b", "ok")},
+			Guard: guarded(allow("ops", "*")),
+		})
 	l.enter(t, "/mcp", "ops", "legacy")
 	var doc struct {
 		Components json.RawMessage `json:"components"`
@@ -50,7 +54,9 @@ func TestOperatorAnswersFit(t *testing.T) {
 			continue
 		}
 		answered++
-		fits(op, doc.Paths[op.path][strings.ToLower(op.method)].Responses["200"].Content["application/json"].Schema, got.body)
+		fits(op,
+			doc.Paths[op.path][strings.ToLower(
+				op.method)].Responses["200"].Content["application/json"].Schema, got.body)
 	}
 	if answered < 10 {
 		t.Errorf("%d operations have answered with success", answered)

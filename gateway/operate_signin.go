@@ -11,14 +11,16 @@ import (
 )
 
 var errNoSignIns = control.NewProblem(http.StatusNotFound,
-	"principals sign in to no upstream of this gateway: the key sign_in, and an upstream with 'auth: {type: sign_in}', have them do that")
+	"principals sign in to no upstream of this gateway: the key sign_in, and an upstream with "+
+		"'auth: {type: sign_in}', have them do that")
 
 // SignIns implements control.Backend: it has all sign-ins for a caller with the permission, and
 // otherwise those of the same principal.
 func (o operator) SignIns(ctx context.Context) (*control.SignIns, error) {
 	found := &control.SignIns{
 		SignIns: []control.SignIn{},
-		All:     o.g.shield == nil || o.g.shield.Visible(ctx, &guard.Call{Method: methodAdmin, Name: "sign-ins"}),
+		All: o.g.shield == nil ||
+			o.g.shield.Visible(ctx, &guard.Call{Method: methodAdmin, Name: "sign-ins"}),
 	}
 	if o.g.signIns == nil {
 		return found, nil
@@ -33,20 +35,24 @@ func (o operator) SignIns(ctx context.Context) (*control.SignIns, error) {
 	mine := guard.From(ctx).Owner()
 	for _, e := range all {
 		if found.All || mine != "" && e.Owner == mine {
-			found.SignIns = append(found.SignIns, control.SignIn{Principal: e.Principal, Upstream: e.Upstream})
+			found.SignIns = append(found.SignIns,
+				control.SignIn{Principal: e.Principal, Upstream: e.Upstream})
 		}
 	}
 	return found, nil
 }
 
 // EndSignIns implements control.Backend. Who may end one may end all.
-func (o operator) EndSignIns(ctx context.Context, which *control.EndSignIns) (*control.EndedSignIns, error) {
+func (o operator) EndSignIns(
+	ctx context.Context, which *control.EndSignIns,
+) (*control.EndedSignIns, error) {
 	switch {
 	case o.g.signIns == nil:
 		return nil, errNoSignIns
 	case which.All == (which.Principal != "" || which.Upstream != ""):
 		return nil, control.NewProblem(http.StatusUnprocessableEntity,
-			"say which sign-ins are to end: those of a principal, those to an upstream, those of the one to the other, or all")
+			"say which sign-ins are to end: those of a principal, those to an upstream, those of the one "+
+				"to the other, or all")
 	}
 	p := o.g.plan.Load()
 	of, err := p.config.upstreamsOf(o.g.signIns)
@@ -59,7 +65,8 @@ func (o operator) EndSignIns(ctx context.Context, which *control.EndSignIns) (*c
 		}
 	}
 	ended, err := signOut(ctx, o.g.signIns.Store(), of, func(e *signin.Entry) bool {
-		return (which.Principal == "" || which.Principal == e.Principal) && (which.Upstream == "" || which.Upstream == e.Upstream)
+		return (which.Principal == "" || which.Principal == e.Principal) &&
+			(which.Upstream == "" || which.Upstream == e.Upstream)
 	})
 	failed, partly := errors.AsType[failures](err)
 	if err != nil && !partly {

@@ -20,7 +20,8 @@ func (l *signLab) operate(gateway, path, who, body string) string {
 	if body != "" {
 		method = http.MethodPost
 	}
-	r, err := http.NewRequestWithContext(l.t.Context(), method, gateway+"/api/v1"+path, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(l.t.Context(), method, gateway+"/api/v1"+path,
+		strings.NewReader(body))
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -53,10 +54,15 @@ func TestOperatorSignIns(t *testing.T) {
 				for i := range c.Guard.Keys {
 					c.Guard.Keys[i].Roles = []string{"people"}
 				}
-				c.Guard.Keys = append(c.Guard.Keys, guard.Key{ID: "ops", Hash: hashOfKey(personKey("ops")), Roles: []string{"ops"}})
-				c.Guard.Allow = []guard.Rule{{Roles: []string{"people"}, Calls: []string{"tools/*", "gateway/status"}}, {Roles: []string{"ops"}, Calls: []string{"gateway/*"}}}
+				c.Guard.Keys = append(c.Guard.Keys,
+					guard.Key{ID: "ops", Hash: hashOfKey(personKey("ops")), Roles: []string{"ops"}})
+				c.Guard.Allow = []guard.Rule{
+					{Roles: []string{"people"}, Calls: []string{"tools/*", "gateway/status"}},
+					{Roles: []string{"ops"}, Calls: []string{"gateway/*"}},
+				}
 				if kept == "directory" {
-					c.SignIn.Dir, c.SignIn.Keys = filepath.Join(t.TempDir(), "sign-in"), []string{strings.Repeat("5e", 32)}
+					c.SignIn.Dir, c.SignIn.Keys = filepath.Join(t.TempDir(), "sign-in"),
+						[]string{strings.Repeat("5e", 32)}
 				}
 			}, shared...)
 			for _, who := range []string{"ann", "bob"} {
@@ -72,13 +78,20 @@ func TestOperatorSignIns(t *testing.T) {
 				{"/sign-ins/end", "ops", `{}`, "422 "},
 				{"/sign-ins/end", "ops", `{"all":true,"principal":"ann"}`, "422 "},
 				{"/sign-ins/end", "ops", `{"principal":"an"}`, `200 {"ended":[],"problems":[]}`},
-				{"/sign-ins/end", "ops", `{"principal":"ann","upstream":"near"}`, `200 {"ended":[],"problems":[]}`},
+				{
+					"/sign-ins/end", "ops", `{"principal":"ann","upstream":"near"}`,
+					`200 {"ended":[],"problems":[]}`,
+				},
 				{"/sign-ins", "ops", "", `200 {"signIns":[` + ann + "," + bob + `],"all":true}`},
-				{"/sign-ins/end", "ops", `{"principal":"ann","upstream":"far"}`, `200 {"ended":[` + ann + `],"problems":[]}`},
+				{
+					"/sign-ins/end", "ops", `{"principal":"ann","upstream":"far"}`,
+					`200 {"ended":[` + ann + `],"problems":[]}`,
+				},
 				{"/sign-ins", "ann", "", `200 {"signIns":[],"all":false}`},
 				{"/sign-ins", "bob", "", `200 {"signIns":[` + bob + `],"all":false}`},
 			} {
-				if got := l.operate(l.web.URL, step.path, step.who, step.body); !strings.HasPrefix(got, step.want) {
+				if got := l.operate(l.web.URL, step.path, step.who, step.body); !strings.HasPrefix(got,
+					step.want) {
 					t.Errorf("%s %s by %s: %s, not %s", step.path, step.body, step.who, got, step.want)
 				}
 			}
@@ -96,7 +109,8 @@ func TestOperatorSignIns(t *testing.T) {
 // is not reached, the tokens are removed, too.
 func TestOperatorSignInProblems(t *testing.T) {
 	l, shared, nodes := signNodes(t, "modern")
-	if got, err := l.ask(l.clientAt(nodes[0]+"/mcp", "ann", "", true), true); got != "ann" || err != nil {
+	if got, err := l.ask(l.clientAt(nodes[0]+"/mcp", "ann", "", true), true); got != "ann" ||
+		err != nil {
 		t.Fatal(got, err)
 	}
 	shared.cut.Store(true)
@@ -112,7 +126,9 @@ func TestOperatorSignInProblems(t *testing.T) {
 	if got := l.operate(nodes[1], "/sign-ins/end", "bob", `{"all":true}`); got != ended {
 		t.Error(got)
 	}
-	signUntil(t, func() bool { return l.clientAt(nodes[2]+"/mcp", "ann", "", false).tools(t) == "far__sign_in" })
+	signUntil(t, func() bool {
+		return l.clientAt(nodes[2]+"/mcp", "ann", "", false).tools(t) == "far__sign_in"
+	})
 	if got := l.operate(nodes[0], "/sign-ins", "bob", ""); got != `200 {"signIns":[],"all":true}` {
 		t.Error(got)
 	}

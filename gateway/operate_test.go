@@ -32,7 +32,8 @@ func (l *lab) operations(t *testing.T, headers ...string) (all []operation) {
 		} `json:"paths"`
 	}
 	got := l.ask(t, http.MethodGet, "/openapi.json", "", headers...)
-	if err := json.Unmarshal([]byte(got.body), &doc); err != nil || got.status != http.StatusOK || doc.OpenAPI != "3.1.0" {
+	if err := json.Unmarshal([]byte(got.body), &doc); err != nil || got.status != http.StatusOK ||
+		doc.OpenAPI != "3.1.0" {
 		t.Fatal(got, err)
 	}
 	for path, methods := range doc.Paths {
@@ -40,7 +41,9 @@ func (l *lab) operations(t *testing.T, headers ...string) (all []operation) {
 			all = append(all, operation{strings.ToUpper(method), path, op.Permission, op.Body != nil})
 		}
 	}
-	slices.SortFunc(all, func(a, b operation) int { return strings.Compare(a.path+a.method, b.path+b.method) })
+	slices.SortFunc(all, func(a, b operation) int {
+		return strings.Compare(a.path+a.method, b.path+b.method)
+	})
 	return all
 }
 
@@ -59,7 +62,8 @@ func (a *answer) problem(t *testing.T) (p struct {
 },
 ) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(a.body), &p); err != nil || a.kind != "application/problem+json" || p.Status != a.status || p.Detail == "" {
+	if err := json.Unmarshal([]byte(a.body), &p); err != nil || a.kind != "application/problem+json" ||
+		p.Status != a.status || p.Detail == "" {
 		t.Errorf("no problem document: %+v, %v", a, err)
 	}
 	return p
@@ -68,7 +72,8 @@ func (a *answer) problem(t *testing.T) (p struct {
 // ask sends a request to the API. A header Host is that of the request.
 func (l *lab) ask(t *testing.T, method, path, body string, headers ...string) answer {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, l.url+"/api/v1"+path, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(t.Context(), method, l.url+"/api/v1"+path,
+		strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +102,8 @@ func (l *lab) ask(t *testing.T, method, path, body string, headers ...string) an
 func (l *lab) read(t *testing.T, path string, v any, headers ...string) {
 	t.Helper()
 	got := l.ask(t, http.MethodGet, path, "", headers...)
-	if err := json.Unmarshal([]byte(got.body), v); err != nil || got.status != http.StatusOK || got.kind != "application/json" {
+	if err := json.Unmarshal([]byte(got.body), v); err != nil || got.status != http.StatusOK ||
+		got.kind != "application/json" {
 		t.Fatal(got, err)
 	}
 }
@@ -121,12 +127,14 @@ func audited(t *testing.T, file string) (calls []string, unwritten int) {
 			t.Fatal(err)
 		}
 		unwritten += d.Unwritten
-		if d.Decision != "" && (strings.HasPrefix(d.Call, "gateway/admin ") || strings.HasPrefix(d.Call, "http ")) {
+		if d.Decision != "" &&
+			(strings.HasPrefix(d.Call, "gateway/admin ") || strings.HasPrefix(d.Call, "http ")) {
 			n := 1
 			if d.Repeats != nil {
 				n = *d.Repeats
 			}
-			calls = append(calls, slices.Repeat([]string{d.Call + " " + d.Decision + " " + d.Principal}, n)...)
+			calls = append(calls,
+				slices.Repeat([]string{d.Call + " " + d.Decision + " " + d.Principal}, n)...)
 		}
 	}
 	return calls, unwritten
@@ -137,7 +145,8 @@ func TestOperatorReads(t *testing.T) {
 	off := child("off", "ok")
 	off.Disabled = true
 	l := newLab(t, nil, child("a", "ok"), off)
-	if _, err := l.modern(t.Context(), "tools/call", "a__echo", `"name":"a__echo","arguments":{"text":"x"}`); err != nil {
+	if _, err := l.modern(t.Context(), "tools/call", "a__echo",
+		`"name":"a__echo","arguments":{"text":"x"}`); err != nil {
 		t.Fatal(err)
 	}
 	var all struct {
@@ -147,8 +156,10 @@ func TestOperatorReads(t *testing.T) {
 		}
 	}
 	l.read(t, "/upstreams", &all)
-	if len(all.Upstreams) != 2 || all.Upstreams[0].State != "up" || all.Upstreams[0].Processes != 1 || all.Upstreams[0].Tools == 0 ||
-		all.Upstreams[1].State != "disabled" || !strings.Contains(all.Upstreams[1].Reason, "configuration") {
+	if len(all.Upstreams) != 2 || all.Upstreams[0].State != "up" || all.Upstreams[0].Processes != 1 ||
+		all.Upstreams[0].Tools == 0 ||
+		all.Upstreams[1].State != "disabled" ||
+		!strings.Contains(all.Upstreams[1].Reason, "configuration") {
 		t.Errorf("%+v", all)
 	}
 	var whole struct {
@@ -173,11 +184,13 @@ func TestOperatorReads(t *testing.T) {
 func TestOperatorProblems(t *testing.T) {
 	l := newLab(t, nil, child("files", "ok"), child("web", "ok"))
 	missing := l.ask(t, http.MethodGet, "/upstreams/flies", "")
-	if p := missing.problem(t); p.Status != 404 || len(p.Candidates) != 2 || p.Candidates[0] != "files" || !strings.Contains(p.Detail, `did you mean "files"?`) {
+	if p := missing.problem(t); p.Status != 404 || len(p.Candidates) != 2 ||
+		p.Candidates[0] != "files" || !strings.Contains(p.Detail, `did you mean "files"?`) {
 		t.Errorf("%+v", p)
 	}
 	nowhere := l.ask(t, http.MethodGet, "/nowhere", "")
-	if p := nowhere.problem(t); p.Status != 404 || !strings.Contains(p.Detail, "/api/v1/openapi.json") {
+	if p := nowhere.problem(t); p.Status != 404 ||
+		!strings.Contains(p.Detail, "/api/v1/openapi.json") {
 		t.Errorf("%+v", p)
 	}
 	wrong := l.ask(t, http.MethodDelete, "/upstreams", "")
@@ -187,7 +200,10 @@ func TestOperatorProblems(t *testing.T) {
 	if got := l.ask(t, http.MethodHead, "/upstreams", ""); got.status != http.StatusOK {
 		t.Errorf("%+v", got)
 	}
-	for _, path := range []string{"/upstreams/a%2fb", "/upstreams/%00", "/upstreams/..", "/upstreams/%ff"} {
+	for _, path := range []string{
+		"/upstreams/a%2fb", "/upstreams/%00", "/upstreams/..",
+		"/upstreams/%ff",
+	} {
 		if got := l.ask(t, http.MethodGet, path, ""); got.status < 400 || got.status >= 500 {
 			t.Errorf("%s: %+v", path, got)
 		}
@@ -196,7 +212,10 @@ func TestOperatorProblems(t *testing.T) {
 
 // Reads are for those who may see the page, and for no page of another origin.
 func TestOperatorReadsGuarded(t *testing.T) {
-	c := &gateway.Config{Upstreams: []*gateway.Upstream{child("a", "ok")}, Guard: guarded(allow("ops", "gateway/*"), allow("dev", "gateway/status"))}
+	c := &gateway.Config{
+		Upstreams: []*gateway.Upstream{child("a", "ok")},
+		Guard:     guarded(allow("ops", "gateway/*"), allow("dev", "gateway/status")),
+	}
 	c.Guard.Anonymous = true
 	c.Guard.Audit.File = filepath.Join(t.TempDir(), "audit.jsonl")
 	l := newLabOf(t, &gateway.Options{LogLevels: levels.New(levels.Standard()...)}, c)
@@ -215,7 +234,8 @@ func TestOperatorReadsGuarded(t *testing.T) {
 			"X-Api-Key: fc_wrong-0123456789abcdef0123456789": 401,
 		} {
 			got := l.ask(t, op.method, path, "", strings.Split(headers, "\n")...)
-			if want == 200 && (got.status == http.StatusBadRequest || strings.Contains(op.path, "pins")) { // it lacks its parameters, or a lock file
+			if want == 200 && (got.status == http.StatusBadRequest || strings.Contains(op.path, "pins")) {
+				// it lacks its parameters, or a lock file
 				continue
 			}
 			if got.status != want {
@@ -232,7 +252,10 @@ func TestOperatorReadsGuarded(t *testing.T) {
 // Without a guard only this machine gets in: what a proxy passes on does not come from there.
 func TestOperatorOutside(t *testing.T) {
 	l := newLab(t, nil, child("a", "ok"))
-	for _, header := range []string{"X-Forwarded-For: 192.0.2.1", "Forwarded: for=192.0.2.1", "Via: 1.1 proxy"} {
+	for _, header := range []string{
+		"X-Forwarded-For: 192.0.2.1", "Forwarded: for=192.0.2.1",
+		"Via: 1.1 proxy",
+	} {
 		for _, op := range l.operations(t) {
 			got := l.ask(t, op.method, pathOf(op), "", header)
 			if p := got.problem(t); p.Status != 403 || !strings.Contains(p.Detail, "configure a guard") {
@@ -251,7 +274,10 @@ func TestOperatorOpenAPI(t *testing.T) {
 	})
 	doc := inner.ask(t, http.MethodGet, "/openapi.json", "", as("ops"))
 	outer := newLab(t, nil, &gateway.Upstream{
-		Name: "ops", OpenAPI: &gateway.OpenAPI{Document: writeFile(t, filepath.Join(t.TempDir(), "openapi.json"), doc.body)}, URL: inner.url + "/api/v1",
+		Name: "ops",
+		OpenAPI: &gateway.OpenAPI{
+			Document: writeFile(t, filepath.Join(t.TempDir(), "openapi.json"), doc.body),
+		}, URL: inner.url + "/api/v1",
 		Headers: map[string]string{"X-API-Key": keyed("ops")},
 	})
 	tools, err := outer.modern(t.Context(), "tools/list", "", "")
@@ -263,7 +289,8 @@ func TestOperatorOpenAPI(t *testing.T) {
 			t.Errorf("there is no tool for %s: %.2000s", op, tools.body)
 		}
 	}
-	got, err := outer.modern(t.Context(), "tools/call", "getUpstream", `"name":"getUpstream","arguments":{"name":"a"}`)
+	got, err := outer.modern(t.Context(), "tools/call", "getUpstream",
+		`"name":"getUpstream","arguments":{"name":"a"}`)
 	if err != nil || got.err != nil || !strings.Contains(got.body, `\"profile\"`) {
 		t.Errorf("%v, %v", got, err)
 	}
@@ -295,9 +322,11 @@ func sendersOf(anonymous bool) []sender {
 		{"wrong credentials", "", []string{"X-Api-Key: fc_wrong-0123456789abcdef0123456789"}},
 	}
 	if !anonymous {
-		return append(all, sender{name: "no credentials"}, sender{"no credentials, rebound host", "", []string{rebound}})
+		return append(all, sender{name: "no credentials"},
+			sender{"no credentials, rebound host", "", []string{rebound}})
 	}
-	return append(all, sender{name: "no credentials", who: "anonymous"}, sender{"no credentials, rebound host", "anonymous", []string{rebound}},
+	return append(all, sender{name: "no credentials", who: "anonymous"},
+		sender{"no credentials, rebound host", "anonymous", []string{rebound}},
 		sender{"admin, rebound host", "ops", []string{as("ops"), rebound}})
 }
 
@@ -333,10 +362,13 @@ func TestOperatorChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, unwritten := audited(t, c.Guard.Audit.File)
-		if more, less := minus(got, records), minus(records, got); len(more) > 0 || len(less) != unwritten {
-			t.Errorf("the audit has more of %v, and lacks %v; it has counted %d that were not written", more, less, unwritten)
+		if more, less := minus(got, records), minus(records, got); len(more) > 0 ||
+			len(less) != unwritten {
+			t.Errorf("the audit has more of %v, and lacks %v; it has counted %d that were not written", more,
+				less, unwritten)
 		}
-		t.Logf("%d changes, %d senders, anonymous %v: %d records", changes, len(all), anonymous, len(records))
+		t.Logf("%d changes, %d senders, anonymous %v: %d records", changes, len(all), anonymous,
+			len(records))
 	}
 }
 

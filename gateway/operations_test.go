@@ -30,7 +30,8 @@ func TestOperationRules(t *testing.T) {
 	dir := t.TempDir()
 	api := petsAPI(t)
 	writeFile(t, filepath.Join(dir, "pets.yaml"), petsDoc)
-	file := writeFile(t, filepath.Join(dir, "farcall.yaml"), strings.ReplaceAll(operationRules, "URL", api.URL))
+	file := writeFile(t, filepath.Join(dir, "farcall.yaml"),
+		strings.ReplaceAll(operationRules, "URL", api.URL))
 	whole, err := gateway.Load(file)
 	if err != nil {
 		t.Fatal(err)
@@ -45,8 +46,15 @@ func TestOperationRules(t *testing.T) {
 			is   []string
 			want string
 		}{
-			{g.Allow[0].Calls, "tools/call pets/GET *|tools/call pets/* /pets/*|tools/call pets/getPet|tools/call pets/deletePet"},
-			{g.Deny[0].Calls, "tools/call */delete /pets/{id}|tools/call pets/deletePet|tools/call other/deletePet"},
+			{
+				g.Allow[0].Calls,
+				"tools/call pets/GET *|tools/call pets/* /pets/*|tools/call pets/getPet|tools/call " +
+					"pets/deletePet",
+			},
+			{
+				g.Deny[0].Calls,
+				"tools/call */delete /pets/{id}|tools/call pets/deletePet|tools/call other/deletePet",
+			},
 			{g.Local, "tools/call other/POST /pets|tools/call other/addPet"},
 			{g.Limits.Rates[0].Calls, "tools/call pets/GET /pets/*|tools/call pets/getPet"},
 			{g.Resource.Scopes["tools/call pets/addPet"], "write"},
@@ -62,8 +70,12 @@ func TestOperationRules(t *testing.T) {
 	whole.Guard.Resource.URL, whole.Guard.Resource.Scopes = "", nil
 	l := newLabOf(t, nil, whole)
 	client := l.client(t, mcp.ClientOptions{})
-	for tool, allowed := range map[string]bool{"pets__getPet": true, "pets__deletePet": false, "pets__addPet": false, "other__getPet": false} {
-		if _, err := client.CallTool(t.Context(), tool, jsonrpc.Raw(`{"id":"1"}`)); (err == nil) != allowed {
+	for tool, allowed := range map[string]bool{
+		"pets__getPet": true, "pets__deletePet": false,
+		"pets__addPet": false, "other__getPet": false,
+	} {
+		if _, err := client.CallTool(t.Context(), tool, jsonrpc.Raw(`{"id":"1"}`)); (err == nil) !=
+			allowed {
 			t.Errorf("%s: %v", tool, err)
 		}
 	}
@@ -99,10 +111,14 @@ func TestOperationRulesCheck(t *testing.T) {
 func TestOperationRulesInGo(t *testing.T) {
 	c := &gateway.Config{
 		Upstreams: []*gateway.Upstream{{Name: "pets", URL: "https://a.test"}},
-		Guard:     &guard.Config{Allow: []guard.Rule{{Calls: []string{"*"}}}, Deny: []guard.Rule{{Calls: []string{"tools/call pets/DELETE *"}}}},
+		Guard: &guard.Config{
+			Allow: []guard.Rule{{Calls: []string{"*"}}},
+			Deny:  []guard.Rule{{Calls: []string{"tools/call pets/DELETE *"}}},
+		},
 	}
 	c.Guard.Anonymous = true
-	if err := c.Check(); err == nil || !strings.Contains(err.Error(), "guard.deny[0].calls[0]: ") || !strings.Contains(err.Error(), "name the tools") {
+	if err := c.Check(); err == nil || !strings.Contains(err.Error(), "guard.deny[0].calls[0]: ") ||
+		!strings.Contains(err.Error(), "name the tools") {
 		t.Errorf("the error is %v", err)
 	}
 }

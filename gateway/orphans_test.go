@@ -68,7 +68,10 @@ func run(t *testing.T, path string, args ...string) *running {
 // bridge are the arguments that put a faulty child behind farcall.
 func bridge(mode string, args ...string) []string {
 	path, args, _ := faulty.Command(mode, args...)
-	return append([]string{"bridge", "127.0.0.1:0", "--max-message", "100MB", "--env", "FARCALL_FAULTY=" + mode, "--env", "GORACE=atexit_sleep_ms=0", "--", path}, args...)
+	return append([]string{
+		"bridge", "127.0.0.1:0", "--max-message", "100MB", "--env",
+		"FARCALL_FAULTY=" + mode, "--env", "GORACE=atexit_sleep_ms=0", "--", path,
+	}, args...)
 }
 
 // serve are the arguments that put it behind farcall by a file.
@@ -79,7 +82,9 @@ func serve(t *testing.T, mode string) []string {
 	var text strings.Builder
 	text.WriteString("listen: [127.0.0.1:0]\nupstreams:\n")
 	for _, name := range []string{"one", "two"} {
-		fmt.Fprintf(&text, "  %s: {command: [%s], env: {FARCALL_FAULTY: %s, GORACE: atexit_sleep_ms=0}}\n", name, path, mode)
+		fmt.Fprintf(&text,
+			"  %s: {command: [%s], env: {FARCALL_FAULTY: %s, GORACE: atexit_sleep_ms=0}}\n", name,
+			path, mode)
 	}
 	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
 		t.Fatal(err)
@@ -143,7 +148,8 @@ func noOrphan(t *testing.T, r *running, how syscall.Signal) {
 		t.Fatal(err)
 	}
 	_ = r.Wait()
-	t.Logf("killed:  %v, it ended with %v after %v", how, r.ProcessState, time.Since(began).Round(time.Millisecond))
+	t.Logf("killed:  %v, it ended with %v after %v", how, r.ProcessState,
+		time.Since(began).Round(time.Millisecond))
 	var pids []int
 	for _, p := range processes {
 		pids = append(pids, p.PID)
@@ -152,7 +158,8 @@ func noOrphan(t *testing.T, r *running, how syscall.Signal) {
 		t.Errorf("found:   STILL RUNNING: %v", left)
 		return
 	}
-	t.Logf("found:   none of the %d processes runs, %v after the signal", len(pids), time.Since(began).Round(time.Millisecond))
+	t.Logf("found:   none of the %d processes runs, %v after the signal", len(pids),
+		time.Since(began).Round(time.Millisecond))
 }
 
 // below returns the processes below one, however far.
@@ -174,7 +181,9 @@ func below(pid int) (found []faulty.Process) {
 // of memory. Lines were cut at 1 MiB elsewhere, and their results lost in silence.
 func bigResult(t *testing.T, farcall string) {
 	t.Helper()
-	call := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"work","arguments":{},"_meta":{"io.modelcontextprotocol/protocolVersion":"` + modern + `","io.modelcontextprotocol/clientCapabilities":{}}}}`
+	call := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"work","arguments":{},` +
+		`"_meta":{"io.modelcontextprotocol/protocolVersion":"` + modern +
+		`","io.modelcontextprotocol/clientCapabilities":{}}}}`
 	for name, fetch := range map[string]func(t *testing.T, addr string) (n int64){
 		"http": func(t *testing.T, addr string) int64 {
 			r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/mcp", strings.NewReader(call))
@@ -227,7 +236,8 @@ func bigResult(t *testing.T, farcall string) {
 				}
 			}
 			peak := memoryOf(t, r.Process.Pid, "VmHWM")
-			t.Logf("a result of 50 MB three times: the gateway's resident memory was %d MB at most, %d MB after the first", peak>>20, before>>20)
+			t.Logf("a result of 50 MB three times: the gateway's resident memory was %d MB at most, %d MB "+
+				"after the first", peak>>20, before>>20)
 			if peak > 512<<20 {
 				t.Errorf("that is more than ten times the result")
 			}

@@ -17,12 +17,13 @@ const (
 	pageBytes      = 16 << 20
 )
 
-// newPage makes the page for operators. Each that is open calls the gateway as its user, and sees no
-// traffic but its own.
+// newPage makes the page for operators. Each that is open calls the gateway as its user, and sees
+// no traffic but its own.
 func (g *Gateway) newPage() (*inspect.Inspector, error) {
 	return inspect.New(g.serving, &inspect.Options{
 		Open: true, Operate: true, Each: g.pageServers, May: g.pageMay, Hosts: anyHost(),
-		Conform: g.opts.Conform, MaxFrames: pageFrames, MaxBytes: pageBytes, Version: g.opts.Version, Logger: g.log,
+		Conform: g.opts.Conform, MaxFrames: pageFrames, MaxBytes: pageBytes, Version: g.opts.Version,
+		Logger: g.log,
 	})
 }
 

@@ -73,7 +73,8 @@ func TestPageActsAsItsUser(t *testing.T) {
 			}
 		}
 		says(t, p, "hello", nil, &hello)
-		if len(hello.Servers) != 3 || hello.Servers[0].Path != "/mcp" || hello.Servers[2].Path != "/mcp/b" {
+		if len(hello.Servers) != 3 || hello.Servers[0].Path != "/mcp" ||
+			hello.Servers[2].Path != "/mcp/b" {
 			t.Fatalf("the servers of the page: %+v", hello.Servers)
 		}
 		may[id] = hello.May
@@ -109,7 +110,8 @@ func TestPageActsAsItsUser(t *testing.T) {
 	for _, b := range all.Latency {
 		total += b.Calls
 	}
-	if !all.All || total < 2 || len(all.Principals) != 2 || len(all.Tools) != 1 || all.Tools[0].Name != "a__echo" {
+	if !all.All || total < 2 || len(all.Principals) != 2 || len(all.Tools) != 1 ||
+		all.Tools[0].Name != "a__echo" {
 		t.Errorf("the usage: %+v", all)
 	}
 	if own.All || len(own.Principals) != 1 || !strings.Contains(own.Principals[0].Name, "dev") {

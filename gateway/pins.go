@@ -82,7 +82,9 @@ func (g *Gateway) loadPins(c *Config, old *plan) (*pin.Lock, error) {
 }
 
 // acceptPins makes what an upstream says what is pinned, in place of what the lock has of it.
-func (g *Gateway) acceptPins(ctx context.Context, c *Config, lock *pin.Lock, upstream string, all map[string][]jsonrpc.Raw) error {
+func (g *Gateway) acceptPins(
+	ctx context.Context, c *Config, lock *pin.Lock, upstream string, all map[string][]jsonrpc.Raw,
+) error {
 	if g.node != nil {
 		return g.sharedPins(c).Accept(ctx, lock, upstream, all)
 	}
@@ -141,7 +143,8 @@ func (g *Gateway) lookAtPins() {
 	g.pins.mu.Unlock()
 	for of := range all {
 		if of.here {
-			_ = g.opts.Shared.Publish(g.serving, pinTopic, []byte(g.node.ID()+of.upstream)) // they look in any case, later
+			// they look in any case, later
+			_ = g.opts.Shared.Publish(g.serving, pinTopic, []byte(g.node.ID()+of.upstream))
 		}
 	}
 	g.reloading.Lock()

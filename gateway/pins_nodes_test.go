@@ -46,7 +46,10 @@ func pinNodes(t *testing.T) (nodes [2]*pinNode) {
 	t.Helper()
 	kept := memory(t)
 	for i := range nodes {
-		n := &pinNode{server: mcp.NewServer("a", "1", &mcp.ServerOptions{Eras: "legacy"}), store: &cutStore{Store: kept}}
+		n := &pinNode{
+			server: mcp.NewServer("a", "1", &mcp.ServerOptions{Eras: "legacy"}),
+			store:  &cutStore{Store: kept},
+		}
 		describe(n.server, "as it was")
 		file := filepath.Join(t.TempDir(), "farcall.lock")
 		n.config = &gateway.Config{Upstreams: []*gateway.Upstream{over(t, "a", n.server)}}
@@ -169,7 +172,8 @@ func TestPinsWithoutQuorum(t *testing.T) {
 	n.serves(t, false)
 	digest := n.changes(t).Digest
 	refused := n.accept(t, digest)
-	if p := refused.problem(t); p.Status != http.StatusServiceUnavailable || !strings.Contains(p.Detail, "does not answer") {
+	if p := refused.problem(t); p.Status != http.StatusServiceUnavailable ||
+		!strings.Contains(p.Detail, "does not answer") {
 		t.Errorf("%+v", p)
 	}
 	n.serves(t, false)

@@ -34,7 +34,8 @@ func TestPins(t *testing.T) {
 	u := m.tcp(t, "m")
 	c := &gateway.Config{Upstreams: []*gateway.Upstream{u}}
 	l := newLabOf(t, nil, c)
-	if _, n, err := l.Pin(t.Context(), lock, true); err != nil || n != 5 { // 4 tools, and the server's name and version
+	if _, n, err := l.Pin(t.Context(), lock, true); err != nil || n != 5 {
+		// 4 tools, and the server's name and version
 		t.Fatal(n, err)
 	}
 	pinned := *c
@@ -61,7 +62,8 @@ func TestPins(t *testing.T) {
 				return !slices.Contains(names, "fickle") && slices.Contains(names, "echo")
 			})
 			_, err := say(t.Context(), c, "fickle", "")
-			if err == nil || !strings.Contains(err.Error(), "blocked") || !strings.Contains(err.Error(), "farcall pin --accept") {
+			if err == nil || !strings.Contains(err.Error(), "blocked") ||
+				!strings.Contains(err.Error(), "farcall pin --accept") {
 				t.Errorf("%s: %v", path, err)
 			}
 			wants(t, c, "echo", "others are not", "others are not")
@@ -79,7 +81,8 @@ func TestPins(t *testing.T) {
 			t.Errorf("it is not shown what has changed: %+v", l.status(t).Upstreams[0].Tools)
 		}
 		changes, _, err := l.Pin(t.Context(), lock, true)
-		if err != nil || !strings.Contains(changes, change.shown) || !strings.Contains(changes, "fickle") {
+		if err != nil || !strings.Contains(changes, change.shown) ||
+			!strings.Contains(changes, "fickle") {
 			t.Errorf("%q, %v", changes, err)
 		}
 		again := pinned

@@ -69,7 +69,8 @@ func TestErrorsPlain(t *testing.T) {
 	for range 3 {
 		knows(false) // also when it is not tried again
 	}
-	if page := l.get(t, "/api/v1/upstreams/bad"); !strings.Contains(page, said) || !strings.Contains(l.log.String(), said) {
+	if page := l.get(t, "/api/v1/upstreams/bad"); !strings.Contains(page, said) ||
+		!strings.Contains(l.log.String(), said) {
 		t.Error("the operator is not told")
 	}
 }
@@ -89,7 +90,8 @@ func TestReloadLimits(t *testing.T) {
 	}
 	ann := l.rounds(t, "ann").begin()
 	ben := l.rounds(t, "ben")
-	if r, err := ben.send(t.Context(), ""); err != nil || !strings.Contains(r.body, "1 calls wait for their clients already") {
+	if r, err := ben.send(t.Context(), ""); err != nil ||
+		!strings.Contains(r.body, "1 calls wait for their clients already") {
 		t.Errorf("%v, %v", r, err)
 	}
 	change(gateway.Config{MaxSuspended: 2})
@@ -104,7 +106,8 @@ func TestReloadLimits(t *testing.T) {
 	change(gateway.Config{PageSize: 1})
 	for _, path := range []string{"/mcp", "/mcp/m"} {
 		r, err := l.modernAt(t.Context(), path, "tools/list", "", "")
-		if err != nil || strings.Count(string(r.result), `"inputSchema"`) != 1 || !strings.Contains(string(r.result), "nextCursor") {
+		if err != nil || strings.Count(string(r.result), `"inputSchema"`) != 1 ||
+			!strings.Contains(string(r.result), "nextCursor") {
 			t.Errorf("%s: %v, %v", path, r, err)
 		}
 	}
@@ -139,7 +142,8 @@ func TestPinsOfOthers(t *testing.T) {
 		t.Errorf("after one server: %s", got)
 	}
 	file := filepath.Join(dir, "farcall.yaml")
-	text := "upstreams:\n  one: {url: '" + one.URL + "', disabled: true}\n  three: {url: '" + three.URL + "'}\n"
+	text := "upstreams:\n  one: {url: '" + one.URL + "', disabled: true}\n  three: {url: '" +
+		three.URL + "'}\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
