@@ -31,7 +31,9 @@ func asker() *mcp.Server {
 		two, err := named(ctx, "who")
 		return one + two, err
 	})
-	mcp.AddTool(s, mcp.Tool{Name: "both", Execution: &spec.ToolExecution{TaskSupport: spec.TaskOptional}}, func(ctx context.Context, _ struct{}) (string, error) {
+	mcp.AddTool(s, mcp.Tool{
+		Name: "both", Execution: &spec.ToolExecution{TaskSupport: spec.TaskOptional},
+	}, func(ctx context.Context, _ struct{}) (string, error) {
 		var one, two string
 		var err1, err2 error
 		var asking sync.WaitGroup
@@ -51,7 +53,9 @@ type asked struct {
 	Result                                   *struct{ Content []struct{ Text string } }
 }
 
-func (a *asked) keys() string { return strings.Join(slices.Sorted(maps.Keys(a.InputRequests)), " ") }
+func (a *asked) keys() string {
+	return strings.Join(slices.Sorted(maps.Keys(a.InputRequests)), " ")
+}
 
 func (l *lab) asks(t *testing.T, method, name, params string) (a asked) {
 	t.Helper()
@@ -72,15 +76,20 @@ func TestQuestionNames(t *testing.T) {
 	if a.keys() != "who" {
 		t.Errorf("asked %q", a.keys())
 	}
-	a = l.asks(t, "tools/call", "twice", `"name":"twice","arguments":{},"requestState":"`+a.RequestState+`","inputResponses":{"who":`+bob+`}`)
+	a = l.asks(t, "tools/call", "twice",
+		`"name":"twice","arguments":{},"requestState":"`+a.RequestState+`","inputResponses":{"who":`+bob+
+			`}`)
 	if a.keys() != "who-2" {
 		t.Errorf("asked %q", a.keys())
 	}
-	a = l.asks(t, "tools/call", "twice", `"name":"twice","arguments":{},"requestState":"`+a.RequestState+`","inputResponses":{"who-2":{"action":"accept","content":{"name":"Ann"}}}`)
+	a = l.asks(t, "tools/call", "twice",
+		`"name":"twice","arguments":{},"requestState":"`+a.RequestState+
+			`","inputResponses":{"who-2":{"action":"accept","content":{"name":"Ann"}}}`)
 	if len(a.Content) != 1 || a.Content[0].Text != "BobAnn" {
 		t.Errorf("%+v", a)
 	}
-	a = l.asks(t, "tools/call", "twice", `"name":"twice","arguments":{},"inputResponses":{"who":`+bob+`,"other":{},"who-2":`+bob+`}`)
+	a = l.asks(t, "tools/call", "twice",
+		`"name":"twice","arguments":{},"inputResponses":{"who":`+bob+`,"other":{},"who-2":`+bob+`}`)
 	if len(a.Content) != 1 || a.Content[0].Text != "BobBob" {
 		t.Errorf("%+v", a)
 	}
@@ -98,7 +107,9 @@ func TestQuestionsTogether(t *testing.T) {
 	if a.keys() != "one two" {
 		t.Fatalf("asked %q", a.keys())
 	}
-	a = l.asks(t, "tools/call", "both", `"name":"both","arguments":{},"requestState":"`+a.RequestState+`","inputResponses":{"one":`+bob+`,"two":`+bob+`}`)
+	a = l.asks(t, "tools/call", "both",
+		`"name":"both","arguments":{},"requestState":"`+a.RequestState+`","inputResponses":{"one":`+bob+
+			`,"two":`+bob+`}`)
 	if len(a.Content) != 1 || a.Content[0].Text != "BobBob" {
 		t.Errorf("%+v", a)
 	}
@@ -111,7 +122,10 @@ func TestQuestionsOfTask(t *testing.T) {
 	c := l.client(t, mcp.ClientOptions{
 		Era: modern, Tasks: true,
 		Elicit: func(_ context.Context, p *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
-			return &spec.ElicitResult{Action: spec.ElicitAccept, Content: []byte(`{"name":"` + p.Message + `"}`)}, nil
+			return &spec.ElicitResult{
+				Action:  spec.ElicitAccept,
+				Content: []byte(`{"name":"` + p.Message + `"}`),
+			}, nil
 		},
 	})
 	begin := func() (id string) {

@@ -14,7 +14,8 @@ func TestEngineCredentials(t *testing.T) {
 	u := &gateway.Upstream{Name: "q", URL: "nats://user:s3cr3t@127.0.0.1:1/subject", Profile: "raw"}
 	l := newLab(t, &gateway.Options{NATS: &natsrpc.Transport{}}, u)
 	got, err := l.post(t.Context(), "/rpc/q", `{"jsonrpc":"2.0","id":1,"method":"x"}`)
-	if err != nil || !strings.Contains(got.body, `"sent":"no"`) || strings.Contains(got.body, "s3cr3t") {
+	if err != nil || !strings.Contains(got.body, `"sent":"no"`) ||
+		strings.Contains(got.body, "s3cr3t") {
 		t.Errorf("%v, %v", got, err)
 	}
 	if strings.Contains(l.log.String(), "s3cr3t") {

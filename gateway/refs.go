@@ -23,7 +23,10 @@ const (
 // refs returns what writes and reads the names and URIs of an upstream.
 func (u *Upstream) refs() refs.Server {
 	label := cmp.Or(u.Label, refs.Label(u.Name))
-	return refs.Server{Name: u.Name, Label: label, Web: u.Web == webQualified, Opaque: u.Arguments == argumentsOpaque}
+	return refs.Server{
+		Name: u.Name, Label: label, Web: u.Web == webQualified,
+		Opaque: u.Arguments == argumentsOpaque,
+	}
 }
 
 // refs returns what qualifies the references in the messages of a server at this address; nil: they
@@ -100,7 +103,9 @@ func askingOf(s *refs.Server, ask asker) asker {
 
 // choose returns the target of a name without a qualifier that several servers have: the only one
 // of those that the caller may use, or an error that names them.
-func (e *endpoint) choose(ctx context.Context, several *route.AmbiguousError) (route.Target, bool, error) {
+func (e *endpoint) choose(
+	ctx context.Context, several *route.AmbiguousError,
+) (route.Target, bool, error) {
 	left := *several
 	left.Candidates = nil
 	for _, c := range several.Candidates {
@@ -122,6 +127,7 @@ func (e *endpoint) choose(ctx context.Context, several *route.AmbiguousError) (r
 		data = jsonrpc.AppendString(data, c.Shown)
 	}
 	return route.Target{}, false, &jsonrpc.Error{
-		Code: jsonrpc.InvalidParams, Message: "Invalid params: " + left.Error(), Data: append(data, `]}`...), Cause: several,
+		Code: jsonrpc.InvalidParams, Message: "Invalid params: " + left.Error(),
+		Data: append(data, `]}`...), Cause: several,
 	}
 }

@@ -24,7 +24,9 @@ const sharedSkill = "shared-skill"
 // addSkill gives a server the skill that all servers have. Its files have the server's mark.
 func addSkill(s *mcp.Server, mark string) {
 	files := fstest.MapFS{
-		sharedSkill + "/SKILL.md":     {Data: []byte("---\nname: " + sharedSkill + "\ndescription: " + mark + "\n---\nText.\n")},
+		sharedSkill + "/SKILL.md": {
+			Data: []byte("---\nname: " + sharedSkill + "\ndescription: " + mark + "\n---\nText.\n"),
+		},
 		sharedSkill + "/refs/more.md": {Data: []byte(mark)},
 	}
 	if _, err := skills.Add(s, files, nil); err != nil {
@@ -78,7 +80,8 @@ func (w *walker) walkMore(servers map[string]*mcp.Server) {
 
 // complete completes an argument of a prompt, or of a template.
 func (w *walker) complete(ref spec.CompleteReference, mark string) {
-	r, err := w.Complete(w.t.Context(), &spec.CompleteRequestParams{Ref: ref, Argument: spec.CompleteArgument{Name: "x"}})
+	r, err := w.Complete(w.t.Context(),
+		&spec.CompleteRequestParams{Ref: ref, Argument: spec.CompleteArgument{Name: "x"}})
 	got := ""
 	if err == nil && len(r.Completion.Values) == 1 {
 		got = r.Completion.Values[0]
@@ -136,31 +139,40 @@ func (w *walker) subscribe(servers map[string]*mcp.Server, resources []mcp.Resou
 	<-ended
 }
 
-// TestReferencesListen: a client listens to resources of three servers. One of them refuses, and the
-// client learns which two it gets.
+// TestReferencesListen: a client listens to resources of three servers. One of them refuses, and
+// the client learns which two it gets.
 func TestReferencesListen(t *testing.T) {
 	t.Parallel()
 	c := &gateway.Config{Namespace: "always"}
 	for _, name := range []string{"a", "b", "c"} {
-		s := mcp.NewServer(name, "1", &mcp.ServerOptions{OnSubscribe: func(context.Context, string) (func(), error) {
-			if name == "b" {
-				return nil, errors.New("not to be watched")
-			}
-			return func() {}, nil
-		}})
-		s.AddResource(mcp.Resource{URI: "file:///x", Name: "x"}, func(_ context.Context, uri string) ([]mcp.ResourceContents, error) {
-			return []mcp.ResourceContents{{URI: uri, Text: name}}, nil
-		})
+		s := mcp.NewServer(name, "1",
+			&mcp.ServerOptions{OnSubscribe: func(context.Context, string) (func(), error) {
+				if name == "b" {
+					return nil, errors.New("not to be watched")
+				}
+				return func() {}, nil
+			}})
+		s.AddResource(mcp.Resource{URI: "file:///x", Name: "x"},
+			func(_ context.Context, uri string) ([]mcp.ResourceContents, error) {
+				return []mcp.ResourceContents{{URI: uri, Text: name}}, nil
+			})
 		c.Upstreams = append(c.Upstreams, &gateway.Upstream{Name: name, Server: s})
 	}
 	granted := make(chan spec.SubscriptionFilter, 1)
-	client := newLabOf(t, nil, c).client(t, mcp.ClientOptions{OnListening: func(f spec.SubscriptionFilter) { granted <- f }})
+	client := newLabOf(t, nil,
+		c).client(t, mcp.ClientOptions{OnListening: func(f spec.SubscriptionFilter) {
+		granted <- f
+	}})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- client.Listen(ctx, spec.SubscriptionFilter{ResourceSubscriptions: []string{"a+file:///x", "b+file:///x", "c+file:///x"}})
+		ended <- client.Listen(ctx,
+			spec.SubscriptionFilter{
+				ResourceSubscriptions: []string{"a+file:///x", "b+file:///x", "c+file:///x"},
+			})
 	}()
-	if got := received(t, "the beginning of listening", granted).ResourceSubscriptions; !slices.Equal(got, []string{"a+file:///x", "c+file:///x"}) {
+	if got := received(t, "the beginning of listening",
+		granted).ResourceSubscriptions; !slices.Equal(got, []string{"a+file:///x", "c+file:///x"}) {
 		t.Error(got)
 	}
 	cancel()
@@ -174,9 +186,10 @@ func TestReferencesWeb(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		s := mcp.NewServer(name, "1", nil)
 		for _, uri := range []string{"https://example.com/x", "data:,x"} {
-			s.AddResource(mcp.Resource{URI: uri, Name: "x"}, func(_ context.Context, uri string) ([]mcp.ResourceContents, error) {
-				return []mcp.ResourceContents{{URI: uri, Text: name}}, nil
-			})
+			s.AddResource(mcp.Resource{URI: uri, Name: "x"},
+				func(_ context.Context, uri string) ([]mcp.ResourceContents, error) {
+					return []mcp.ResourceContents{{URI: uri, Text: name}}, nil
+				})
 		}
 		c.Upstreams = append(c.Upstreams, &gateway.Upstream{Name: name, Server: s})
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/farcall-dev/farcall/mcp/era"
 )
 
-// TestReferencesNested: a gateway behind a gateway, with servers of equal names on both floors. Every
-// reference that a client of the outer one sees leads to its server, in every revision of the client
-// and of the way between.
+// TestReferencesNested: a gateway behind a gateway, with servers of equal names on both floors.
+// Every reference that a client of the outer one sees leads to its server, in every revision of the
+// client and of the way between.
 func TestReferencesNested(t *testing.T) {
 	race.Skip(t, "TestReferences follows the same references")
 	t.Parallel()

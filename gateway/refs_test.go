@@ -27,7 +27,8 @@ var (
 	sharedTools   = []string{"get-time", "show", "b__get-time", "b__show", "a__show", "x", "b"}
 	sharedPrompts = []string{"greet", "b__greet", "ask"}
 	sharedURIs    = []string{
-		"ui://app/view.html", "ui://b+/app/view.html", "ui://a/x", "skill://git/SKILL.md", "file:///x", "b+file:///x", "a+b+file:///x",
+		"ui://app/view.html", "ui://b+/app/view.html", "ui://a/x", "skill://git/SKILL.md", "file:///x",
+		"b+file:///x", "a+b+file:///x",
 		"memo:insights", "urn:uuid:1", "git+ssh://h/x", "https://example.com/x", "data:,x", "ui:///x", "ui://a%2B/x",
 	}
 	sharedTemplates = []string{"db://{table}/{id}", "b+db://{table}/{id}"}
@@ -36,9 +37,14 @@ var (
 
 // sharer returns a server with some of what is shared. Everything that it says has its mark.
 func sharer(r *rand.Rand, mark string) *mcp.Server {
-	s := mcp.NewServer(mark, "1", &mcp.ServerOptions{Complete: func(_ context.Context, p *spec.CompleteRequestParams) (*spec.CompleteResult, error) {
-		return &spec.CompleteResult{Completion: spec.Completion{Values: []string{mark + " " + p.Ref.Name + p.Ref.URI}}}, nil
-	}})
+	s := mcp.NewServer(mark, "1",
+		&mcp.ServerOptions{Complete: func(
+			_ context.Context, p *spec.CompleteRequestParams,
+		) (*spec.CompleteResult, error) {
+			return &spec.CompleteResult{
+				Completion: spec.Completion{Values: []string{mark + " " + p.Ref.Name + p.Ref.URI}},
+			}, nil
+		}})
 	some := func(of []string) (chosen []string) {
 		for _, one := range of {
 			if r.IntN(3) > 0 {
@@ -49,16 +55,18 @@ func sharer(r *rand.Rand, mark string) *mcp.Server {
 	}
 	uris := append(some(sharedURIs), "own:"+mark)
 	for _, uri := range uris {
-		s.AddResource(mcp.Resource{URI: uri, Name: uri, Description: mark}, func(_ context.Context, uri string) ([]mcp.ResourceContents, error) {
-			return []mcp.ResourceContents{{URI: uri, Text: mark}}, nil
-		})
+		s.AddResource(mcp.Resource{URI: uri, Name: uri, Description: mark},
+			func(_ context.Context, uri string) ([]mcp.ResourceContents, error) {
+				return []mcp.ResourceContents{{URI: uri, Text: mark}}, nil
+			})
 	}
 	links := slices.Clone(uris)
 	for i, template := range sharedTemplates {
 		if r.IntN(2) > 0 {
-			s.AddTemplate(mcp.ResourceTemplate{URITemplate: template, Name: template, Description: mark}, func(_ context.Context, uri string, _ mcp.Vars) ([]mcp.ResourceContents, error) {
-				return []mcp.ResourceContents{{URI: uri, Text: mark}}, nil
-			})
+			s.AddTemplate(mcp.ResourceTemplate{URITemplate: template, Name: template, Description: mark},
+				func(_ context.Context, uri string, _ mcp.Vars) ([]mcp.ResourceContents, error) {
+					return []mcp.ResourceContents{{URI: uri, Text: mark}}, nil
+				})
 			links = append(links, templated[i])
 		}
 	}
@@ -73,24 +81,31 @@ func sharer(r *rand.Rand, mark string) *mcp.Server {
 	view := spec.Meta{"ui": map[string]any{"resourceUri": links[0]}, "ui/resourceUri": links[0]}
 	tasks := &spec.ToolExecution{TaskSupport: spec.TaskOptional}
 	for _, name := range append(some(sharedTools), "own-"+mark) {
-		s.AddTool(mcp.Tool{Name: name, Description: mark, Meta: view, Execution: tasks}, func(_ context.Context, args jsonrpc.Raw) (*mcp.ToolResult, error) {
-			if scan.Member(args, "visit") != nil {
-				return nil, &jsonrpc.Error{Code: spec.URLElicitationRequired, Message: "visit", Data: jsonrpc.Raw(visit)}
-			}
-			if uri := scan.Member(args, "uri"); uri != nil {
-				return &mcp.ToolResult{Content: []mcp.Content{mcp.Text(mark + " " + string(scan.Unquote(uri)))}}, nil
-			}
-			return &mcp.ToolResult{Content: content(), Meta: view}, nil
-		})
+		s.AddTool(mcp.Tool{Name: name, Description: mark, Meta: view, Execution: tasks},
+			func(_ context.Context, args jsonrpc.Raw) (*mcp.ToolResult, error) {
+				if scan.Member(args, "visit") != nil {
+					return nil, &jsonrpc.Error{
+						Code: spec.URLElicitationRequired, Message: "visit",
+						Data: jsonrpc.Raw(visit),
+					}
+				}
+				if uri := scan.Member(args, "uri"); uri != nil {
+					return &mcp.ToolResult{
+						Content: []mcp.Content{mcp.Text(mark + " " + string(scan.Unquote(uri)))},
+					}, nil
+				}
+				return &mcp.ToolResult{Content: content(), Meta: view}, nil
+			})
 	}
 	for _, name := range append(some(sharedPrompts), "own-"+mark) {
-		s.AddPrompt(mcp.Prompt{Name: name, Description: mark}, func(context.Context, map[string]string) (*mcp.PromptResult, error) {
-			p := &mcp.PromptResult{}
-			for _, c := range content() {
-				p.Messages = append(p.Messages, mcp.PromptMessage{Role: spec.RoleUser, Content: c})
-			}
-			return p, nil
-		})
+		s.AddPrompt(mcp.Prompt{Name: name, Description: mark},
+			func(context.Context, map[string]string) (*mcp.PromptResult, error) {
+				p := &mcp.PromptResult{}
+				for _, c := range content() {
+					p.Messages = append(p.Messages, mcp.PromptMessage{Role: spec.RoleUser, Content: c})
+				}
+				return p, nil
+			})
 	}
 	addSkill(s, mark)
 	return s
@@ -115,7 +130,8 @@ func (w *walker) count(what, ref, mark, got string, err error) {
 	}
 	wire, refused := errors.AsType[*jsonrpc.Error](err)
 	switch {
-	case refused && wire.Code == jsonrpc.InvalidParams && (strings.Contains(wire.Message, "is among the") || what == "bare tool"):
+	case refused && wire.Code == jsonrpc.InvalidParams &&
+		(strings.Contains(wire.Message, "is among the") || what == "bare tool"):
 		w.refused++
 	case err != nil || got != mark && !strings.HasPrefix(got, mark+" "):
 		w.misroute++
@@ -128,7 +144,8 @@ func (w *walker) read(uri, mark string) {
 	got := ""
 	if err == nil {
 		got = r.Contents[0].Text
-		if r.Contents[0].URI != uri && !strings.HasPrefix(r.Contents[0].URI, "http") && !strings.HasPrefix(r.Contents[0].URI, "data") {
+		if r.Contents[0].URI != uri && !strings.HasPrefix(r.Contents[0].URI, "http") &&
+			!strings.HasPrefix(r.Contents[0].URI, "data") {
 			w.t.Errorf("%s: %q is read as %q", w.revision, uri, r.Contents[0].URI)
 		}
 	}
@@ -198,7 +215,8 @@ func (w *walker) walk(bare bool) {
 			continue
 		}
 		own := strings.TrimPrefix(tool.Name, tool.Description+"__")
-		owner := tool.Description // of the bare name, too, unless that is the qualified one of another tool
+		// of the bare name, too, unless that is the qualified one of another tool
+		owner := tool.Description
 		if before, _, ok := strings.Cut(own, "__"); ok {
 			owner = before
 		}
@@ -239,11 +257,15 @@ func TestReferences(t *testing.T) {
 		for i, rev := range era.Revisions() {
 			name := names[(i+int(seed))%5]
 			servers[name] = sharer(r, name)
-			c.Upstreams = append(c.Upstreams, &gateway.Upstream{Name: name, Server: servers[name], Era: rev.Name})
+			c.Upstreams = append(c.Upstreams,
+				&gateway.Upstream{Name: name, Server: servers[name], Era: rev.Name})
 		}
 		l := newLabOf(t, nil, c)
 		for _, rev := range era.Revisions() {
-			w := &walker{t: t, revision: rev.Name, kinds: kinds, listening: make(chan string, 10), updated: make(chan string, 100)}
+			w := &walker{
+				t: t, revision: rev.Name, kinds: kinds, listening: make(chan string, 10),
+				updated: make(chan string, 100),
+			}
 			client, err := l.pipe(t, mcp.ClientOptions{
 				Era: rev.Name, Tasks: true, OnResourceUpdated: func(uri string) { w.updated <- uri },
 				OnListening: func(spec.SubscriptionFilter) { w.listening <- "" },
@@ -290,7 +312,8 @@ func TestReferencesIndependent(t *testing.T) {
 			all[fmt.Sprint(tool.Name, tool.Meta)] = tool.Description == "a"
 		}
 		for _, r := range resources {
-			all[r.URI] = r.Description == "a" || strings.HasPrefix(r.URI, "http") || strings.HasPrefix(r.URI, "data")
+			all[r.URI] = r.Description == "a" || strings.HasPrefix(r.URI, "http") ||
+				strings.HasPrefix(r.URI, "data")
 		}
 		maps.DeleteFunc(all, func(_ string, of bool) bool { return !of })
 		return fmt.Sprint(slices.Sorted(maps.Keys(all)))
@@ -301,8 +324,10 @@ func TestReferencesIndependent(t *testing.T) {
 	lab := newLabOf(t, nil, config(one("a")))
 	alone := shownAt(lab)
 	for how, others := range map[string]*gateway.Config{
-		"with others": config(one("z"), one("a"), one("b")), "in another order": config(one("b"), one("a"), one("z")),
-		"with one that is down": config(&gateway.Upstream{Name: "b", URL: "tcp://127.0.0.1:1", Profile: "mcp"}, one("a")),
+		"with others":      config(one("z"), one("a"), one("b")),
+		"in another order": config(one("b"), one("a"), one("z")),
+		"with one that is down": config(
+			&gateway.Upstream{Name: "b", URL: "tcp://127.0.0.1:1", Profile: "mcp"}, one("a")),
 	} {
 		if with := shownAt(newLabOf(t, nil, others)); alone != with || len(alone) < 100 {
 			t.Errorf("alone:\n%s\n%s:\n%s", alone, how, with)
@@ -322,13 +347,17 @@ func TestReferencesArguments(t *testing.T) {
 	t.Parallel()
 	for _, opaque := range []bool{false, true} {
 		u := &gateway.Upstream{Name: "a", Server: sharer(rand.New(rand.NewPCG(7, 7)), "a")}
-		c := &gateway.Config{Namespace: "always", Upstreams: []*gateway.Upstream{u, {Name: "b", Server: sharer(rand.New(rand.NewPCG(8, 8)), "b")}}}
+		c := &gateway.Config{
+			Namespace: "always",
+			Upstreams: []*gateway.Upstream{u, {Name: "b", Server: sharer(rand.New(rand.NewPCG(8, 8)), "b")}},
+		}
 		if opaque {
 			u.Arguments = "opaque"
 		}
 		client := newLabOf(t, nil, c).client(t, mcp.ClientOptions{})
 		for given, want := range map[string]string{
-			"a+file:///x": "file:///x", "ui://a+/v": "ui://v", "b+file:///x": "b+file:///x", "file:///x": "file:///x",
+			"a+file:///x": "file:///x", "ui://a+/v": "ui://v", "b+file:///x": "b+file:///x",
+			"file:///x":       "file:///x",
 			"see a+file:///x": "see a+file:///x", "a+b": "a+b",
 		} {
 			if opaque {
@@ -351,22 +380,39 @@ func TestReferencesApps(t *testing.T) {
 	for i, rev := range slices.Concat(era.Revisions(), era.Revisions()) {
 		name := fmt.Sprintf("s%d", i)
 		s := mcp.NewServer(name, "1", nil)
-		s.AddTool(mcp.Tool{Name: "get-time", Description: name, Meta: spec.Meta{"ui": map[string]any{"resourceUri": page}}}, func(ctx context.Context, _ jsonrpc.Raw) (*mcp.ToolResult, error) {
-			return &mcp.ToolResult{Content: []mcp.Content{mcp.Text(fmt.Sprint(mcp.ClientFrom(ctx).Capabilities.Extensions[ui]))}}, nil
+		s.AddTool(mcp.Tool{
+			Name: "get-time", Description: name, Meta: spec.Meta{"ui": map[string]any{"resourceUri": page}},
+		}, func(ctx context.Context, _ jsonrpc.Raw) (*mcp.ToolResult, error) {
+			return &mcp.ToolResult{
+				Content: []mcp.Content{mcp.Text(fmt.Sprint(mcp.ClientFrom(ctx).Capabilities.Extensions[ui]))},
+			}, nil
 		})
-		s.AddResource(mcp.Resource{URI: page, Name: "page"}, func(context.Context, string) ([]mcp.ResourceContents, error) {
-			return []mcp.ResourceContents{{URI: page, Text: "<p>" + name, Meta: spec.Meta{"ui": map[string]any{"domain": "x", "prefersBorder": true}}}}, nil
-		})
+		s.AddResource(mcp.Resource{URI: page, Name: "page"},
+			func(context.Context, string) ([]mcp.ResourceContents, error) {
+				return []mcp.ResourceContents{
+					{
+						URI: page, Text: "<p>" + name,
+						Meta: spec.Meta{"ui": map[string]any{"domain": "x", "prefersBorder": true}},
+					},
+				}, nil
+			})
 		c.Upstreams = append(c.Upstreams, &gateway.Upstream{Name: name, Server: s, Era: rev.Name})
 	}
 	l := newLabOf(t, nil, c)
 	for _, rev := range era.Revisions() {
-		client := l.client(t, mcp.ClientOptions{Era: rev.Name, Extensions: map[string]any{ui: map[string]any{"mimeTypes": []string{"text/html;profile=mcp-app"}}}})
+		client := l.client(t,
+			mcp.ClientOptions{
+				Era: rev.Name,
+				Extensions: map[string]any{
+					ui: map[string]any{"mimeTypes": []string{"text/html;profile=mcp-app"}},
+				},
+			})
 		tools, err := client.Tools(t.Context())
 		if err != nil || len(tools) != len(c.Upstreams) {
 			t.Fatal(rev.Name, tools, err)
 		}
-		_, err = client.CallTool(t.Context(), "get-time", nil) // as a page does, which knows no other name
+		// as a page does, which knows no other name
+		_, err = client.CallTool(t.Context(), "get-time", nil)
 		for _, tool := range tools {
 			if err == nil || !strings.Contains(err.Error(), tool.Name) {
 				t.Fatalf("%s: a name that all have: %v; %s is no candidate", rev.Name, err, tool.Name)
@@ -378,7 +424,8 @@ func TestReferencesApps(t *testing.T) {
 				t.Fatalf("%s: the page of %s is %v", rev.Name, tool.Name, uris)
 			}
 			r, err := client.Read(t.Context(), uris[0])
-			if err != nil || r.Contents[0].Text != "<p>"+tool.Description || fmt.Sprint(r.Contents[0].Meta["ui"]) != "map[prefersBorder:true]" {
+			if err != nil || r.Contents[0].Text != "<p>"+tool.Description ||
+				fmt.Sprint(r.Contents[0].Meta["ui"]) != "map[prefersBorder:true]" {
 				t.Errorf("%s: the page of %s is %+v, %v", rev.Name, tool.Name, r, err)
 			}
 			said, err := client.CallTool(t.Context(), tool.Name, nil)
@@ -397,8 +444,15 @@ func TestReferencesGuard(t *testing.T) {
 permit(principal, action, resource);
 forbid(principal, action, resource) when { context has arguments && context.arguments has uri && context.arguments.uri like "file:///etc/*" };`
 	u := &gateway.Upstream{Name: "a", Server: sharer(rand.New(rand.NewPCG(7, 7)), "a")}
-	client := newLabOf(t, nil, &gateway.Config{Namespace: "always", Upstreams: []*gateway.Upstream{u}, Guard: &guard.Config{Anonymous: true, Cedar: policy}}).client(t, mcp.ClientOptions{})
-	for uri, allowed := range map[string]bool{"a+file:///public/x": true, "file:///etc/x": false, "a+file:///etc/x": false} {
+	client := newLabOf(t, nil,
+		&gateway.Config{
+			Namespace: "always", Upstreams: []*gateway.Upstream{u},
+			Guard: &guard.Config{Anonymous: true, Cedar: policy},
+		}).client(t, mcp.ClientOptions{})
+	for uri, allowed := range map[string]bool{
+		"a+file:///public/x": true, "file:///etc/x": false,
+		"a+file:///etc/x": false,
+	} {
 		r, err := client.CallTool(t.Context(), "a__own-a", map[string]string{"uri": uri})
 		if (err == nil) != allowed || allowed && r.Content[0].Text != "a file:///public/x" {
 			t.Errorf("%s: %v, %v", uri, r, err)
@@ -413,12 +467,13 @@ func TestReferencesState(t *testing.T) {
 	c := &gateway.Config{Namespace: "always"}
 	for _, name := range []string{"a", "b"} {
 		s := mcp.NewServer(name, "1", nil)
-		s.AddTool(mcp.Tool{Name: "ask"}, func(ctx context.Context, _ jsonrpc.Raw) (*mcp.ToolResult, error) {
-			in, err := mcp.Elicit[struct {
-				Name string `json:"name"`
-			}](ctx, "Who?")
-			return &mcp.ToolResult{Content: []mcp.Content{mcp.Text(name + in.Name)}}, err
-		})
+		s.AddTool(mcp.Tool{Name: "ask"},
+			func(ctx context.Context, _ jsonrpc.Raw) (*mcp.ToolResult, error) {
+				in, err := mcp.Elicit[struct {
+					Name string `json:"name"`
+				}](ctx, "Who?")
+				return &mcp.ToolResult{Content: []mcp.Content{mcp.Text(name + in.Name)}}, err
+			})
 		c.Upstreams = append(c.Upstreams, &gateway.Upstream{Name: name, Server: s, Era: "modern"})
 	}
 	l := newLabOf(t, nil, c)
@@ -431,11 +486,16 @@ func TestReferencesState(t *testing.T) {
 	for name := range scan.Members(scan.Member(r.result, "inputRequests")) {
 		key = string(name)
 	}
-	again := fmt.Sprintf(`,"requestState":%s,"inputResponses":{%q:{"action":"accept","content":{"name":" Ann"}}}`, state, key)
-	if r, err := l.modern(t.Context(), "tools/call", "b__ask", `"name":"b__ask"`+again); err != nil || r.err == nil || r.err.Code != jsonrpc.InvalidParams || !strings.Contains(r.err.Message, "another caller or server") {
+	again := fmt.Sprintf(
+		`,"requestState":%s,"inputResponses":{%q:{"action":"accept","content":{"name":" Ann"}}}`,
+		state, key)
+	if r, err := l.modern(t.Context(), "tools/call", "b__ask", `"name":"b__ask"`+again); err != nil ||
+		r.err == nil || r.err.Code != jsonrpc.InvalidParams ||
+		!strings.Contains(r.err.Message, "another caller or server") {
 		t.Errorf("at another server: %v, %v", r, err)
 	}
-	if r, err := l.modern(t.Context(), "tools/call", "a__ask", `"name":"a__ask"`+again); err != nil || r.err != nil || !strings.Contains(r.body, "a Ann") {
+	if r, err := l.modern(t.Context(), "tools/call", "a__ask", `"name":"a__ask"`+again); err != nil ||
+		r.err != nil || !strings.Contains(r.body, "a Ann") {
 		t.Errorf("at the same server: %v, %v", r, err)
 	}
 }

@@ -74,7 +74,8 @@ func TestReload(t *testing.T) {
 	}
 	told()
 	for era, c := range clients {
-		if names, _ := toolsOf(t, c); !slices.Contains(names, "b__echo") || !slices.Contains(names, "a__echo") {
+		if names, _ := toolsOf(t, c); !slices.Contains(names, "b__echo") ||
+			!slices.Contains(names, "a__echo") {
 			t.Errorf("%s: %v", era, names)
 		}
 		wants(t, c, "b__echo", "hello", "hello")
@@ -90,17 +91,21 @@ func TestReload(t *testing.T) {
 	}
 	told()
 	for era, c := range clients {
-		if names, _ := toolsOf(t, c); slices.Contains(names, "b__echo") || !slices.Contains(names, "a__echo") {
+		if names, _ := toolsOf(t, c); slices.Contains(names, "b__echo") ||
+			!slices.Contains(names, "a__echo") {
 			t.Errorf("%s: %v", era, names)
 		}
 		if now := pid(c, "a__pid"); now == before {
 			t.Error("a, which has changed, was not started again")
 		}
-		if _, err := say(t.Context(), c, "b__echo", ""); err == nil || !strings.Contains(err.Error(), "Unknown tool: b__echo") {
+		if _, err := say(t.Context(), c, "b__echo", ""); err == nil ||
+			!strings.Contains(err.Error(), "Unknown tool: b__echo") {
 			t.Error(err)
 		}
 	}
-	until(t, "the old children have ended", func() bool { return l.status(t).Upstreams[0].Children == 1 && len(l.status(t).Upstreams) == 1 })
+	until(t, "the old children have ended", func() bool {
+		return l.status(t).Upstreams[0].Children == 1 && len(l.status(t).Upstreams) == 1
+	})
 }
 
 // Calls in flight are finished by the server that has them, also when it was

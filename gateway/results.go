@@ -54,7 +54,10 @@ func newResults(c *Upstream) *results {
 	if c.Cache.TTL <= 0 {
 		return nil
 	}
-	return &results{ttl: c.Cache.TTL, public: c.Cache.Public, table: share.NewTable[resultKey, keptResult](share.Bounds{Total: maxResults})}
+	return &results{
+		ttl: c.Cache.TTL, public: c.Cache.Public,
+		table: share.NewTable[resultKey, keptResult](share.Bounds{Total: maxResults}),
+	}
 }
 
 // callTool makes a call of a tool, or answers it with a result of before.
@@ -73,7 +76,8 @@ func (e *endpoint) callTool(w *calling, t *route.Target) (upstream.Result, error
 	if err != nil {
 		return upstream.Result{}, err
 	}
-	if relay.TaskOf(w) != relay.NoTask || scan.Member(w.Params, "requestState") != nil || scan.Member(w.Params, "inputResponses") != nil {
+	if relay.TaskOf(w) != relay.NoTask || scan.Member(w.Params, "requestState") != nil ||
+		scan.Member(w.Params, "inputResponses") != nil {
 		return e.forward(w, t.Source)
 	}
 	if wants, err := s.wantsSignIn(w); wants || err != nil {
@@ -100,7 +104,8 @@ func (e *endpoint) callTool(w *calling, t *route.Target) (upstream.Result, error
 // onlyReads reports whether a tool says that it changes nothing and may be called again.
 func onlyReads(tool jsonrpc.Raw) bool {
 	hints := scan.Member(tool, "annotations")
-	return string(scan.Member(hints, "readOnlyHint")) == "true" && string(scan.Member(hints, "idempotentHint")) == "true"
+	return string(scan.Member(hints, "readOnlyHint")) == "true" &&
+		string(scan.Member(hints, "idempotentHint")) == "true"
 }
 
 // keyOfCall makes a key of a call. Members of _meta count but those of the protocol and of traces,
@@ -111,7 +116,8 @@ func keyOfCall(scope, tool string, params jsonrpc.Raw, header map[string][]strin
 	for key, value := range scan.Members(scan.Member(params, "_meta")) {
 		name := string(key)
 		switch name {
-		case "progressToken", "traceparent", "tracestate", "baggage", spec.MetaProtocolVersion, spec.MetaClientInfo, spec.MetaClientCapabilities, spec.MetaLogLevel:
+		case "progressToken", "traceparent", "tracestate", "baggage", spec.MetaProtocolVersion,
+			spec.MetaClientInfo, spec.MetaClientCapabilities, spec.MetaLogLevel:
 		default:
 			addParts(h, []byte(name), value)
 		}
@@ -151,7 +157,8 @@ func (c *results) get(k resultKey) (r upstream.Result, ok bool) {
 // call began.
 func (c *results) put(o owner.Key, k resultKey, writes uint64, r upstream.Result) {
 	kind := scan.Member(r.Raw, "resultType")
-	if len(r.Raw) > maxResult || scan.Member(r.Raw, "task") != nil || string(scan.Member(r.Raw, "isError")) == "true" ||
+	if len(r.Raw) > maxResult || scan.Member(r.Raw, "task") != nil ||
+		string(scan.Member(r.Raw, "isError")) == "true" ||
 		kind != nil && string(kind) != `"complete"` {
 		return
 	}
@@ -181,7 +188,8 @@ func (c *results) count() uint64 {
 // what was made of it for the address of the client.
 func ownCode(err error, rev *era.Revision) error {
 	wire, ok := errors.AsType[*jsonrpc.Error](err)
-	if !ok || wire.Code != jsonrpc.Unavailable || rev == nil || !modernCodes(rev) || wire.Cause == nil {
+	if !ok || wire.Code != jsonrpc.Unavailable || rev == nil || !modernCodes(rev) ||
+		wire.Cause == nil {
 		return err
 	}
 	if answer, ok := errors.AsType[*jsonrpc.Error](wire.Cause); ok && answer.Cause == nil {
@@ -205,7 +213,9 @@ func (e *endpoint) Describe(ctx context.Context) (*relay.Description, error) {
 }
 
 // Forward implements relay.Relay.
-func (e *endpoint) Forward(ctx context.Context, rev *era.Revision, method string, params jsonrpc.Raw) (jsonrpc.Raw, *era.Revision, error) {
+func (e *endpoint) Forward(
+	ctx context.Context, rev *era.Revision, method string, params jsonrpc.Raw,
+) (jsonrpc.Raw, *era.Revision, error) {
 	raw, in, err := e.forwarded(ctx, rev, method, params)
 	return raw, in, ownCode(err, rev)
 }

@@ -62,7 +62,10 @@ func TestResultsOfOwners(t *testing.T) {
 		if _, ok := c.get(keyNamed("new")); ok {
 			t.Error("it was kept too long")
 		}
-		for _, text := range []string{`{"isError":true}`, `{"resultType":"input_required"}`, `{"task":{}}`, `{"content":"` + strings.Repeat("x", maxResult) + `"}`} {
+		for _, text := range []string{
+			`{"isError":true}`, `{"resultType":"input_required"}`,
+			`{"task":{}}`, `{"content":"` + strings.Repeat("x", maxResult) + `"}`,
+		} {
 			c.put(ann, keyNamed("no"), c.count(), resultOf(text))
 			if _, ok := c.get(keyNamed("no")); ok {
 				t.Errorf("%.40s was kept", text)
@@ -77,10 +80,12 @@ func TestResultKeys(t *testing.T) {
 	for _, scope := range []string{"", "ann", "bob"} {
 		for _, tool := range []string{"a", "ab"} {
 			for _, params := range []string{
-				`{}`, `{"arguments":{}}`, `{"arguments":{"a":1}}`, `{"arguments":{"a":2}}`, `{"arguments":{"a":1},"_meta":{"tenant":"x"}}`, `{"arguments":{"a":1},"_meta":{"tenant":"y"}}`,
+				`{}`, `{"arguments":{}}`, `{"arguments":{"a":1}}`, `{"arguments":{"a":2}}`,
+				`{"arguments":{"a":1},"_meta":{"tenant":"x"}}`, `{"arguments":{"a":1},"_meta":{"tenant":"y"}}`,
 			} {
 				for _, header := range []http.Header{nil, {"X-User": {"a"}}, {"X-User": {"b"}}} {
-					k, what := keyOfCall(scope, tool, jsonrpc.Raw(params), header), fmt.Sprint(scope, "|", tool, "|", params, "|", header)
+					k, what := keyOfCall(scope, tool, jsonrpc.Raw(params), header),
+						fmt.Sprint(scope, "|", tool, "|", params, "|", header)
 					if keys[k] != "" {
 						t.Errorf("%s and %s have one key", keys[k], what)
 					}
@@ -90,7 +95,11 @@ func TestResultKeys(t *testing.T) {
 		}
 	}
 	plain := keyOfCall("", "a", jsonrpc.Raw(`{"arguments":{}}`), nil)
-	if plain != keyOfCall("", "a", jsonrpc.Raw(`{"_meta":{"progressToken":7,"traceparent":"x","io.modelcontextprotocol/clientInfo":{}},"arguments":{}}`), nil) {
+	if plain !=
+		keyOfCall("", "a",
+			jsonrpc.Raw(
+				`{"_meta":{"progressToken":7,"traceparent":"x","io.modelcontextprotocol/clientInfo":{}},`+
+					`"arguments":{}}`), nil) {
 		t.Error("what differs in each call makes another key")
 	}
 }
@@ -100,11 +109,17 @@ func TestResultKeys(t *testing.T) {
 func counting(calls *atomic.Int64) *mcp.Server {
 	read := &spec.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true}
 	s := mcp.NewServer("counting", "1", nil)
-	for name, hints := range map[string]*spec.ToolAnnotations{"read": read, "fail": read, "only": {ReadOnlyHint: true}, "write": nil} {
-		s.AddTool(mcp.Tool{Name: name, Annotations: hints}, func(context.Context, jsonrpc.Raw) (*mcp.ToolResult, error) {
-			n := calls.Add(1)
-			return &mcp.ToolResult{IsError: name == "fail", Content: []mcp.Content{mcp.Text(fmt.Sprint(name, " ", n))}}, nil
-		})
+	for name, hints := range map[string]*spec.ToolAnnotations{
+		"read": read, "fail": read,
+		"only": {ReadOnlyHint: true}, "write": nil,
+	} {
+		s.AddTool(mcp.Tool{Name: name, Annotations: hints},
+			func(context.Context, jsonrpc.Raw) (*mcp.ToolResult, error) {
+				n := calls.Add(1)
+				return &mcp.ToolResult{
+					IsError: name == "fail", Content: []mcp.Content{mcp.Text(fmt.Sprint(name, " ", n))},
+				}, nil
+			})
 	}
 	return s
 }
@@ -118,7 +133,8 @@ func TestResults(t *testing.T) {
 		u.Cache.TTL, u.Cache.Public = time.Hour, public
 		web := callers(t, u)
 		say := func(who, tool, args, rev string) string {
-			c, err := mcp.Dial(t.Context(), web.URL+"/mcp/c", &mcp.ClientOptions{Era: rev, HTTP: &mcphttp.DialOptions{Header: http.Header{"X-Who": {who}}}})
+			c, err := mcp.Dial(t.Context(), web.URL+"/mcp/c",
+				&mcp.ClientOptions{Era: rev, HTTP: &mcphttp.DialOptions{Header: http.Header{"X-Who": {who}}}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -157,11 +173,14 @@ func TestResults(t *testing.T) {
 
 func TestCacheCheck(t *testing.T) {
 	for text, want := range map[string]string{
-		"{command: x, cache: {public: true}}":                                              "2:27: upstreams.a.cache: it has no ttl",
-		"{command: x, cache: often}":                                                       `"often" is not a duration`,
-		"{command: x, profile: raw, cache: 1s}":                                            "it is for tools of MCP",
-		"{command: x, lifetime: principal, cache: {ttl: 1s, public: true}}":                "depend on who calls",
-		"{url: https://a.test, forward_headers: [x-user], cache: {ttl: 1s, public: true}}": "depend on who calls",
+		"{command: x, cache: {public: true}}": "2:27: " +
+			"upstreams.a.cache: it has no ttl",
+		"{command: x, cache: often}": `"often" is not a duration`,
+		"{command: x, profile: " +
+			"raw, cache: 1s}": "it is for tools of MCP",
+		"{command: x, lifetime: principal, cache: {ttl: 1s, " +
+			"public: true}}": "depend on who calls",
+		"{url: https://a.test, forward_headers: [x-user], cache: {ttl: 1s, public: true}}":                                             "depend on who calls",
 		"{url: https://a.test, lifetime: call, auth: {type: principals, principals: {\"*\": {A: b}}}, cache: {ttl: 1s, public: true}}": "depend on who calls",
 	} {
 		_, problems := parse(t, "f.yaml", "upstreams:\n  a: "+text+"\n")
@@ -169,7 +188,8 @@ func TestCacheCheck(t *testing.T) {
 			t.Errorf("%s\n%s\nwant %s", text, problems, want)
 		}
 	}
-	if _, problems := parse(t, "f.yaml", "upstreams:\n  a: {command: x, cache: 30s}\n"); problems != "" {
+	if _, problems := parse(t, "f.yaml",
+		"upstreams:\n  a: {command: x, cache: 30s}\n"); problems != "" {
 		t.Error(problems)
 	}
 }
@@ -179,7 +199,9 @@ func TestCacheCheck(t *testing.T) {
 func TestResultsOfAsked(t *testing.T) {
 	for _, rev := range []string{"2025-11-25", "2026-07-28"} {
 		s := mcp.NewServer("asks", "1", nil)
-		s.AddTool(mcp.Tool{Name: "who", Annotations: &spec.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true}}, func(ctx context.Context, _ jsonrpc.Raw) (*mcp.ToolResult, error) {
+		s.AddTool(mcp.Tool{
+			Name: "who", Annotations: &spec.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true},
+		}, func(ctx context.Context, _ jsonrpc.Raw) (*mcp.ToolResult, error) {
 			a, err := mcp.Elicit[struct {
 				Name string `json:"name"`
 			}](ctx, "Who are you?")
@@ -195,7 +217,8 @@ func TestResultsOfAsked(t *testing.T) {
 			c, err := mcp.Dial(t.Context(), web.URL+"/mcp/a", &mcp.ClientOptions{
 				Era: rev, HTTP: &mcphttp.DialOptions{Header: http.Header{"X-Who": {who}}},
 				Elicit: func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
-					return &spec.ElicitResult{Action: "accept", Content: jsonrpc.Raw(`{"name":"` + who + `"}`)}, nil
+					return &spec.ElicitResult{Action: "accept", Content: jsonrpc.Raw(`{"name":"` + who + `"}`)},
+						nil
 				},
 			})
 			if err != nil {
@@ -218,7 +241,11 @@ func TestPublicResultsAndRoots(t *testing.T) {
 	u.Cache.TTL, u.Cache.Public = time.Hour, true
 	web := callers(t, u)
 	say := func(who string, roots func(context.Context) ([]spec.Root, error)) string {
-		c, err := mcp.Dial(t.Context(), web.URL+"/mcp/c", &mcp.ClientOptions{Era: "2025-11-25", Roots: roots, HTTP: &mcphttp.DialOptions{Header: http.Header{"X-Who": {who}}}})
+		c, err := mcp.Dial(t.Context(), web.URL+"/mcp/c",
+			&mcp.ClientOptions{
+				Era: "2025-11-25", Roots: roots,
+				HTTP: &mcphttp.DialOptions{Header: http.Header{"X-Who": {who}}},
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,7 +260,9 @@ func TestPublicResultsAndRoots(t *testing.T) {
 	if got := say("bob", nil); got != none {
 		t.Errorf("callers without roots: %s and %s", none, got)
 	}
-	if got := say("eve", func(context.Context) ([]spec.Root, error) { return []spec.Root{{URI: "file:///eve"}}, nil }); got == none {
+	if got := say("eve", func(context.Context) ([]spec.Root, error) {
+		return []spec.Root{{URI: "file:///eve"}}, nil
+	}); got == none {
 		t.Error("a caller with roots got the result of one without")
 	}
 }

@@ -21,7 +21,10 @@ import (
 // later. No call is made with the roots of another client, and each gets its own ones in the end
 // where its connection lasts.
 func TestRootsOfChildren(t *testing.T) {
-	guards := map[string]*guard.Config{"open": nil, "keys": everybody(), "anonymous": {Anonymous: true, Allow: []guard.Rule{{Calls: []string{"*"}}}}}
+	guards := map[string]*guard.Config{
+		"open": nil, "keys": everybody(),
+		"anonymous": {Anonymous: true, Allow: []guard.Rule{{Calls: []string{"*"}}}},
+	}
 	delays := []string{"130ms", "600ms", "2s"}
 	for g, name := range slices.Sorted(maps.Keys(guards)) {
 		for n, lifetime := range []string{"auto", "principal", "session"} {
@@ -55,7 +58,9 @@ func testRoots(t *testing.T, l *lab, keys, lasts bool) {
 	for i := range 3 {
 		for _, era := range []string{legacy, modern} {
 			c := &client{root: fmt.Sprint("file:///", era, "/", i), lasts: era == legacy || lasts}
-			o := mcp.ClientOptions{Era: era, Roots: func(context.Context) ([]mcp.Root, error) { return []mcp.Root{{URI: c.root}}, nil }}
+			o := mcp.ClientOptions{Era: era, Roots: func(context.Context) ([]mcp.Root, error) {
+				return []mcp.Root{{URI: c.root}}, nil
+			}}
 			if keys {
 				o.HTTP = withKeyOf([]string{"dev", "dev", "ops"}[i]) // one principal has two clients
 			}
@@ -97,9 +102,10 @@ func TestRootsChange(t *testing.T) {
 	roots := map[string]string{"a": "file:///a", "b": "file:///b"}
 	clients := map[string]*mcp.Client{}
 	for name := range roots {
-		clients[name] = l.client(t, mcp.ClientOptions{Era: legacy, Roots: func(context.Context) ([]mcp.Root, error) {
-			return []mcp.Root{{URI: roots[name]}}, nil
-		}})
+		clients[name] = l.client(t,
+			mcp.ClientOptions{Era: legacy, Roots: func(context.Context) ([]mcp.Root, error) {
+				return []mcp.Root{{URI: roots[name]}}, nil
+			}})
 	}
 	sees := func(name string) {
 		t.Helper()
@@ -121,7 +127,10 @@ func TestRootsChange(t *testing.T) {
 // Callers without credentials have nothing in common where the lifetime keeps principals, or
 // sessions, apart: with a guard that lets them in, and without one.
 func TestAnonymousChildren(t *testing.T) {
-	for name, who := range map[string]*guard.Config{"open": nil, "anonymous": {Anonymous: true, Allow: []guard.Rule{{Calls: []string{"*"}}}}} {
+	for name, who := range map[string]*guard.Config{
+		"open":      nil,
+		"anonymous": {Anonymous: true, Allow: []guard.Rule{{Calls: []string{"*"}}}},
+	} {
 		for _, lifetime := range []string{"principal", "session"} {
 			t.Run(name+" "+lifetime, func(t *testing.T) {
 				t.Parallel()
@@ -185,7 +194,9 @@ func TestAnonymousChildrenEnd(t *testing.T) {
 		l := newLabOf(t, nil, &gateway.Config{Upstreams: []*gateway.Upstream{u}})
 		for _, era := range []string{legacy, modern} {
 			for name, dial := range map[string]func() (*mcp.Client, error){
-				"HTTP": func() (*mcp.Client, error) { return mcp.Dial(t.Context(), l.url+"/mcp", &mcp.ClientOptions{Era: era}) },
+				"HTTP": func() (*mcp.Client, error) {
+					return mcp.Dial(t.Context(), l.url+"/mcp", &mcp.ClientOptions{Era: era})
+				},
 				"TCP": func() (*mcp.Client, error) {
 					return mcp.Connect(t.Context(), l.stream(t), &mcp.ClientOptions{Era: era})
 				},
@@ -196,7 +207,9 @@ func TestAnonymousChildrenEnd(t *testing.T) {
 				}
 				wants(t, c, "echo", name, name)
 				c.Close()
-				until(t, "the child has ended: "+name+" "+era+" "+lifetime, func() bool { return l.status(t).Upstreams[0].Children == 0 })
+				until(t, "the child has ended: "+name+" "+era+" "+lifetime, func() bool {
+					return l.status(t).Upstreams[0].Children == 0
+				})
 			}
 		}
 	}

@@ -23,12 +23,16 @@ import (
 func TestNameHeader(t *testing.T) {
 	a, b := newMock("modern"), newMock("modern")
 	for _, m := range []*mock{a, b} {
-		m.AddPrompt(mcp.Prompt{Name: "greet"}, func(context.Context, map[string]string) (*mcp.PromptResult, error) {
-			return &mcp.PromptResult{Messages: []mcp.PromptMessage{{Role: "user", Content: mcp.Text("hello")}}}, nil
-		})
-		m.AddResource(mcp.Resource{URI: "test://thing", Name: "thing"}, func(_ context.Context, uri string) ([]mcp.ResourceContents, error) {
-			return []mcp.ResourceContents{{URI: uri, Text: "thing"}}, nil
-		})
+		m.AddPrompt(mcp.Prompt{Name: "greet"},
+			func(context.Context, map[string]string) (*mcp.PromptResult, error) {
+				return &mcp.PromptResult{
+					Messages: []mcp.PromptMessage{{Role: "user", Content: mcp.Text("hello")}},
+				}, nil
+			})
+		m.AddResource(mcp.Resource{URI: "test://thing", Name: "thing"},
+			func(_ context.Context, uri string) ([]mcp.ResourceContents, error) {
+				return []mcp.ResourceContents{{URI: uri, Text: "thing"}}, nil
+			})
 	}
 	seen := make(chan string, 1000)
 	note := func(r *http.Request) {
@@ -63,7 +67,8 @@ func TestNameHeader(t *testing.T) {
 		t.Errorf("%v, %v, %s", r, err, got)
 	}
 	// Headers that disagree with the body are refused at the door.
-	r, err = l.modern(t.Context(), "tools/call", "a__echo", `"name":"b__echo","arguments":{"text":"x"}`)
+	r, err = l.modern(t.Context(), "tools/call", "a__echo",
+		`"name":"b__echo","arguments":{"text":"x"}`)
 	if err != nil || r.err == nil || r.status != http.StatusBadRequest || len(seen) != 0 {
 		t.Errorf("%v, %v", r, err)
 	}
@@ -74,7 +79,9 @@ func TestNameHeader(t *testing.T) {
 func TestUnknownMethods(t *testing.T) {
 	a, b := newMock(""), newMock("")
 	b.AddExtension("com.example/x", map[string]any{})
-	b.Handle("x/custom", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return map[string]int{"n": 1}, nil }))
+	b.Handle("x/custom", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
+		return map[string]int{"n": 1}, nil
+	}))
 	l := newLab(t, nil, a.tcp(t, "a"), b.tcp(t, "b"))
 	for _, era := range []string{"legacy", "modern"} {
 		c := l.client(t, mcp.ClientOptions{Era: era})
@@ -84,12 +91,14 @@ func TestUnknownMethods(t *testing.T) {
 		if err := c.Request(t.Context(), "x/custom", map[string]any{}, &out); err != nil || out.N != 1 {
 			t.Errorf("%s: %v, %v", era, out, err)
 		}
-		if err := c.Request(t.Context(), "x/other", map[string]any{}, nil); !errors.Is(err, jsonrpc.MethodNotFound) {
+		if err := c.Request(t.Context(), "x/other", map[string]any{}, nil); !errors.Is(err,
+			jsonrpc.MethodNotFound) {
 			t.Errorf("%s: %v", era, err)
 		}
 	}
 	r, err := l.modern(t.Context(), "x/other", "", "")
-	if err != nil || r.err == nil || r.err.Code != jsonrpc.MethodNotFound || r.status != http.StatusNotFound {
+	if err != nil || r.err == nil || r.err.Code != jsonrpc.MethodNotFound ||
+		r.status != http.StatusNotFound {
 		t.Error(r, err)
 	}
 }
@@ -130,7 +139,8 @@ func (r *restartable) restart() {
 // notice nothing.
 func TestServerRestarts(t *testing.T) {
 	web := newRestartable(t)
-	l := newLab(t, nil, &gateway.Upstream{Name: "web", URL: web.url, Era: "legacy"}, child("other", "ok"))
+	l := newLab(t, nil, &gateway.Upstream{Name: "web", URL: web.url, Era: "legacy"},
+		child("other", "ok"))
 	for _, era := range []string{"legacy", "modern"} {
 		c := l.client(t, mcp.ClientOptions{Era: era})
 		for range 3 {
@@ -169,12 +179,14 @@ func TestFewSessions(t *testing.T) {
 func TestSessionNotFound(t *testing.T) {
 	l := newLab(t, nil, child("c", "ok"))
 	const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
-	r, err := l.post(t.Context(), "/mcp", ping, "Mcp-Session-Id: long-gone", "MCP-Protocol-Version: "+legacy)
+	r, err := l.post(t.Context(), "/mcp", ping, "Mcp-Session-Id: long-gone",
+		"MCP-Protocol-Version: "+legacy)
 	if err != nil || r.status != http.StatusNotFound {
 		t.Error(r, err)
 	}
 	r, err = l.post(t.Context(), "/mcp", ping)
-	if err != nil || r.status != http.StatusBadRequest || !strings.Contains(r.body, "Mcp-Session-Id is missing") {
+	if err != nil || r.status != http.StatusBadRequest ||
+		!strings.Contains(r.body, "Mcp-Session-Id is missing") {
 		t.Error(r, err)
 	}
 }
@@ -189,7 +201,9 @@ func TestSecondEventStream(t *testing.T) {
 	session := "Mcp-Session-Id: " + r.header.Get("Mcp-Session-Id")
 	call := func() string {
 		t.Helper()
-		r, err := l.post(t.Context(), "/mcp", `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"pid","arguments":{}}}`, session, "MCP-Protocol-Version: "+legacy)
+		r, err := l.post(t.Context(), "/mcp",
+			`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"pid","arguments":{}}}`, session,
+			"MCP-Protocol-Version: "+legacy)
 		if err != nil || r.err != nil {
 			t.Fatal(r, err)
 		}
@@ -200,7 +214,10 @@ func TestSecondEventStream(t *testing.T) {
 	defer cancel()
 	for range 3 {
 		req, _ := http.NewRequestWithContext(ctx, http.MethodGet, l.url+"/mcp", nil)
-		req.Header = http.Header{"Accept": {"text/event-stream"}, "Mcp-Session-Id": {r.header.Get("Mcp-Session-Id")}, "Mcp-Protocol-Version": {legacy}}
+		req.Header = http.Header{
+			"Accept":         {"text/event-stream"},
+			"Mcp-Session-Id": {r.header.Get("Mcp-Session-Id")}, "Mcp-Protocol-Version": {legacy},
+		}
 		got, err := l.web.Do(req)
 		if err != nil {
 			t.Fatal(err)
@@ -219,7 +236,8 @@ func TestLongHeader(t *testing.T) {
 	u := m.http(t, "m", func(r *http.Request) { seen <- r.Header.Get("Authorization") })
 	u.Headers = map[string]string{"Authorization": "Bearer " + strings.Repeat("t", 32<<10)}
 	l := newLab(t, nil, u)
-	r, err := l.modern(t.Context(), "tools/call", "echo", `"name":"echo","arguments":{"text":"x"}`, "Authorization: Bearer "+strings.Repeat("u", 16<<10))
+	r, err := l.modern(t.Context(), "tools/call", "echo", `"name":"echo","arguments":{"text":"x"}`,
+		"Authorization: Bearer "+strings.Repeat("u", 16<<10))
 	if err != nil || r.err != nil {
 		t.Fatal(r, err)
 	}
@@ -234,13 +252,16 @@ func TestLongList(t *testing.T) {
 	m := newMock("legacy")
 	for n := range 300 {
 		m.AddTool(mcp.Tool{
-			Name: fmt.Sprintf("tool-%03d", n), Description: strings.Repeat("d", 10_000), InputSchema: jsonrpc.Raw(`{"type":"object"}`),
+			Name: fmt.Sprintf("tool-%03d", n), Description: strings.Repeat("d", 10_000),
+			InputSchema: jsonrpc.Raw(`{"type":"object"}`),
 		}, func(context.Context, jsonrpc.Raw) (*mcp.ToolResult, error) { return &mcp.ToolResult{}, nil })
 	}
-	l := newLabOf(t, nil, &gateway.Config{Upstreams: []*gateway.Upstream{m.tcp(t, "m")}, PageSize: 1000})
+	l := newLabOf(t, nil,
+		&gateway.Config{Upstreams: []*gateway.Upstream{m.tcp(t, "m")}, PageSize: 1000})
 	c := l.client(t, mcp.ClientOptions{Era: "legacy"})
 	var r spec.ListToolsResult
-	if err := c.Request(t.Context(), spec.MethodToolsList, nil, &r); err != nil || len(r.Tools) != 303 {
+	if err := c.Request(t.Context(), spec.MethodToolsList, nil, &r); err != nil ||
+		len(r.Tools) != 303 {
 		t.Errorf("%d tools, %v", len(r.Tools), err)
 	}
 }

@@ -51,12 +51,24 @@ func TestLooseOfUpstream(t *testing.T) {
 		want []string
 	}{
 		{"a command", gateway.Upstream{Command: command, Cwd: "/"}, []string{mixed}},
-		{"one that works beside the audit", gateway.Upstream{Command: command, Cwd: own}, []string{mixed, alone}},
+		{
+			"one that works beside the audit",
+			gateway.Upstream{Command: command, Cwd: own},
+			[]string{mixed, alone},
+		},
 		{"a server elsewhere", gateway.Upstream{URL: "http://127.0.0.1:1"}, nil},
 		{"one that is disabled", gateway.Upstream{Command: command, Disabled: true}, nil},
 		{"a sandbox", gateway.Upstream{Command: command, Sandbox: &gateway.Sandbox{}}, nil},
-		{"a sandbox that works there", gateway.Upstream{Command: command, Cwd: dir, Sandbox: &gateway.Sandbox{}}, []string{mixed}},
-		{"a sandbox that reads it", gateway.Upstream{Command: command, Sandbox: &gateway.Sandbox{Read: []string{dir}}}, []string{mixed}},
+		{
+			"a sandbox that works there",
+			gateway.Upstream{Command: command, Cwd: dir, Sandbox: &gateway.Sandbox{}},
+			[]string{mixed},
+		},
+		{
+			"a sandbox that reads it",
+			gateway.Upstream{Command: command, Sandbox: &gateway.Sandbox{Read: []string{dir}}},
+			[]string{mixed},
+		},
 		{"none", gateway.Upstream{Command: command, Sandbox: &gateway.Sandbox{Mode: "none"}}, nil},
 	} {
 		if got := c.up.Loose([]string{mixed, alone}); !slices.Equal(got, c.want) {
@@ -95,7 +107,8 @@ func TestReloadHidesWhatIsPrivateNow(t *testing.T) {
 		c := &gateway.Config{Guard: &guard.Config{Anonymous: true, LocksFile: locks}}
 		for name, s := range map[string]*gateway.Sandbox{"open": nil, "closed": {Read: []string{dir}}} {
 			c.Upstreams = append(c.Upstreams, &gateway.Upstream{
-				Name: name, Command: []string{"/bin/sh", "-c", reading}, Env: map[string]string{"FILE": file}, Profile: "raw", Lifetime: "shared", Sandbox: s,
+				Name: name, Command: []string{"/bin/sh", "-c", reading}, Env: map[string]string{"FILE": file},
+				Profile: "raw", Lifetime: "shared", Sandbox: s,
 			})
 		}
 		return c
@@ -117,7 +130,8 @@ func TestReloadHidesWhatIsPrivateNow(t *testing.T) {
 		t.Fatal(err)
 	}
 	ask("refused")
-	if err := l.Reload(config("")); err != nil { // what was private once stays hidden from commands that run
+	if err := l.Reload(config("")); err != nil {
+		// what was private once stays hidden from commands that run
 
 		t.Fatal(err)
 	}
