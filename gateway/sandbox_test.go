@@ -26,7 +26,10 @@ func TestSandboxLauncher(t *testing.T) {
 	}
 	var r sandbox.Rules
 	flags := flag.NewFlagSet("sandbox", flag.ContinueOnError)
-	for name, dst := range map[string]*[]string{"read": &r.Read, "write": &r.Write, "execute": &r.Execute, "network": &r.Network} {
+	for name, dst := range map[string]*[]string{
+		"read": &r.Read, "write": &r.Write,
+		"execute": &r.Execute, "network": &r.Network,
+	} {
 		flags.Func(name, "", func(v string) error { *dst = append(*dst, v); return nil })
 	}
 	flags.Int64Var(&r.Memory, "memory", 0, "")
@@ -47,7 +50,9 @@ func TestSandboxLauncher(t *testing.T) {
 	if *inside {
 		err = sandbox.Exec(&r, flags.Args(), os.Environ())
 	} else {
-		code, err = sandbox.Run(launcher(), &r, flags.Args(), os.Environ(), func(s string) { fmt.Fprintln(os.Stderr, s) })
+		code, err = sandbox.Run(launcher(), &r, flags.Args(), os.Environ(), func(s string) {
+			fmt.Fprintln(os.Stderr, s)
+		})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -88,7 +93,10 @@ func TestSandbox(t *testing.T) {
 	}
 	dir, cwd := t.TempDir(), t.TempDir()
 	secret := filepath.Join(dir, "secret")
-	for file, text := range map[string]string{secret: "CANARY\n", filepath.Join(cwd, "file"): "cwd is read\n"} {
+	for file, text := range map[string]string{
+		secret:                     "CANARY\n",
+		filepath.Join(cwd, "file"): "cwd is read\n",
+	} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -107,8 +115,12 @@ func TestSandbox(t *testing.T) {
 	t.Cleanup(func() { _ = witness.Process.Kill(); _ = witness.Wait() })
 	upstream := func(name string, s *gateway.Sandbox) *gateway.Upstream {
 		return &gateway.Upstream{
-			Name: name, Command: []string{"/bin/sh", "-c", sandboxed}, Cwd: cwd, Profile: "raw", Lifetime: "shared", Sandbox: s,
-			Env: map[string]string{"SECRET_FILE": secret, "MINE": "mine", "GATEWAY": strconv.Itoa(os.Getpid())},
+			Name: name, Command: []string{"/bin/sh", "-c", sandboxed}, Cwd: cwd, Profile: "raw",
+			Lifetime: "shared", Sandbox: s,
+			Env: map[string]string{
+				"SECRET_FILE": secret, "MINE": "mine",
+				"GATEWAY": strconv.Itoa(os.Getpid()),
+			},
 		}
 	}
 	c := &gateway.Config{Upstreams: []*gateway.Upstream{
@@ -188,10 +200,15 @@ func sleepers(t *testing.T) (pids []int) {
 
 // TestSandboxRefused: a sandbox that cannot be built is no reason to run without one.
 func TestSandboxRefused(t *testing.T) {
-	up := &gateway.Upstream{Name: "a", Command: []string{"/bin/sh"}, Sandbox: &gateway.Sandbox{Read: []string{"/nowhere/at/all"}}, Breaker: gateway.Breaker{After: 8}, Profile: "raw"}
+	up := &gateway.Upstream{
+		Name: "a", Command: []string{"/bin/sh"},
+		Sandbox: &gateway.Sandbox{Read: []string{"/nowhere/at/all"}}, Breaker: gateway.Breaker{After: 8},
+		Profile: "raw",
+	}
 	c := &gateway.Config{Upstreams: []*gateway.Upstream{up}}
 	_, err := gateway.New(c, nil)
-	if err == nil || !strings.Contains(err.Error(), "upstream a has a sandbox") || !strings.Contains(err.Error(), "Options.Sandbox") {
+	if err == nil || !strings.Contains(err.Error(), "upstream a has a sandbox") ||
+		!strings.Contains(err.Error(), "Options.Sandbox") {
 		t.Error(err)
 	}
 	if parts := sandbox.Missing(&sandbox.Rules{}); len(parts) > 0 {
@@ -201,7 +218,8 @@ func TestSandboxRefused(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	r, err := l.post(ctx, "/rpc/a", `{"jsonrpc":"2.0","id":1,"method":"x"}`)
-	if err != nil || !strings.Contains(r.body, "/nowhere/at/all: no such file") || !strings.Contains(r.body, "remove it from the rules") {
+	if err != nil || !strings.Contains(r.body, "/nowhere/at/all: no such file") ||
+		!strings.Contains(r.body, "remove it from the rules") {
 		t.Error(r.body, err)
 	}
 }

@@ -153,7 +153,8 @@ func (c *catalogue) allows(tool int) bool {
 }
 
 func (c *catalogue) sees(t *listedTool) bool {
-	return !c.hidden[t.Source] && c.e.offers(c.ctx, route.Tools, &t.Target) && c.e.g.shield.shownAs(c.ctx, route.Tools, &t.Target, t.annotations)
+	return !c.hidden[t.Source] && c.e.offers(c.ctx, route.Tools, &t.Target) &&
+		c.e.g.shield.shownAs(c.ctx, route.Tools, &t.Target, t.annotations)
 }
 
 // entries returns the tools that the caller may call, in the order of the list.
@@ -190,7 +191,9 @@ func serversOf(tools []route.Entry) (names []string) {
 
 // searchList returns the list of tools in which search_tools and call_tool stand for the others. It
 // reports false when the list itself is to be shown.
-func (e *endpoint) searchList(ctx context.Context, cursor string) (raw jsonrpc.Raw, searched bool, err error) {
+func (e *endpoint) searchList(
+	ctx context.Context, cursor string,
+) (raw jsonrpc.Raw, searched bool, err error) {
 	s := e.searchOf()
 	if s == nil {
 		return nil, false, nil
@@ -201,7 +204,8 @@ func (e *endpoint) searchList(ctx context.Context, cursor string) (raw jsonrpc.R
 	}
 	servers := c.servers()
 	e.announced.Store(&servers)
-	out, always, searched := s.appendList(jsonrpc.Raw(`{"resultType":"complete","tools":[`), c.entries())
+	out, always, searched := s.appendList(jsonrpc.Raw(`{"resultType":"complete","tools":[`),
+		c.entries())
 	switch {
 	case !searched:
 		return nil, false, nil
@@ -215,9 +219,12 @@ func (e *endpoint) searchList(ctx context.Context, cursor string) (raw jsonrpc.R
 	return append(out, '}'), true, nil
 }
 
-// appendList appends what is shown in place of a list of tools: those that are always shown, and how
-// many these are, and those of tool search. It reports false when the list itself is to be shown.
-func (s *Search) appendList(out jsonrpc.Raw, tools []route.Entry) (_ jsonrpc.Raw, always int, searched bool) {
+// appendList appends what is shown in place of a list of tools: those that are always shown, and
+// how many these are, and those of tool search. It reports false when the list itself is to be
+// shown.
+func (s *Search) appendList(
+	out jsonrpc.Raw, tools []route.Entry,
+) (_ jsonrpc.Raw, always int, searched bool) {
 	if s.Mode == searchAuto && len(tools) <= autoTools && sizeOf(tools) <= autoBytes {
 		return out, 0, false
 	}
@@ -280,26 +287,42 @@ func appendSearch(out jsonrpc.Raw, servers []string, s *Search) jsonrpc.Raw {
 	}
 	const meta = `,"_meta":{"anthropic/alwaysLoad":true}}`
 	out = append(out, `{"name":"search_tools","title":"Search tools","description":`...)
-	out = jsonrpc.AppendString(out, "Find tools by what they do."+about+` Use short keywords that name the action and the object, such as "create issue comment"; `+
-		"exact tool names work, too. Call what you find with call_tool. If nothing fits, try other words once, then say so.")
+	out = jsonrpc.AppendString(out, "Find tools by what they do."+about+
+		` Use short keywords that name the action and the object, such as "create issue comment"; `+
+		"exact tool names work, too. Call what you find with call_tool. If nothing fits, try other "+
+		"words once, then say so.")
 	out = append(out, `,"inputSchema":{"type":"object","required":["query"],"properties":{`+
 		`"query":{"type":"string","maxLength":`...)
 	out = strconv.AppendInt(out, longestQuery, 10)
 	out = append(out, `,"description":"Keywords, or exact names separated by commas"},`+
-		`"server":{"type":"string","description":"Only this server"},"limit":{"type":"integer","minimum":1,"maximum":20,"default":`...)
+		`"server":{"type":"string","description":"Only this server"},"limit":{"type":"integer",`+
+		`"minimum":1,"maximum":20,"default":`...)
 	out = strconv.AppendInt(out, int64(s.limit()), 10)
-	out = append(out, `},"read_only":{"type":"boolean","default":false,"description":"Only tools marked read-only"},`+
-		`"detail":{"enum":["auto","signature","schema"],"default":"auto"}}},`+
-		`"outputSchema":{"type":"object","required":["tools","weak","more"],"properties":{"tools":{"type":"array","items":{"type":"object"}},`+
-		`"weak":{"type":"boolean"},"more":{"type":"integer"},"missing":{"type":"array","items":{"type":"string"}}}},`+
-		`"annotations":{"readOnlyHint":true,"idempotentHint":true,"destructiveHint":false,"openWorldHint":false}`+meta...)
-	const schema = `"inputSchema":{"type":"object","required":["name"],"properties":{"name":{"type":"string","maxLength":1200},` +
+	out = append(out,
+		`},"read_only":{"type":"boolean","default":false,"description":"Only tools marked read-only"},`+
+			`"detail":{"enum":["auto","signature","schema"],"default":"auto"}}},`+
+			`"outputSchema":{"type":"object","required":["tools","weak","more"],`+
+			`"properties":{"tools":{"type":"array","items":{"type":"object"}},`+
+			`"weak":{"type":"boolean"},"more":{"type":"integer"},"missing":{"type":"array",`+
+			`"items":{"type":"string"}}}},`+
+			`"annotations":{"readOnlyHint":true,"idempotentHint":true,"destructiveHint":false,`+
+			`"openWorldHint":false}`+meta...)
+	const schema = `"inputSchema":{"type":"object","required":["name"],` +
+		`"properties":{"name":{"type":"string","maxLength":1200},` +
 		`"arguments":{"type":"object","additionalProperties":true,"default":{}}}},`
-	out = append(out, `,{"name":"call_tool","title":"Call a tool","description":"Call a tool found with search_tools, by its exact name. The result is the tool's own.",`+
-		schema+`"annotations":{"readOnlyHint":false,"destructiveHint":true,"idempotentHint":false,"openWorldHint":true}`+meta...)
+	out = append(out,
+		`,{"name":"call_tool","title":"Call a tool","description":"Call a tool found with `+
+			`search_tools, by its exact name. The result is the tool's own.",`+
+			schema+
+			`"annotations":{"readOnlyHint":false,"destructiveHint":true,"idempotentHint":false,`+
+			`"openWorldHint":true}`+meta...)
 	if s.Split {
-		out = append(out, `,{"name":"call_tool_read","title":"Call a read-only tool","description":"As call_tool, for tools that are marked read-only; any other is refused.",`+
-			schema+`"annotations":{"readOnlyHint":true,"destructiveHint":false,"idempotentHint":false,"openWorldHint":true}`+meta...)
+		out = append(out,
+			`,{"name":"call_tool_read","title":"Call a read-only tool","description":"As call_tool, for `+
+				`tools that are marked read-only; any other is refused.",`+
+				schema+
+				`"annotations":{"readOnlyHint":true,"destructiveHint":false,"idempotentHint":false,`+
+				`"openWorldHint":true}`+meta...)
 	}
 	return out
 }
@@ -329,7 +352,8 @@ func (s *Search) limit() int {
 
 // search answers a call of search_tools. To the guard it is a list of tools.
 func (e *endpoint) search(w *calling, s *Search) (r upstream.Result, err error) {
-	done, err := e.g.shield.begin(w, w.Revision, &guard.Call{Method: spec.MethodToolsList, Params: w.Params})
+	done, err := e.g.shield.begin(w, w.Revision,
+		&guard.Call{Method: spec.MethodToolsList, Params: w.Params})
 	if err != nil {
 		return upstream.Result{}, err
 	}
@@ -347,10 +371,13 @@ func (e *endpoint) search(w *calling, s *Search) (r upstream.Result, err error) 
 		given = []byte("{}")
 	}
 	if err := jsonv2.Unmarshal(given, &in); err != nil || in.Query == "" || in.Limit < 0 {
-		return toolError(`search_tools needs a "query" of a few words; "limit" is a number from 1 to 20`), nil
+		return toolError(`search_tools needs a "query" of a few words; "limit" is a number from 1 to 20`),
+			nil
 	}
 	if utf8.RuneCountInString(in.Query) > longestQuery {
-		return toolError(fmt.Sprintf(`"query" is too long: write a few keywords, of at most %d characters in all`, longestQuery)), nil
+		return toolError(
+			fmt.Sprintf(`"query" is too long: write a few keywords, of at most %d characters in all`,
+				longestQuery)), nil
 	}
 	if in.Limit == 0 {
 		in.Limit = s.limit()
@@ -373,7 +400,8 @@ func (e *endpoint) search(w *calling, s *Search) (r upstream.Result, err error) 
 		}
 	}
 	a := c.index.Answer(&found, form)
-	out := jsonrpc.AppendString(jsonrpc.Raw(`{"resultType":"complete","content":[{"type":"text","text":`), a.Text)
+	out := jsonrpc.AppendString(
+		jsonrpc.Raw(`{"resultType":"complete","content":[{"type":"text","text":`), a.Text)
 	out = append(append(append(out, `}],"structuredContent":`...), a.Structured...), '}')
 	return upstream.Result{Raw: out, Revision: era.Latest()}, nil
 }
@@ -409,7 +437,8 @@ func inner(w *calling) (name, refused string) {
 	case arguments[0] != '{':
 		return "", `"arguments" must be an object`
 	}
-	w.Params = withMember(withMember(w.Params, "name", jsonrpc.AppendString(nil, name)), "arguments", arguments)
+	w.Params = withMember(withMember(w.Params, "name", jsonrpc.AppendString(nil, name)), "arguments",
+		arguments)
 	return name, ""
 }
 
@@ -430,7 +459,11 @@ func (e *endpoint) suggest(w *calling, name string, err error) error {
 	if near := e.nearest(w, route.Tools, name, c.Entries()); near != "" {
 		names = append(names, near)
 	}
-	r := c.search(&toolsearch.Query{Text: strings.NewReplacer("_", " ", "-", " ", ",", " ").Replace(name), Limit: 3})
+	r := c.search(
+		&toolsearch.Query{
+			Text:  strings.NewReplacer("_", " ", "-", " ", ",", " ").Replace(name),
+			Limit: 3,
+		})
 	if len(names) > 0 || r.Weak {
 		r.Tools = nil
 	}
@@ -440,7 +473,8 @@ func (e *endpoint) suggest(w *calling, name string, err error) error {
 	for _, i := range r.Tools {
 		names = append(names, c.index.Tool(i).Name)
 	}
-	return jsonrpc.Errorf(jsonrpc.InvalidParams, "%s; did you mean %s? search_tools finds others", text, strings.Join(names, " or "))
+	return jsonrpc.Errorf(jsonrpc.InvalidParams, "%s; did you mean %s? search_tools finds others",
+		text, strings.Join(names, " or "))
 }
 
 // runsTask reports whether a call of a tool may be a task of its server.

@@ -28,7 +28,8 @@ const longestSchema = 2 << 10
 // of a tool that the caller does not see stay as they are: the guard refuses most of these calls,
 // at no cost of a validation, and decides the others by the arguments.
 func (w *calling) fitted(target *route.Target, shown, given jsonrpc.Raw) (jsonrpc.Raw, error) {
-	if w.via == callToolRead && string(scan.Member(scan.Member(target.Item, "annotations"), "readOnlyHint")) != "true" {
+	if w.via == callToolRead &&
+		string(scan.Member(scan.Member(target.Item, "annotations"), "readOnlyHint")) != "true" {
 		return given, &unfitError{"the tool is not marked read-only: call it with call_tool"}
 	}
 	if w.hidden || len(shown) == 0 || len(given) > longestFitted {
@@ -92,7 +93,8 @@ func unquoted(schema, given jsonrpc.Raw) jsonrpc.Raw {
 	held := map[string]bool{} // the properties that are no texts
 	for key, property := range scan.Members(scan.Member(schema, "properties")) {
 		kind, _ := text(property, "type")
-		held[string(key)] = slices.Contains([]string{"integer", "number", "boolean", "array", "object"}, kind)
+		held[string(key)] = slices.Contains([]string{"integer", "number", "boolean", "array", "object"},
+			kind)
 	}
 	out := jsonrpc.Raw{'{'}
 	for key, value := range scan.Members(given) {

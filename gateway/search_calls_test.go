@@ -31,8 +31,10 @@ func TestSearchCancel(t *testing.T) {
 	for _, eras := range []string{"2025-11-25", "modern"} {
 		for _, front := range []string{"2025-06-18", "modern"} {
 			for name, at := range map[string]func(*testing.T, *mock) *gateway.Upstream{
-				"tcp":  func(t *testing.T, m *mock) *gateway.Upstream { return m.tcp(t, "a") },
-				"http": func(t *testing.T, m *mock) *gateway.Upstream { return m.http(t, "a", func(*http.Request) {}) },
+				"tcp": func(t *testing.T, m *mock) *gateway.Upstream { return m.tcp(t, "a") },
+				"http": func(t *testing.T, m *mock) *gateway.Upstream {
+					return m.http(t, "a", func(*http.Request) {})
+				},
 			} {
 				t.Run(front+"/"+eras+"/"+name, func(t *testing.T) {
 					t.Parallel()
@@ -66,7 +68,10 @@ func TestSearchCancel(t *testing.T) {
 // Over standard input and output, too, the tools are searched and called.
 func TestSearchOverPipes(t *testing.T) {
 	t.Parallel()
-	for _, eras := range []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"} {
+	for _, eras := range []string{
+		"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25",
+		"2026-07-28",
+	} {
 		s := newShop("shop", "")
 		h := newHouse(t, &gateway.Config{
 			Namespace: "always", Search: &gateway.Search{},
@@ -209,10 +214,13 @@ func TestSearchAndPins(t *testing.T) {
 func TestSearchAnnounces(t *testing.T) {
 	port := newClosedPort(t)
 	l := newLabOf(t, nil, &gateway.Config{
-		Upstreams: []*gateway.Upstream{{Name: "later", URL: "tcp://" + port.addr}, child("good", "ok")}, Search: &gateway.Search{}, Namespace: "always",
+		Upstreams: []*gateway.Upstream{{Name: "later", URL: "tcp://" + port.addr}, child("good", "ok")},
+		Search:    &gateway.Search{}, Namespace: "always",
 	})
 	changed := make(chan string, 100)
-	c := l.client(t, mcp.ClientOptions{Era: "legacy", OnListChanged: func(kind string) { changed <- kind }})
+	c := l.client(t, mcp.ClientOptions{Era: "legacy", OnListChanged: func(kind string) {
+		changed <- kind
+	}})
 	about := func() string {
 		t.Helper()
 		tools, err := c.Tools(t.Context())
@@ -227,7 +235,9 @@ func TestSearchAnnounces(t *testing.T) {
 	m := newMock("legacy")
 	t.Cleanup(m.Close)
 	port.serve(func(conn net.Conn) { serveConn(m, conn) })
-	until(t, "the tools of the server are found", func() bool { return slices.Contains(found(t, c, "later echo"), "later__echo") })
+	until(t, "the tools of the server are found", func() bool {
+		return slices.Contains(found(t, c, "later echo"), "later__echo")
+	})
 	for kind := range changed {
 		if kind == "tools" {
 			break

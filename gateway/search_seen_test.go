@@ -14,7 +14,8 @@ func TestSearchSeen(t *testing.T) {
 	upstreams := officeServers()
 	config := func(cedar string, calls ...string) *gateway.Config {
 		c := &gateway.Config{Namespace: "always", Search: &gateway.Search{}, Upstreams: upstreams}
-		c.Guard = guarded(allow("dev", append(calls, "tools/call search_tools", "server/*", "tools/list")...), allow("ops", "**"))
+		c.Guard = guarded(allow("dev",
+			append(calls, "tools/call search_tools", "server/*", "tools/list")...), allow("ops", "**"))
 		c.Guard.Cedar = cedar
 		return c
 	}
@@ -25,7 +26,10 @@ func TestSearchSeen(t *testing.T) {
 	}{
 		{"", "tools/call files/*", true, false},
 		{"", "tools/call tracker/*", false, true},
-		{`forbid(principal, action, resource) when { context.time < datetime("2000-01-01") };`, "tools/call files/*", true, false},
+		{
+			`forbid(principal, action, resource) when { context.time < datetime("2000-01-01") };`,
+			"tools/call files/*", true, false,
+		},
 		{"", "tools/call **", true, true},
 	} {
 		if err := l.Reload(config(step.cedar, step.calls)); err != nil {
@@ -33,7 +37,8 @@ func TestSearchSeen(t *testing.T) {
 		}
 		for range 2 {
 			dev := found(t, l.enter(t, "/mcp", "dev", "modern"), "create an issue")
-			if slices.Contains(dev, "files__create") != step.files || slices.Contains(dev, "tracker__create") != step.tracker {
+			if slices.Contains(dev, "files__create") != step.files ||
+				slices.Contains(dev, "tracker__create") != step.tracker {
 				t.Errorf("%+v: dev finds %v", step, dev)
 			}
 			ops := found(t, l.enter(t, "/mcp", "ops", "modern"), "create an issue")

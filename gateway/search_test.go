@@ -45,9 +45,11 @@ func found(t *testing.T, c *mcp.Client, query string) (names []string) {
 // alone, finds the others, and calls them as they are called directly.
 func TestSearch(t *testing.T) {
 	t.Parallel()
-	l := newLabOf(t, nil, &gateway.Config{Upstreams: officeServers(), Endpoints: []*gateway.Endpoint{searching()}})
+	l := newLabOf(t, nil,
+		&gateway.Config{Upstreams: officeServers(), Endpoints: []*gateway.Endpoint{searching()}})
 	for how, c := range map[string]*mcp.Client{
-		"2024-11-05": l.clientAt(t, "/sse/team-a", mcp.ClientOptions{Era: "2024-11-05", HTTP: &mcphttp.DialOptions{}}),
+		"2024-11-05": l.clientAt(t, "/sse/team-a",
+			mcp.ClientOptions{Era: "2024-11-05", HTTP: &mcphttp.DialOptions{}}),
 		"2025-03-26": l.clientAt(t, "/mcp/team-a", mcp.ClientOptions{Era: "2025-03-26"}),
 		"2025-06-18": l.clientAt(t, "/mcp/team-a", mcp.ClientOptions{Era: "2025-06-18"}),
 		"2025-11-25": l.clientAt(t, "/mcp/team-a", mcp.ClientOptions{Era: "2025-11-25"}),
@@ -68,22 +70,27 @@ func TestSearch(t *testing.T) {
 		if err != nil {
 			t.Fatal(how, err)
 		}
-		via, err := c.CallTool(t.Context(), "call_tool", map[string]any{"name": "tracker__file_bug", "arguments": arguments})
+		via, err := c.CallTool(t.Context(), "call_tool",
+			map[string]any{"name": "tracker__file_bug", "arguments": arguments})
 		if err != nil || saysOf(via) != saysOf(direct) || saysOf(via) != "tracker acme/web: it fails" {
 			t.Errorf("%s: %v, %v; directly %v", how, via, err, direct)
 		}
 		for _, bad := range []string{
-			`{}`, `{"name":7}`, `{"name":"call_tool"}`, `{"name":"search_tools","arguments":{"query":"x"}}`, `{"name":"files__delete"}`, `{"name":"nothing"}`,
-			`{"name":"tracker__file_bug","arguments":[1]}`, `{"name":"tracker__file_bug","arguments":{}}`, `{"name":"tracker__file_bug","arguments":{"owner":"mallory","text":"x"}}`,
+			`{}`, `{"name":7}`, `{"name":"call_tool"}`, `{"name":"search_tools","arguments":{"query":"x"}}`,
+			`{"name":"files__delete"}`, `{"name":"nothing"}`,
+			`{"name":"tracker__file_bug","arguments":[1]}`, `{"name":"tracker__file_bug","arguments":{}}`,
+			`{"name":"tracker__file_bug","arguments":{"owner":"mallory","text":"x"}}`,
 		} {
 			if r, err := c.CallTool(t.Context(), "call_tool", jsonrpc.Raw(bad)); err == nil && !r.IsError {
 				t.Errorf("%s: %s answers %v", how, bad, r)
 			}
 		}
-		if r, err := c.CallTool(t.Context(), "search_tools", jsonrpc.Raw(`{"query":""}`)); err == nil && !r.IsError {
+		if r, err := c.CallTool(t.Context(), "search_tools", jsonrpc.Raw(`{"query":""}`)); err == nil &&
+			!r.IsError {
 			t.Errorf("%s searches for nothing: %v", how, r)
 		}
-		if _, err := c.CallTool(t.Context(), "call_tool_read", map[string]any{"name": "files__read"}); err == nil {
+		if _, err := c.CallTool(t.Context(), "call_tool_read",
+			map[string]any{"name": "files__read"}); err == nil {
 			t.Errorf("%s calls call_tool_read, which is not there", how)
 		}
 	}
@@ -94,14 +101,17 @@ func TestSearchRead(t *testing.T) {
 	t.Parallel()
 	s := newShop("shop", "")
 	l := newLabOf(t, nil, &gateway.Config{
-		Namespace: "always", Upstreams: []*gateway.Upstream{{Name: "shop", Server: s.Server}}, Search: &gateway.Search{Split: true, Always: []string{"shop/bare"}},
+		Namespace: "always", Upstreams: []*gateway.Upstream{{Name: "shop", Server: s.Server}},
+		Search: &gateway.Search{Split: true, Always: []string{"shop/bare"}},
 	})
 	c := l.clientAt(t, "/mcp", mcp.ClientOptions{})
-	if names, _ := toolsOf(t, c); !slices.Equal(names, []string{"shop__bare", "search_tools", "call_tool", "call_tool_read"}) {
+	if names, _ := toolsOf(t, c); !slices.Equal(names,
+		[]string{"shop__bare", "search_tools", "call_tool", "call_tool_read"}) {
 		t.Error(names)
 	}
 	for tool, fits := range map[string]bool{"look": true, "drop": false, "add": false, "bare": false} {
-		r, err := c.CallTool(t.Context(), "call_tool_read", map[string]any{"name": "shop__" + tool, "arguments": map[string]any{"text": "x"}})
+		r, err := c.CallTool(t.Context(), "call_tool_read",
+			map[string]any{"name": "shop__" + tool, "arguments": map[string]any{"text": "x"}})
 		if err != nil || r.IsError == fits || (s.took() == "") == fits {
 			t.Errorf("%s: %v, %v", tool, r, err)
 		}
@@ -112,17 +122,27 @@ func TestSearchRead(t *testing.T) {
 func TestSearchAsks(t *testing.T) {
 	t.Parallel()
 	s := mcp.NewServer("asking", "1", nil)
-	mcp.AddTool(s, mcp.Tool{Name: "greet", Description: "Greets the user."}, func(ctx context.Context, _ struct{}) (string, error) {
-		who, err := mcp.Elicit[struct {
-			Name string `json:"name"`
-		}](ctx, "Who are you?")
-		return "Hello, " + who.Name, errors.Join(err, mcp.Progress(ctx, 1, 1, "asked"))
-	})
-	l := newLabOf(t, nil, &gateway.Config{Upstreams: []*gateway.Upstream{{Name: "asking", Server: s}}, Search: &gateway.Search{}, Namespace: "always"})
+	mcp.AddTool(s, mcp.Tool{Name: "greet", Description: "Greets the user."},
+		func(ctx context.Context, _ struct{}) (string, error) {
+			who, err := mcp.Elicit[struct {
+				Name string `json:"name"`
+			}](ctx, "Who are you?")
+			return "Hello, " + who.Name, errors.Join(err, mcp.Progress(ctx, 1, 1, "asked"))
+		})
+	l := newLabOf(t, nil,
+		&gateway.Config{
+			Upstreams: []*gateway.Upstream{{Name: "asking", Server: s}},
+			Search:    &gateway.Search{}, Namespace: "always",
+		})
 	for _, rev := range []string{"2025-06-18", "2025-11-25", "2026-07-28"} {
-		c := l.clientAt(t, "/mcp", mcp.ClientOptions{Era: rev, Elicit: func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
-			return &spec.ElicitResult{Action: spec.ElicitAccept, Content: jsonrpc.Raw(`{"name":"Ada"}`)}, nil
-		}})
+		c := l.clientAt(t, "/mcp",
+			mcp.ClientOptions{
+				Era: rev,
+				Elicit: func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
+					return &spec.ElicitResult{Action: spec.ElicitAccept, Content: jsonrpc.Raw(`{"name":"Ada"}`)},
+						nil
+				},
+			})
 		reports := 0
 		ctx := mcp.OnProgress(t.Context(), func(spec.ProgressNotificationParams) { reports++ })
 		r, err := c.CallTool(ctx, "call_tool", map[string]any{"name": "asking__greet"})
@@ -136,7 +156,8 @@ func TestSearchAsks(t *testing.T) {
 func storeOf(name string, tools map[string]string) *mcp.Server {
 	s := mcp.NewServer(name, "1", nil)
 	for tool, about := range tools {
-		mcp.AddTool(s, mcp.Tool{Name: tool, Description: about}, func(context.Context, struct{}) (string, error) { return name + " " + tool, nil })
+		mcp.AddTool(s, mcp.Tool{Name: tool, Description: about},
+			func(context.Context, struct{}) (string, error) { return name + " " + tool, nil })
 	}
 	return s
 }
@@ -146,7 +167,9 @@ func storeOf(name string, tools map[string]string) *mcp.Server {
 func TestSearchHides(t *testing.T) {
 	race.Skip(t, "the other searches have the same ways")
 	t.Parallel()
-	words := strings.Fields("create delete list read update issue comment branch file folder user team invoice payment report search merge close open send")
+	words := strings.Fields(
+		"create delete list read update issue comment branch file folder user team invoice payment " +
+			"report search merge close open send")
 	word := func(r *rand.Rand) string { return words[r.IntN(len(words))] }
 	seeds := race.Fewer(12)
 	for seed := range uint64(seeds) {
@@ -176,19 +199,24 @@ func TestSearchHides(t *testing.T) {
 			}
 			l := newLabOf(t, nil, &gateway.Config{
 				Upstreams: upstreams, Search: &gateway.Search{}, Namespace: "always",
-				Guard: guarded(guard.Rule{Roles: []string{"dev"}, Calls: append(slices.Clone(calls), "server/discover", "tools/list")}),
+				Guard: guarded(guard.Rule{
+					Roles: []string{"dev"},
+					Calls: append(slices.Clone(calls), "server/discover", "tools/list"),
+				}),
 			})
 			return l.enter(t, "/mcp", "dev", "")
 		}
 		with, without := at(all), at(seen)
 		answer := func(c *mcp.Client, tool string, arguments any) string {
 			var raw jsonrpc.Raw
-			err := c.Request(t.Context(), spec.MethodToolsCall, map[string]any{"name": tool, "arguments": arguments}, &raw)
+			err := c.Request(t.Context(), spec.MethodToolsCall,
+				map[string]any{"name": tool, "arguments": arguments}, &raw)
 			return string(raw) + fmt.Sprint(err)
 		}
 		for range 40 {
 			query := map[string]any{"query": word(r) + " " + word(r), "limit": 1 + r.IntN(20)}
-			if got, want := answer(with, "search_tools", query), answer(without, "search_tools", query); got != want {
+			if got, want := answer(with, "search_tools", query),
+				answer(without, "search_tools", query); got != want {
 				t.Fatalf("seed %d: %v:\n%s\nwithout what is hidden:\n%s", seed, query, got, want)
 			}
 		}
@@ -196,13 +224,16 @@ func TestSearchHides(t *testing.T) {
 			call := map[string]any{"name": tool}
 			got, want := answer(with, "call_tool", call), answer(without, "call_tool", call)
 			direct := answer(with, tool, map[string]any{})
-			if got != want || strings.Contains(got, "did you mean "+tool) || (got[0] == '{') != (direct[0] == '{') {
-				t.Fatalf("seed %d: %s:\n%s\nwithout what is hidden:\n%s\ndirectly:\n%s", seed, tool, got, want, direct)
+			if got != want || strings.Contains(got, "did you mean "+tool) ||
+				(got[0] == '{') != (direct[0] == '{') {
+				t.Fatalf("seed %d: %s:\n%s\nwithout what is hidden:\n%s\ndirectly:\n%s", seed, tool, got,
+					want, direct)
 			}
 		}
 		for _, call := range calls {
 			server, tool, _ := strings.Cut(strings.TrimPrefix(call, "tools/call "), "/")
-			if got := answer(with, "call_tool", map[string]any{"name": server + "__" + tool}); !strings.Contains(got, server+" "+tool) {
+			if got := answer(with, "call_tool",
+				map[string]any{"name": server + "__" + tool}); !strings.Contains(got, server+" "+tool) {
 				t.Fatalf("seed %d: %s: %s", seed, call, got)
 			}
 		}
@@ -215,11 +246,13 @@ func TestSearchIsShort(t *testing.T) {
 	t.Parallel()
 	tools := map[string]string{}
 	for i := range 1000 {
-		tools[fmt.Sprintf("tool_%d", i)] = fmt.Sprintf("Does the thing of number %d for a user of this service, and returns what has changed since.", i)
+		tools[fmt.Sprintf("tool_%d", i)] = fmt.Sprintf(
+			"Does the thing of number %d for a user of this service, and returns what has changed since.", i)
 	}
 	upstreams := []*gateway.Upstream{{Name: "many", Server: storeOf("many", tools)}}
 	size := func(s *gateway.Search) (n int) {
-		l := newLabOf(t, nil, &gateway.Config{Upstreams: upstreams, Search: s, Namespace: "always", PageSize: 2000})
+		l := newLabOf(t, nil,
+			&gateway.Config{Upstreams: upstreams, Search: s, Namespace: "always", PageSize: 2000})
 		c := l.clientAt(t, "/mcp", mcp.ClientOptions{})
 		var list jsonrpc.Raw
 		if err := c.Request(t.Context(), spec.MethodToolsList, nil, &list); err != nil {
@@ -231,7 +264,11 @@ func TestSearchIsShort(t *testing.T) {
 				break
 			}
 			var answer jsonrpc.Raw
-			if err := c.Request(t.Context(), spec.MethodToolsCall, map[string]any{"name": "search_tools", "arguments": map[string]any{"query": fmt.Sprint("thing of number ", i)}}, &answer); err != nil {
+			if err := c.Request(t.Context(), spec.MethodToolsCall,
+				map[string]any{
+					"name":      "search_tools",
+					"arguments": map[string]any{"query": fmt.Sprint("thing of number ", i)},
+				}, &answer); err != nil {
 				t.Fatal(err)
 			}
 			if !bytes.Contains(answer, []byte("many__tool_")) {
@@ -262,17 +299,24 @@ func TestSearchLimits(t *testing.T) {
 		return fmt.Sprint(len(in.Text), " ", in.Times), nil
 	})
 	l := newLabOf(t, nil, &gateway.Config{
-		Upstreams: []*gateway.Upstream{{Name: "a", Server: s}}, Search: &gateway.Search{}, Namespace: "always",
-		Guard: guarded(allow("dev", "server/discover", "tools/list", "tools/call a/*"), allow("ops", "server/discover", "tools/list")),
+		Upstreams: []*gateway.Upstream{{Name: "a", Server: s}}, Search: &gateway.Search{},
+		Namespace: "always",
+		Guard: guarded(allow("dev", "server/discover", "tools/list", "tools/call a/*"),
+			allow("ops", "server/discover", "tools/list")),
 	})
 	c := l.enter(t, "/mcp", "dev", "")
 	for n, fits := range map[int]bool{400: true, 401: false} {
-		if r, err := c.CallTool(t.Context(), "search_tools", map[string]any{"query": strings.Repeat("ä", n)}); err != nil || r.IsError == fits {
+		if r, err := c.CallTool(t.Context(), "search_tools",
+			map[string]any{"query": strings.Repeat("ä", n)}); err != nil || r.IsError == fits {
 			t.Errorf("%d characters: %v, %v", n, r, err)
 		}
 	}
 	call := func(c *mcp.Client, size int, times any) (*mcp.ToolResult, error) {
-		return c.CallTool(t.Context(), "call_tool", map[string]any{"name": "a__count", "arguments": map[string]any{"text": strings.Repeat("x", size), "times": times}})
+		return c.CallTool(t.Context(), "call_tool",
+			map[string]any{
+				"name":      "a__count",
+				"arguments": map[string]any{"text": strings.Repeat("x", size), "times": times},
+			})
 	}
 	if r, err := call(c, 1<<10, "3"); err != nil || saysOf(r) != "1024 3" {
 		t.Errorf("short arguments are not fitted: %v, %v", r, err)
@@ -283,7 +327,8 @@ func TestSearchLimits(t *testing.T) {
 	if r, err := call(c, 256<<10, 3); err != nil || saysOf(r) != "262144 3" {
 		t.Errorf("long arguments do not reach the tool: %v, %v", r, err)
 	}
-	if r, err := call(l.enter(t, "/mcp", "ops", ""), 1<<10, "many"); err == nil || strings.Contains(err.Error(), "times") {
+	if r, err := call(l.enter(t, "/mcp", "ops", ""), 1<<10, "many"); err == nil ||
+		strings.Contains(err.Error(), "times") {
 		t.Errorf("a refused call: %v, %v", r, err)
 	}
 }
@@ -302,12 +347,15 @@ func TestSearchByArguments(t *testing.T) {
 		return fmt.Sprint(in.Text, " ", in.Times), nil
 	})
 	policies := guarded(allow("dev", "server/discover", "tools/list"))
-	policies.Cedar = `permit(principal, action, resource == Tool::"a/count") when { context.arguments has text && context.arguments.text == "x" };`
+	policies.Cedar = `permit(principal, action, resource == Tool::"a/count") when { ` +
+		`context.arguments has text && context.arguments.text == "x" };`
 	l := newLabOf(t, nil, &gateway.Config{
-		Upstreams: []*gateway.Upstream{{Name: "a", Server: s}}, Search: &gateway.Search{Split: true}, Namespace: "always", Guard: policies,
+		Upstreams: []*gateway.Upstream{{Name: "a", Server: s}}, Search: &gateway.Search{Split: true},
+		Namespace: "always", Guard: policies,
 	})
 	c := l.enter(t, "/mcp", "dev", "")
-	if r, err := c.CallTool(t.Context(), "search_tools", map[string]any{"query": "count"}); err != nil || strings.Contains(saysOf(r), "a__count") {
+	if r, err := c.CallTool(t.Context(), "search_tools",
+		map[string]any{"query": "count"}); err != nil || strings.Contains(saysOf(r), "a__count") {
 		t.Errorf("it is found: %v, %v", r, err)
 	}
 	for _, call := range []struct {
@@ -320,7 +368,10 @@ func TestSearchByArguments(t *testing.T) {
 		{"call_tool", "x", "3", false},
 		{"call_tool_read", "x", 3, false},
 	} {
-		r, err := c.CallTool(t.Context(), call.tool, map[string]any{"name": "a__count", "arguments": map[string]any{"text": call.text, "times": call.times}})
+		r, err := c.CallTool(t.Context(), call.tool,
+			map[string]any{
+				"name": "a__count", "arguments": map[string]any{"text": call.text, "times": call.times},
+			})
 		if works := err == nil && saysOf(r) == "x 3"; works != call.works {
 			t.Errorf("%v: %v, %v", call, r, err)
 		}

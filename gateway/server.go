@@ -78,7 +78,10 @@ type server struct {
 
 // newServer puts a server together. Nothing runs yet.
 func (g *Gateway) newServer(c *Upstream, private []string, size int, h *held) (*server, error) {
-	s := &server{g: g, cfg: c, private: private, held: h, results: newResults(c), budget: budget.Named(g.budget(), "upstream "+c.Name)}
+	s := &server{
+		g: g, cfg: c, private: private, held: h, results: newResults(c),
+		budget: budget.Named(g.budget(), "upstream "+c.Name),
+	}
 	s.telling.do = func(kind string) { g.tellListChanged(c.Name, kind) }
 	log := g.component("upstream").With("upstream", c.Name)
 	if len(c.Command) > 0 {
@@ -91,8 +94,10 @@ func (g *Gateway) newServer(c *Upstream, private []string, size int, h *held) (*
 			return line[1:]
 		}
 		s.children = supervise.New(supervise.Command{
-			Path: command[0], Late: late, Name: filepath.Base(c.Command[0]), Env: c.Environ(os.Environ()), Dir: c.Cwd,
-			Framing: c.framing(), MaxMessage: int(c.MaxMessage), FrameTimeout: c.FrameTimeout, Budget: s.budget,
+			Path: command[0], Late: late, Name: filepath.Base(c.Command[0]), Env: c.Environ(os.Environ()),
+			Dir:     c.Cwd,
+			Framing: c.framing(), MaxMessage: int(c.MaxMessage), FrameTimeout: c.FrameTimeout,
+			Budget: s.budget,
 		}, &supervise.Options{
 			Name: c.Name, Logger: g.component("child").With("upstream", c.Name), Guard: g.guard,
 			MinDelay: c.Restart.Min, MaxDelay: c.Restart.Max, Never: c.Restart.Never, OnRestart: s.restarted,
@@ -134,9 +139,11 @@ func (c *Upstream) framing() stream.Framing {
 func (s *server) speakMCP(log *slog.Logger, size int) {
 	c := s.cfg
 	s.mcp = upstream.New(&upstream.Options{
-		Name: c.Name, Held: s.held.text(), Dial: s.dial, Exclusive: !s.web() && s.api == nil, Identity: c.identify(),
+		Name: c.Name, Held: s.held.text(), Dial: s.dial, Exclusive: !s.web() && s.api == nil,
+		Identity: c.identify(),
 		Lifetime: c.Lifetime, Pool: c.Pool, IdleStop: c.IdleStop,
-		Timeout: c.Timeout, StartTimeout: c.StartTimeout, Starting: s.starting, MaxInFlight: c.MaxInFlight, MaxQueue: c.MaxQueue, QueueTimeout: c.QueueTimeout,
+		Timeout: c.Timeout, StartTimeout: c.StartTimeout, Starting: s.starting,
+		MaxInFlight: c.MaxInFlight, MaxQueue: c.MaxQueue, QueueTimeout: c.QueueTimeout,
 		BreakAfter: c.Breaker.After, BreakFor: c.Breaker.For,
 		OnListChanged: s.listChanged,
 		Asks:          s.g.asking.has(c),
@@ -173,7 +180,10 @@ func (s *server) starting() string {
 func (s *server) source(namespace string) route.Source {
 	filter := func(f Filter) route.Filter {
 		expect := slices.Concat(f.Allow, f.Deny, sortedKeys(f.Rename), sortedKeys(f.Describe))
-		return route.Filter{Allow: f.Allow, Deny: f.Deny, Rename: f.Rename, Describe: f.Describe, Expect: expect}
+		return route.Filter{
+			Allow: f.Allow, Deny: f.Deny, Rename: f.Rename, Describe: f.Describe,
+			Expect: expect,
+		}
 	}
 	tools := filter(s.cfg.Tools)
 	if s.api != nil { // it has no others
@@ -206,7 +216,10 @@ func (s *server) dial(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, e
 	c := s.cfg
 	o.Name, o.Version = "farcall", s.g.opts.Version
 	o.Era = c.Era
-	rpc := farcall.Options{Logger: s.g.component("upstream"), Budget: s.budget, Transport: s.transport(), Observer: s.observer()}
+	rpc := farcall.Options{
+		Logger: s.g.component("upstream"), Budget: s.budget,
+		Transport: s.transport(), Observer: s.observer(),
+	}
 	o.RPC = &rpc
 	if s.children != nil {
 		t, err := s.children.Start(ctx)
@@ -235,7 +248,10 @@ func (s *server) dial(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, e
 	if c.Transport == "sse" && o.Era == "" {
 		o.Era = "legacy" // a server of that transport may speak a later revision over it
 	}
-	o.HTTP = &mcphttp.DialOptions{HTTP: s.http, Header: c.header(), Authorize: s.authFor(ctx), MaxMessage: int(c.MaxMessage), Budget: s.budget}
+	o.HTTP = &mcphttp.DialOptions{
+		HTTP: s.http, Header: c.header(), Authorize: s.authFor(ctx),
+		MaxMessage: int(c.MaxMessage), Budget: s.budget,
+	}
 	return mcp.Dial(ctx, c.URL, o)
 }
 
@@ -264,7 +280,8 @@ const maxChildren = 256
 func (s *server) speakRaw(log *slog.Logger) error {
 	c := s.cfg
 	o := &raw.Options{
-		Name: c.Name, Timeout: c.Timeout, MaxMessage: int(c.MaxMessage), MaxInFlight: c.MaxInFlight, Budget: s.budget, Explain: explain, Plain: s.g.plain, Logger: log,
+		Name: c.Name, Timeout: c.Timeout, MaxMessage: int(c.MaxMessage), MaxInFlight: c.MaxInFlight,
+		Budget: s.budget, Explain: explain, Plain: s.g.plain, Logger: log,
 		OnRecord: recordPiped,
 	}
 	if c.Profile == profileRaw {
@@ -280,7 +297,9 @@ func (s *server) speakRaw(log *slog.Logger) error {
 	}
 	switch {
 	case s.held != nil:
-		o.Dial = func(context.Context) (farcall.Transport, error) { return nil, raw.HeldError(s.held.text()) }
+		o.Dial = func(context.Context) (farcall.Transport, error) {
+			return nil, raw.HeldError(s.held.text())
+		}
 	case s.children != nil:
 		o.Dial, o.MaxConnections = s.children.Start, maxChildren
 	case s.web():
@@ -289,7 +308,9 @@ func (s *server) speakRaw(log *slog.Logger) error {
 			return fmt.Errorf("gateway: upstream %s: %w", c.Name, err)
 		}
 	default:
-		o.Dial = func(ctx context.Context) (farcall.Transport, error) { return s.target.Dial(ctx, s.reach()) }
+		o.Dial = func(ctx context.Context) (farcall.Transport, error) {
+			return s.target.Dial(ctx, s.reach())
+		}
 	}
 	s.raw = raw.New(o)
 	s.newFront()
@@ -310,7 +331,11 @@ func (s *server) web() bool { return s.target != nil && s.target.Kind == target.
 
 // reach are the options for a connection to the address of the server.
 func (s *server) reach(subprotocols ...string) *target.Options {
-	return &target.Options{TLS: s.tls, Client: s.http, Header: s.cfg.header(), Subprotocols: subprotocols, MaxMessage: int(s.cfg.MaxMessage), FrameTimeout: s.cfg.FrameTimeout, Budget: s.budget}
+	return &target.Options{
+		TLS: s.tls, Client: s.http, Header: s.cfg.header(),
+		Subprotocols: subprotocols, MaxMessage: int(s.cfg.MaxMessage), FrameTimeout: s.cfg.FrameTimeout,
+		Budget: s.budget,
+	}
 }
 
 // close lets the calls in flight finish, as long as the context lasts, and ends
@@ -346,7 +371,8 @@ func (s *server) close(ctx context.Context) {
 
 // passesAll reports whether the server may be called as it is.
 func (s *server) passesAll(p *plan) bool {
-	return s.raw != nil && s.cfg.ServesRPC(p.lock != nil || s.g.shield != nil || p.hooks[s.cfg.Name] != nil)
+	return s.raw != nil &&
+		s.cfg.ServesRPC(p.lock != nil || s.g.shield != nil || p.hooks[s.cfg.Name] != nil)
 }
 
 // describe returns what the server says of itself, nil when it does not in time.
@@ -472,7 +498,8 @@ func (g *Gateway) unready() string {
 			continue
 		}
 		if st := s.mcp.Status(); st.State != upstream.StateUp {
-			text := fmt.Sprintf("%s is required and %s since %s", s.cfg.Name, st.State, st.Since.UTC().Format(time.RFC3339))
+			text := fmt.Sprintf("%s is required and %s since %s", s.cfg.Name, st.State,
+				st.Since.UTC().Format(time.RFC3339))
 			if st.LastError != "" && !g.plain() {
 				text += ": " + st.LastError
 			}

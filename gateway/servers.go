@@ -14,7 +14,9 @@ func (c *Config) Servers() ([]host.Server, error) {
 	}
 	refuse := func(is bool, path, what string) {
 		if is {
-			bad.Problems = append(bad.Problems, c.ProblemAt(path, what+" needs a gateway", "remove it, or serve the file with farcall serve --config and use the gateway as a server"))
+			bad.Problems = append(bad.Problems,
+				c.ProblemAt(path, what+" needs a gateway",
+					"remove it, or serve the file with farcall serve --config and use the gateway as a server"))
 		}
 	}
 	refuse(c.Guard != nil, "guard", "a guard")
@@ -30,12 +32,15 @@ func (c *Config) Servers() ([]host.Server, error) {
 		refuse(u.ownTLS(), at+".tls", "tls")
 		refuse(u.Proxy != "", at+".proxy", "a proxy of one server")
 		refuse(len(u.ForwardHeaders) > 0, at+".forward_headers", "forwarding headers")
-		refuse(len(u.Tools.Rename)+len(u.Tools.Describe) > 0, at+".tools", "renaming and describing tools")
+		refuse(len(u.Tools.Rename)+len(u.Tools.Describe) > 0, at+".tools",
+			"renaming and describing tools")
 		refuse(!u.Resources.empty(), at+".resources", "a filter of resources")
 		refuse(!u.Prompts.empty(), at+".prompts", "a filter of prompts")
 		all = append(all, host.Server{
-			Name: u.Name, Command: u.Command, Env: u.Env, InheritEnv: u.InheritEnv, Dir: u.Cwd, URL: u.URL, Headers: u.Headers,
-			SSE: u.Transport == "sse", InProcess: u.Server, Disabled: u.Disabled, Timeout: u.Timeout, AllowTools: u.Tools.Allow, DenyTools: u.Tools.Deny,
+			Name: u.Name, Command: u.Command, Env: u.Env, InheritEnv: u.InheritEnv, Dir: u.Cwd, URL: u.URL,
+			Headers: u.Headers,
+			SSE:     u.Transport == "sse", InProcess: u.Server, Disabled: u.Disabled, Timeout: u.Timeout,
+			AllowTools: u.Tools.Allow, DenyTools: u.Tools.Deny,
 		})
 	}
 	if len(bad.Problems) > 0 {

@@ -13,7 +13,10 @@ import (
 // The files of desktop clients are servers of a host.
 func TestServersOfDesktopFiles(t *testing.T) {
 	t.Setenv("CONFIG_TEST_A", "from env")
-	for _, file := range []string{"claude.json", "vscode.json", "cursor.json", "cline.json", "others.json"} {
+	for _, file := range []string{
+		"claude.json", "vscode.json", "cursor.json", "cline.json",
+		"others.json",
+	} {
 		c, err := Load(filepath.Join("testdata", "config", file))
 		if err != nil {
 			t.Fatal(err)
@@ -43,7 +46,8 @@ func TestServersOfDesktopFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, b, sse := servers[0], servers[1], servers[2]
-	if !slices.Equal(a.Command, []string{"node", "s.js"}) || !slices.Equal(a.DenyTools, []string{"rm"}) || a.Timeout != time.Minute ||
+	if !slices.Equal(a.Command, []string{"node", "s.js"}) ||
+		!slices.Equal(a.DenyTools, []string{"rm"}) || a.Timeout != time.Minute ||
 		!b.Disabled || b.URL == "" || !sse.SSE {
 		t.Errorf("%+v", servers)
 	}
@@ -52,23 +56,29 @@ func TestServersOfDesktopFiles(t *testing.T) {
 // What a host cannot do is not left out in silence.
 func TestServersRefused(t *testing.T) {
 	for _, key := range []string{
-		"profile: raw", "framing: header", "era: legacy", "sandbox: strict", "tools: {rename: {a: b}}", "tools: {describe: {a: b}}",
-		"resources: {deny: ['*']}", "prompts: {deny: ['*']}", "proxy: none", "tls: {server_name: b}", "forward_headers: [x-user]",
+		"profile: raw", "framing: header", "era: legacy", "sandbox: strict", "tools: {rename: {a: b}}",
+		"tools: {describe: {a: b}}",
+		"resources: {deny: ['*']}", "prompts: {deny: ['*']}", "proxy: none", "tls: {server_name: b}",
+		"forward_headers: [x-user]",
 	} {
 		of := "command: [x]"
-		if strings.HasPrefix(key, "proxy") || strings.HasPrefix(key, "tls") || strings.HasPrefix(key, "forward") {
+		if strings.HasPrefix(key, "proxy") || strings.HasPrefix(key, "tls") ||
+			strings.HasPrefix(key, "forward") {
 			of = "url: https://h"
 		}
 		c, problems := parse(t, "f.yaml", "upstreams:\n  a:\n    "+of+"\n    "+key+"\n")
 		if c == nil {
 			t.Fatalf("%s: %s", key, problems)
 		}
-		if _, err := c.Servers(); err == nil || !strings.Contains(err.Error(), "f.yaml:4:") || !strings.Contains(err.Error(), "needs a gateway") {
+		if _, err := c.Servers(); err == nil || !strings.Contains(err.Error(), "f.yaml:4:") ||
+			!strings.Contains(err.Error(), "needs a gateway") {
 			t.Errorf("%s: %v", key, err)
 		}
 	}
-	c, _ := parse(t, "f.yaml", "upstreams: {a: {command: [x], lifetime: session, pool: 3, tools: {allow: ['r*']}}}\n")
-	if servers, err := c.Servers(); err != nil || !slices.Equal(servers[0].AllowTools, []string{"r*"}) {
+	c, _ := parse(t, "f.yaml",
+		"upstreams: {a: {command: [x], lifetime: session, pool: 3, tools: {allow: ['r*']}}}\n")
+	if servers, err := c.Servers(); err != nil ||
+		!slices.Equal(servers[0].AllowTools, []string{"r*"}) {
 		t.Errorf("%+v, %v", servers, err)
 	}
 }

@@ -28,7 +28,8 @@ type Sessions struct {
 	MaxAge time.Duration
 }
 
-var errSessionsFixed = errors.New("gateway: sessions cannot change while the gateway runs: this needs a restart")
+var errSessionsFixed = errors.New(
+	"gateway: sessions cannot change while the gateway runs: this needs a restart")
 
 // sessionAge is the default of MaxAge.
 const sessionAge = 7 * 24 * time.Hour
@@ -89,15 +90,19 @@ func (c *checker) sessions(conf *Config) {
 	s := &conf.Sessions
 	c.choice("sessions.mode", "mode", s.Mode, "memory", "sealed", "none")
 	if s.Mode == "sealed" && len(s.Keys) == 0 && !conf.Cluster.Set() {
-		c.problem("sessions", "sealed sessions need keys", "write keys: [file:session.key], with what `openssl rand -base64 32` prints in the file, the same for all replicas")
+		c.problem("sessions", "sealed sessions need keys",
+			"write keys: [file:session.key], with what `openssl rand -base64 32` prints in the file, the "+
+				"same for all replicas")
 	}
 	for i, text := range s.Keys {
 		if _, err := cluster.ParseKey(text); err != nil {
-			c.problem(fmt.Sprintf("sessions.keys[%d]", i), err.Error(), "`openssl rand -base64 32` prints one")
+			c.problem(fmt.Sprintf("sessions.keys[%d]", i), err.Error(),
+				"`openssl rand -base64 32` prints one")
 		}
 	}
 	u, err := url.Parse(s.Advertise)
-	if s.Advertise != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Scheme+"://"+u.Host != s.Advertise || len(s.Advertise) > 256) {
+	if s.Advertise != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" ||
+		u.Scheme+"://"+u.Host != s.Advertise || len(s.Advertise) > 256) {
 		c.problem("sessions.advertise", c.quote("sessions.advertise", s.Advertise)+" is not the address of a replica", "write scheme, host and port only: http://10.0.0.3:7331")
 	}
 	c.notBefore("sessions.max_age", s.MaxAge)

@@ -32,16 +32,21 @@ func TestReplicas(t *testing.T) {
 func testReplicas(t *testing.T, lifetime, upstreamEra string) {
 	s := mcp.NewServer("behind", "1", &mcp.ServerOptions{Eras: upstreamEra})
 	t.Cleanup(s.Close)
-	s.AddTool(mcp.Tool{Name: "ask", InputSchema: jsonrpc.Raw(`{"type":"object"}`)}, func(ctx context.Context, _ jsonrpc.Raw) (*mcp.ToolResult, error) {
-		answer, err := mcp.Elicit[struct{ Name string }](ctx, "Who?")
-		if errors.Is(err, mcp.ErrAsked) || err != nil {
-			return nil, err
-		}
-		return &mcp.ToolResult{Content: []mcp.Content{mcp.Text(answer.Name)}}, nil
-	})
+	s.AddTool(mcp.Tool{Name: "ask", InputSchema: jsonrpc.Raw(`{"type":"object"}`)},
+		func(ctx context.Context, _ jsonrpc.Raw) (*mcp.ToolResult, error) {
+			answer, err := mcp.Elicit[struct{ Name string }](ctx, "Who?")
+			if errors.Is(err, mcp.ErrAsked) || err != nil {
+				return nil, err
+			}
+			return &mcp.ToolResult{Content: []mcp.Content{mcp.Text(answer.Name)}}, nil
+		})
 	handler := mcphttp.NewHandler(s, nil)
 	behind := httptest.NewServer(handler)
-	t.Cleanup(func() { behind.CloseClientConnections(); behind.Close(); shutdownNow(handler.Shutdown) })
+	t.Cleanup(func() {
+		behind.CloseClientConnections()
+		behind.Close()
+		shutdownNow(handler.Shutdown)
+	})
 
 	var replicas [2]atomic.Pointer[Gateway]
 	var webs [2]*httptest.Server
@@ -49,7 +54,8 @@ func testReplicas(t *testing.T, lifetime, upstreamEra string) {
 		g, err := New(&Config{
 			Upstreams: []*Upstream{{Name: "u", URL: behind.URL + "/mcp", Lifetime: lifetime}},
 			Sessions: Sessions{
-				Keys: []string{base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))}, Advertise: webs[i].URL,
+				Keys:      []string{base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))},
+				Advertise: webs[i].URL,
 			},
 		}, nil)
 		if err != nil {
@@ -60,9 +66,15 @@ func testReplicas(t *testing.T, lifetime, upstreamEra string) {
 		}
 	}
 	for i := range replicas {
-		webs[i] = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { replicas[i].Load().ServeHTTP(w, r) }))
+		webs[i] = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			replicas[i].Load().ServeHTTP(w, r)
+		}))
 		start(i)
-		t.Cleanup(func() { webs[i].CloseClientConnections(); webs[i].Close(); shutdownNow(replicas[i].Load().Shutdown) })
+		t.Cleanup(func() {
+			webs[i].CloseClientConnections()
+			webs[i].Close()
+			shutdownNow(replicas[i].Load().Shutdown)
+		})
 	}
 	var next atomic.Int64
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -78,7 +90,8 @@ func testReplicas(t *testing.T, lifetime, upstreamEra string) {
 		c, err := mcp.Dial(t.Context(), front.URL+"/mcp", &mcp.ClientOptions{
 			Era: rev.Name,
 			Elicit: func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
-				return &spec.ElicitResult{Action: spec.ElicitAccept, Content: jsonrpc.Raw(`{"Name":"ada"}`)}, nil
+				return &spec.ElicitResult{Action: spec.ElicitAccept, Content: jsonrpc.Raw(`{"Name":"ada"}`)},
+					nil
 			},
 		})
 		if err != nil {
@@ -147,7 +160,8 @@ func TestSessionsConfig(t *testing.T) {
 		return fmt.Sprint(c.Check())
 	}
 	for text, want := range map[string]string{
-		"mode sticky": "sessions.mode: there is no mode \"sticky\"", "mode sealed": "sealed sessions need keys", "key abc": "32 bytes",
+		"mode sticky": "sessions.mode: there is no mode \"sticky\"",
+		"mode sealed": "sealed sessions need keys", "key abc": "32 bytes",
 		"advertise 10.0.0.3": "sessions.advertise", "advertise http://h/path": "sessions.advertise", "age": "sessions.max_age",
 		"advertise http://10.0.0.3:7331": "<nil>", "mode none": "<nil>", "key " + strings.Repeat("5e", 32): "<nil>",
 	} {

@@ -38,7 +38,8 @@ const (
 	methodStatus = "gateway/status"
 )
 
-var errShield = errors.New("a guard is put up, or taken away, when the gateway is started: this needs a restart")
+var errShield = errors.New(
+	"a guard is put up, or taken away, when the gateway is started: this needs a restart")
 
 func (g *Gateway) newShield(c *Config) error {
 	if c.Guard == nil {
@@ -129,11 +130,15 @@ func (s *shield) interceptors(conn *guard.Conn, rest []farcall.Interceptor) []fa
 // admitted asks about what the front answers on its own, and about unauthenticated callers; the
 // rest is asked about once it is known which server it is for.
 func (s *shield) admitted(next farcall.Handler) farcall.Handler {
-	return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (result any, err error) {
+	return farcall.HandlerFunc(func(
+		ctx context.Context, req *farcall.Request,
+	) (result any, err error) {
 		modern := scan.Member(scan.Member(req.Params, "_meta"), spec.MetaProtocolVersion) != nil
 		switch req.Method {
-		case spec.MethodToolsCall, spec.MethodResourcesRead, spec.MethodPromptsGet, spec.MethodCompletionComplete,
-			spec.MethodToolsList, spec.MethodResourcesList, spec.MethodResourcesTemplatesList, spec.MethodPromptsList:
+		case spec.MethodToolsCall, spec.MethodResourcesRead, spec.MethodPromptsGet,
+			spec.MethodCompletionComplete,
+			spec.MethodToolsList, spec.MethodResourcesList, spec.MethodResourcesTemplatesList,
+			spec.MethodPromptsList:
 			if guard.From(ctx) != nil {
 				return next.ServeRPC(ctx, req)
 			}
@@ -142,7 +147,8 @@ func (s *shield) admitted(next farcall.Handler) farcall.Handler {
 				return next.ServeRPC(ctx, req)
 			}
 		}
-		return s.Serve(ctx, &guard.Call{Method: req.Method, Params: req.Params, MCP: true, Modern: modern}, req, next)
+		return s.Serve(ctx,
+			&guard.Call{Method: req.Method, Params: req.Params, MCP: true, Modern: modern}, req, next)
 	})
 }
 
@@ -150,10 +156,13 @@ func (s *shield) admitted(next farcall.Handler) farcall.Handler {
 // about for each of them, by Watch.
 func known(method string) bool {
 	switch method {
-	case spec.MethodInitialize, spec.MethodPing, spec.MethodServerDiscover, spec.MethodLoggingSetLevel, spec.MethodSubscriptionsListen,
+	case spec.MethodInitialize, spec.MethodPing, spec.MethodServerDiscover, spec.MethodLoggingSetLevel,
+		spec.MethodSubscriptionsListen,
 		spec.MethodResourcesSubscribe, spec.MethodResourcesUnsubscribe,
-		spec.MethodTasksGet, spec.MethodTasksUpdate, spec.MethodTasksCancel, spec.MethodTasksResult, spec.MethodTasksList,
-		spec.NotificationCancelled, spec.NotificationProgress, spec.NotificationInitialized, spec.NotificationRootsListChanged:
+		spec.MethodTasksGet, spec.MethodTasksUpdate, spec.MethodTasksCancel, spec.MethodTasksResult,
+		spec.MethodTasksList,
+		spec.NotificationCancelled, spec.NotificationProgress, spec.NotificationInitialized,
+		spec.NotificationRootsListChanged:
 		return true
 	}
 	return false
@@ -166,7 +175,9 @@ func ofProtocol(method string) bool {
 
 // begin asks whether a call may proceed. done is to be called with its result or error, errPanicked
 // if it does not return.
-func (s *shield) begin(ctx context.Context, rev *era.Revision, c *guard.Call) (done func(jsonrpc.Raw, error), err error) {
+func (s *shield) begin(
+	ctx context.Context, rev *era.Revision, c *guard.Call,
+) (done func(jsonrpc.Raw, error), err error) {
 	if s == nil {
 		return func(jsonrpc.Raw, error) {}, nil
 	}
@@ -208,10 +219,14 @@ var errPanicked = errors.New("gateway: the call panicked")
 
 // about is what policies see of a call of something that was found.
 func about(w *calling, t *route.Target) *guard.Call {
-	c := &guard.Call{Method: w.Method, Upstream: t.Source, Name: t.Name, Params: w.Params, Asked: w.asks}
+	c := &guard.Call{
+		Method: w.Method, Upstream: t.Source, Name: t.Name, Params: w.Params,
+		Asked: w.asks,
+	}
 	switch w.Method {
 	case spec.MethodToolsCall:
-		c.Arguments, c.Annotations = scan.Member(w.Params, "arguments"), scan.Member(t.Item, "annotations")
+		c.Arguments, c.Annotations = scan.Member(w.Params, "arguments"),
+			scan.Member(t.Item, "annotations")
 		if t.Tool != nil && !w.unfit { // else the error would name arguments that are not shown
 			c.Schema = t.Tool.InputSchema
 		}
@@ -230,7 +245,8 @@ func (s *shield) missing(w *calling, name string, err error) error {
 // missingThen is missing with an error that is only made for those that may know it: a refused
 // caller must not learn from the time of the answer that there is no such thing.
 func (s *shield) missingThen(w *calling, name string, explain func() error) error {
-	done, refused := s.begin(w, w.Revision, &guard.Call{Method: w.Method, Name: name, Params: w.Params})
+	done, refused := s.begin(w, w.Revision,
+		&guard.Call{Method: w.Method, Name: name, Params: w.Params})
 	if refused != nil {
 		return refused
 	}
@@ -256,7 +272,8 @@ const signature = "farcall.dev/signature" // see guard.SignParams
 
 // uses are the methods by which something of a list is used.
 var uses = map[string]string{
-	route.Tools: spec.MethodToolsCall, route.Resources: spec.MethodResourcesRead, route.Templates: spec.MethodResourcesRead, route.Prompts: spec.MethodPromptsGet,
+	route.Tools: spec.MethodToolsCall, route.Resources: spec.MethodResourcesRead,
+	route.Templates: spec.MethodResourcesRead, route.Prompts: spec.MethodPromptsGet,
 }
 
 // shown reports whether a caller may use something, and so sees it in lists.
@@ -265,22 +282,34 @@ func (s *shield) shown(ctx context.Context, kind string, t *route.Target) bool {
 }
 
 // shownAs is shown for what has those annotations.
-func (s *shield) shownAs(ctx context.Context, kind string, t *route.Target, annotations jsonrpc.Raw) bool {
-	return s == nil || s.Visible(ctx, &guard.Call{Method: uses[kind], Upstream: t.Source, Name: t.Name, Annotations: annotations})
+func (s *shield) shownAs(
+	ctx context.Context, kind string, t *route.Target, annotations jsonrpc.Raw,
+) bool {
+	return s == nil ||
+		s.Visible(ctx,
+			&guard.Call{Method: uses[kind], Upstream: t.Source, Name: t.Name, Annotations: annotations})
 }
 
 // admits reports whether the caller may call a method that MCP does not define at a server.
 func (s *shield) admits(ctx context.Context, upstream, method string, params jsonrpc.Raw) bool {
-	return s == nil || s.Visible(ctx, &guard.Call{Method: methodRPC, Upstream: upstream, Name: method, Params: params, Arguments: params})
+	return s == nil ||
+		s.Visible(ctx,
+			&guard.Call{
+				Method: methodRPC, Upstream: upstream, Name: method, Params: params,
+				Arguments: params,
+			})
 }
 
 // stays reports whether a caller may still watch a resource.
 func (s *shield) stays(ctx context.Context, upstream, uri string) bool {
-	return s == nil || s.Visible(ctx, &guard.Call{Method: spec.MethodResourcesRead, Upstream: upstream, Name: uri})
+	return s == nil ||
+		s.Visible(ctx, &guard.Call{Method: spec.MethodResourcesRead, Upstream: upstream, Name: uri})
 }
 
 // admit asks about a call of a server that speaks no MCP.
-func (s *shield) admit(ctx context.Context, upstream, method string, params jsonrpc.Raw) (done func(jsonrpc.Raw, error), err error) {
+func (s *shield) admit(
+	ctx context.Context, upstream, method string, params jsonrpc.Raw,
+) (done func(jsonrpc.Raw, error), err error) {
 	if s == nil {
 		return func(jsonrpc.Raw, error) {}, nil
 	}
@@ -292,7 +321,10 @@ func plainCall(upstream, method string, params jsonrpc.Raw) *guard.Call {
 	if method == "$/cancelRequest" || method == "$/progress" { // of calls that were asked about
 		return &guard.Call{Method: method, Params: params}
 	}
-	return &guard.Call{Method: methodRPC, Upstream: upstream, Name: method, Params: params, Arguments: params}
+	return &guard.Call{
+		Method: methodRPC, Upstream: upstream, Name: method, Params: params,
+		Arguments: params,
+	}
 }
 
 // guarded are the interceptors of the handlers for a server that speaks no MCP.
@@ -303,7 +335,9 @@ func (s *server) guarded(conn *guard.Conn, rest []farcall.Interceptor) []farcall
 		return rest
 	}
 	admit := func(next farcall.Handler) farcall.Handler {
-		return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (result any, err error) {
+		return farcall.HandlerFunc(func(
+			ctx context.Context, req *farcall.Request,
+		) (result any, err error) {
 			c := plainCall(s.cfg.Name, req.Method, req.Params)
 			if s.g.plan.Load().hooks[s.cfg.Name] != nil {
 				c.Asked = new([]guard.Asked)
@@ -321,7 +355,9 @@ func (g *Gateway) operator(w http.ResponseWriter, r *http.Request, page http.Han
 		done, err := g.shield.Begin(r.Context(), &guard.Call{Method: methodStatus})
 		if err != nil {
 			text := "Forbidden: the page needs a rule that allows " + methodStatus
-			if wire := (*jsonrpc.Error)(nil); errors.As(err, &wire) && wire.Code != jsonrpc.PermissionDenied { // a limit, most likely
+			if wire := (*jsonrpc.Error)(nil); errors.As(err, &wire) &&
+				wire.Code != jsonrpc.PermissionDenied {
+				// a limit, most likely
 				text = wire.Message + ": try again later"
 			}
 			onhttp.Probe(w, http.StatusForbidden, text)
@@ -333,10 +369,11 @@ func (g *Gateway) operator(w http.ResponseWriter, r *http.Request, page http.Han
 }
 
 // A seal binds the request state of a modern server to that server and the endpoint: after a reload
-// the name of a tool may lead to another one, and another endpoint has other rules. With a guard it is bound to the caller, too: to the server all
-// callers are the gateway. What is bound is a MAC, a dot and the server's own. Without a guard the
-// key is empty, so that a state outlives the process: a client could as well make one up. The nodes
-// of a cluster have the same key, so that each accepts what another has bound.
+// the name of a tool may lead to another one, and another endpoint has other rules. With a guard it
+// is bound to the caller, too: to the server all callers are the gateway. What is bound is a MAC, a
+// dot and the server's own. Without a guard the key is empty, so that a state outlives the process:
+// a client could as well make one up. The nodes of a cluster have the same key, so that each
+// accepts what another has bound.
 type seal struct{ key []byte }
 
 func newSeal(guarded bool, nodes []byte) *seal {
@@ -352,11 +389,13 @@ func newSeal(guarded bool, nodes []byte) *seal {
 }
 
 var errState = &jsonrpc.Error{
-	Code: jsonrpc.InvalidParams, Message: "Invalid params: the requestState is of another caller or server, or from before a restart; repeat the call without it",
+	Code: jsonrpc.InvalidParams,
+	Message: "Invalid params: the requestState is of another caller or server, or from before a " +
+		"restart; repeat the call without it",
 }
 
-// sum is different for every server, state and round, and with a guard for every owner. round is the
-// traceparent of the round that ends with the state, "" when it is not recorded.
+// sum is different for every server, state and round, and with a guard for every owner. round is
+// the traceparent of the round that ends with the state, "" when it is not recorded.
 func (s *seal) sum(w *calling, server, round, state string) string {
 	mac := hmac.New(sha256.New, s.key)
 	owner := ""

@@ -24,24 +24,31 @@ func everybody() *guard.Config { return guarded(guard.Rule{Calls: []string{"*"}}
 
 // A session is of who began it: to others it does not exist.
 func TestShieldSessions(t *testing.T) {
-	l := newLabOf(t, nil, &gateway.Config{Upstreams: []*gateway.Upstream{newMock("").tcp(t, "a")}, Guard: everybody()})
+	l := newLabOf(t, nil,
+		&gateway.Config{Upstreams: []*gateway.Upstream{newMock("").tcp(t, "a")}, Guard: everybody()})
 	hello, err := l.post(t.Context(), "/mcp", initialize, as("dev"))
 	if err != nil || hello.result == nil {
 		t.Fatal(hello, err)
 	}
 	session := "Mcp-Session-Id: " + hello.header.Get("Mcp-Session-Id")
-	const call = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hello"}}}`
+	const call = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo",` +
+		`"arguments":{"text":"hello"}}}`
 	version := "MCP-Protocol-Version: " + legacy
-	if got, err := l.post(t.Context(), "/mcp", `{"jsonrpc":"2.0","method":"notifications/initialized"}`, session, version, as("dev")); err != nil || got.status != http.StatusAccepted {
+	if got, err := l.post(t.Context(), "/mcp",
+		`{"jsonrpc":"2.0","method":"notifications/initialized"}`, session, version,
+		as("dev")); err != nil || got.status != http.StatusAccepted {
 		t.Fatal(got, err)
 	}
-	if got, err := l.post(t.Context(), "/mcp", call, session, version, as("eve")); err != nil || got.status != http.StatusNotFound || strings.Contains(got.body, "hello") {
+	if got, err := l.post(t.Context(), "/mcp", call, session, version, as("eve")); err != nil ||
+		got.status != http.StatusNotFound || strings.Contains(got.body, "hello") {
 		t.Errorf("eve: %v, %v", got, err)
 	}
-	if got, err := l.post(t.Context(), "/mcp", call, session, version); err != nil || got.status != http.StatusUnauthorized {
+	if got, err := l.post(t.Context(), "/mcp", call, session, version); err != nil ||
+		got.status != http.StatusUnauthorized {
 		t.Errorf("unauthenticated: %v, %v", got, err)
 	}
-	for _, method := range []string{http.MethodDelete, http.MethodGet} { // nor can it be ended or listened to
+	for _, method := range []string{http.MethodDelete, http.MethodGet} {
+		// nor can it be ended or listened to
 		r, err := http.NewRequestWithContext(t.Context(), method, l.url+"/mcp", http.NoBody)
 		if err != nil {
 			t.Fatal(err)
@@ -58,7 +65,8 @@ func TestShieldSessions(t *testing.T) {
 			t.Errorf("%s: %d", method, got.StatusCode)
 		}
 	}
-	if got, err := l.post(t.Context(), "/mcp", call, session, version, as("dev")); err != nil || !strings.Contains(got.body, "hello") {
+	if got, err := l.post(t.Context(), "/mcp", call, session, version, as("dev")); err != nil ||
+		!strings.Contains(got.body, "hello") {
 		t.Errorf("dev: %v, %v", got, err)
 	}
 }
@@ -66,11 +74,14 @@ func TestShieldSessions(t *testing.T) {
 // A task is of who began it, in every revision.
 func TestShieldTasks(t *testing.T) {
 	s := asker()
-	mcp.AddTool(s, mcp.Tool{Name: "slow", Execution: &spec.ToolExecution{TaskSupport: spec.TaskOptional}}, func(ctx context.Context, _ struct{}) (string, error) {
+	mcp.AddTool(s, mcp.Tool{
+		Name: "slow", Execution: &spec.ToolExecution{TaskSupport: spec.TaskOptional},
+	}, func(ctx context.Context, _ struct{}) (string, error) {
 		<-ctx.Done()
 		return "", ctx.Err()
 	})
-	l := newLabOf(t, nil, &gateway.Config{Upstreams: []*gateway.Upstream{over(t, "a", s)}, Guard: everybody()})
+	l := newLabOf(t, nil,
+		&gateway.Config{Upstreams: []*gateway.Upstream{over(t, "a", s)}, Guard: everybody()})
 	for _, eras := range []string{"modern", "legacy"} {
 		o := mcp.ClientOptions{Era: eras, Tasks: true, HTTP: withKeyOf("dev")}
 		mine := l.clientAt(t, "/mcp", o)
@@ -103,7 +114,8 @@ func TestShieldTasks(t *testing.T) {
 func TestShieldRequestState(t *testing.T) {
 	for _, eras := range []string{"legacy", "modern"} {
 		m := newMock(eras)
-		l := newLabOf(t, nil, &gateway.Config{Upstreams: []*gateway.Upstream{m.tcp(t, "a")}, Guard: everybody()})
+		l := newLabOf(t, nil,
+			&gateway.Config{Upstreams: []*gateway.Upstream{m.tcp(t, "a")}, Guard: everybody()})
 		mine := l.rounds(t, "dev")
 		mine.headers = []string{as("dev")}
 		mine.begin()
@@ -126,12 +138,20 @@ func TestShieldConnections(t *testing.T) {
 	var conns atomic.Int64
 	url := listen(t, func(conn net.Conn) {
 		n := conns.Add(1) // a server for each connection, with its own tool
-		s := mcp.NewServer("own", "1", &mcp.ServerOptions{CacheScope: spec.CachePrivate, CacheTTL: time.Hour})
+		s := mcp.NewServer("own", "1",
+			&mcp.ServerOptions{CacheScope: spec.CachePrivate, CacheTTL: time.Hour})
 		defer s.Close()
-		mcp.AddTool(s, mcp.Tool{Name: fmt.Sprint("of-", n)}, func(context.Context, textIn) (string, error) { return fmt.Sprint(n), nil })
+		mcp.AddTool(s, mcp.Tool{Name: fmt.Sprint("of-", n)},
+			func(context.Context, textIn) (string, error) {
+				return fmt.Sprint(n), nil
+			})
 		_ = mcp.Serve(context.Background(), s, stream.New(conn, stream.NDJSON, nil), nil)
 	})
-	l := newLabOf(t, nil, &gateway.Config{Upstreams: []*gateway.Upstream{{Name: "a", URL: url, Lifetime: "principal"}}, Guard: everybody()})
+	l := newLabOf(t, nil,
+		&gateway.Config{
+			Upstreams: []*gateway.Upstream{{Name: "a", URL: url, Lifetime: "principal"}},
+			Guard:     everybody(),
+		})
 	names := map[string]string{}
 	for _, id := range []string{"dev", "eve", "dev", "ops", "eve"} {
 		all, _ := toolsOf(t, l.enter(t, "/mcp", id, ""))
@@ -160,7 +180,8 @@ func TestShieldConnections(t *testing.T) {
 func TestShieldSubscriptions(t *testing.T) {
 	a := newShop("a", "")
 	l := newLabOf(t, nil, &gateway.Config{
-		Upstreams: []*gateway.Upstream{over(t, "a", a.Server)}, Guard: guarded(allow("dev", "resources/read a/test://a/open")),
+		Upstreams: []*gateway.Upstream{over(t, "a", a.Server)},
+		Guard:     guarded(allow("dev", "resources/read a/test://a/open")),
 	})
 	for _, eras := range []string{"legacy", "modern"} {
 		updated, granted := make(chan string, 100), make(chan spec.SubscriptionFilter, 1)
@@ -171,14 +192,19 @@ func TestShieldSubscriptions(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		if eras == "legacy" {
-			for uri, want := range map[string]bool{"test://a/open": true, "test://a/secret": false, "test://a/open/1": false} {
-				if err := c.Request(ctx, spec.MethodResourcesSubscribe, map[string]string{"uri": uri}, nil); (err == nil) != want {
+			for uri, want := range map[string]bool{
+				"test://a/open": true, "test://a/secret": false,
+				"test://a/open/1": false,
+			} {
+				if err := c.Request(ctx, spec.MethodResourcesSubscribe, map[string]string{"uri": uri},
+					nil); (err == nil) != want {
 					t.Errorf("%s: %v", uri, err)
 				}
 			}
 		} else {
 			go func() {
-				ended <- c.Listen(ctx, spec.SubscriptionFilter{ResourceSubscriptions: []string{"test://a/open", "test://a/secret"}})
+				ended <- c.Listen(ctx,
+					spec.SubscriptionFilter{ResourceSubscriptions: []string{"test://a/open", "test://a/secret"}})
 			}()
 			select {
 			case f := <-granted:
@@ -207,7 +233,10 @@ func TestShieldSubscriptions(t *testing.T) {
 // The same holds over every other way in.
 func TestShieldOtherTransports(t *testing.T) {
 	a := newShop("a", "")
-	c := &gateway.Config{Upstreams: []*gateway.Upstream{over(t, "a", a.Server)}, Guard: guarded(allow("dev", "tools/call a/look"), allow("host", "tools/call a/add"))}
+	c := &gateway.Config{
+		Upstreams: []*gateway.Upstream{over(t, "a", a.Server)},
+		Guard:     guarded(allow("dev", "tools/call a/look"), allow("host", "tools/call a/add")),
+	}
 	c.Guard.Stdio.Roles = []string{"host"}
 	secret := strings.Repeat("s", 40)
 	c.Guard.Signatures = []guard.Signer{{ID: "signer", Secret: secret, Roles: []string{"dev"}}}
@@ -239,7 +268,8 @@ func TestShieldOtherTransports(t *testing.T) {
 	if _, err := l.socket(t, "mallory"); err == nil {
 		t.Error("mallory has got in over WebSocket")
 	}
-	if _, err := mcp.Dial(t.Context(), l.url+"/sse", &mcp.ClientOptions{HTTP: withKeyOf("mallory")}); err == nil {
+	if _, err := mcp.Dial(t.Context(), l.url+"/sse",
+		&mcp.ClientOptions{HTTP: withKeyOf("mallory")}); err == nil {
 		t.Error("mallory has got in over SSE")
 	}
 	if _, err := l.pipeAs(t, &guard.Conn{Transport: "tcp"}); err == nil {
@@ -254,7 +284,9 @@ func TestShieldOtherTransports(t *testing.T) {
 		}
 		return `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":` + string(signed) + `}`
 	}
-	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"` + modern + `","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
+	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"` + modern +
+		`","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},` +
+		`"io.modelcontextprotocol/clientCapabilities":{}}`
 	tr := l.stream(t)
 	for tool, want := range map[string]string{"look": `"a look "`, "add": "-31056"} {
 		frame := line("tools/call", `{"name":"`+tool+`","arguments":{},`+meta+`}`)
@@ -318,7 +350,10 @@ func TestShieldReload(t *testing.T) {
 	expect("at first", "tool:look", true)
 	bad := guarded(guard.Rule{Calls: []string{"*"}})
 	bad.Cedar = "permit("
-	for _, c := range []*gateway.Config{config(nil), config(bad), {Guard: everybody(), Upstreams: []*gateway.Upstream{{Name: "a"}}}} {
+	for _, c := range []*gateway.Config{
+		config(nil), config(bad),
+		{Guard: everybody(), Upstreams: []*gateway.Upstream{{Name: "a"}}},
+	} {
 		if err := l.Reload(c); err == nil {
 			t.Error("it is accepted")
 		}
@@ -354,10 +389,14 @@ func TestShieldRawOverHTTP(t *testing.T) {
 		return `{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":[]}`
 	})
 	l := newLabOf(t, nil, &gateway.Config{
-		Upstreams: []*gateway.Upstream{{Name: "r", URL: listen(t, server), Profile: "raw", Timeout: 5 * time.Second}},
-		Guard:     guarded(allow("dev", "rpc r/math/*")),
+		Upstreams: []*gateway.Upstream{
+			{Name: "r", URL: listen(t, server), Profile: "raw", Timeout: 5 * time.Second},
+		},
+		Guard: guarded(allow("dev", "rpc r/math/*")),
 	})
-	call := func(method string) string { return `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":[1]}` }
+	call := func(method string) string {
+		return `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":[1]}`
+	}
 	for _, path := range []string{"/rpc", "/rpc/r"} {
 		for who, x := range map[string]struct{ body, want, not string }{
 			as("dev"):   {call("math/add"), `"result":[]`, "error"},
@@ -366,21 +405,27 @@ func TestShieldRawOverHTTP(t *testing.T) {
 			"X-None: x": {call("math/add"), "-32051", "result"},
 		} {
 			got, err := l.post(t.Context(), path, x.body, who)
-			if err != nil || strings.Contains(got.body, x.not) || !strings.Contains(got.body, x.want) && !strings.Contains(got.body, "-32002") {
+			if err != nil || strings.Contains(got.body, x.not) ||
+				!strings.Contains(got.body, x.want) && !strings.Contains(got.body, "-32002") {
 				t.Errorf("%s as %s: %v, %v", path, who, got, err)
 			}
 		}
-		got, err := l.post(t.Context(), path, "["+call("math/add")+","+strings.Replace(call("admin/stop"), `"id":1`, `"id":2`, 1)+"]", as("dev"))
-		if err != nil || strings.Count(got.body, `"result":[]`) != 1 || !strings.Contains(got.body, "Permission denied") {
+		got, err := l.post(t.Context(), path,
+			"["+call("math/add")+","+strings.Replace(call("admin/stop"), `"id":1`, `"id":2`, 1)+"]",
+			as("dev"))
+		if err != nil || strings.Count(got.body, `"result":[]`) != 1 ||
+			!strings.Contains(got.body, "Permission denied") {
 			t.Errorf("%v, %v", got, err)
 		}
 		for _, method := range []string{"Math/add", "math", "admin/stop", "math/../admin/stop"} {
-			if got, err := l.post(t.Context(), path, call(method), as("dev")); err != nil || got.err == nil && !strings.HasPrefix(method, "math/") {
+			if got, err := l.post(t.Context(), path, call(method), as("dev")); err != nil ||
+				got.err == nil && !strings.HasPrefix(method, "math/") {
 				t.Errorf("%s: %v, %v", method, got, err)
 			}
 		}
 	}
-	if got := l.getAs(t, "/rpc/r/stream?method=admin/stop", "dev"); !strings.Contains(got, "Permission denied") {
+	if got := l.getAs(t, "/rpc/r/stream?method=admin/stop", "dev"); !strings.Contains(got,
+		"Permission denied") {
 		t.Errorf("%s", got)
 	}
 	for len(sent) > 0 {
