@@ -32,7 +32,8 @@ func caselessServer() int {
 		result := "{}"
 		switch m.Method {
 		case "initialize":
-			result = `{"protocolVersion":"` + legacy + `","capabilities":{"tools":{}},"serverInfo":{"name":"caseless","version":"1"}}`
+			result = `{"protocolVersion":"` + legacy +
+				`","capabilities":{"tools":{}},"serverInfo":{"name":"caseless","version":"1"}}`
 		case "tools/list":
 			result = `{"tools":[{"name":"read_file","inputSchema":{"type":"object"}}]}`
 		case "tools/call":
@@ -57,8 +58,15 @@ func TestCaselessServer(t *testing.T) {
 permit(principal, action == Action::"tools/call", resource == Tool::"files/read_file") when
   { (context.arguments has path && context.arguments.path like "/public/*") || context.arguments has deep };
 forbid(principal, action, resource) when { context.arguments has deep.path && context.arguments.deep.path like "/etc/*" };`
-	u := &gateway.Upstream{Name: "files", Command: []string{os.Args[0]}, Env: map[string]string{caselessChild: "1", "GORACE": "atexit_sleep_ms=0"}}
-	l := newLabOf(t, nil, &gateway.Config{Upstreams: []*gateway.Upstream{u}, Guard: &guard.Config{Anonymous: true, Cedar: policy}})
+	u := &gateway.Upstream{
+		Name: "files", Command: []string{os.Args[0]},
+		Env: map[string]string{caselessChild: "1", "GORACE": "atexit_sleep_ms=0"},
+	}
+	l := newLabOf(t, nil,
+		&gateway.Config{
+			Upstreams: []*gateway.Upstream{u},
+			Guard:     &guard.Config{Anonymous: true, Cedar: policy},
+		})
 	c := l.client(t, mcp.ClientOptions{})
 	for arguments, want := range map[string]string{
 		`{"path":"/public/a"}`:                                 "reads /public/a",
@@ -77,7 +85,8 @@ forbid(principal, action, resource) when { context.arguments has deep.path && co
 	} {
 		var r jsonrpc.Raw
 		var got string
-		if err := c.Request(t.Context(), "tools/call", jsonrpc.Raw(`{"name":"read_file","arguments":`+arguments+`}`), &r); err != nil {
+		if err := c.Request(t.Context(), "tools/call",
+			jsonrpc.Raw(`{"name":"read_file","arguments":`+arguments+`}`), &r); err != nil {
 			got = err.Error()
 		} else {
 			got = string(r)

@@ -34,12 +34,14 @@ func TestOutcomesBehindAGateway(t *testing.T) {
 			if kind == "raw" {
 				want = want[1:]
 				addr := strings.TrimPrefix(listen(t, func(conn net.Conn) {
-					l.ServeStream(stream.New(conn, stream.NDJSON, nil), &guard.Conn{Transport: "stdio", Local: true})
+					l.ServeStream(stream.New(conn, stream.NDJSON, nil),
+						&guard.Conn{Transport: "stdio", Local: true})
 				}), "tcp://")
 				conn := dialTCP(t, addr)
 				in := bufio.NewReader(conn)
 				ask(t, conn, in, `{"jsonrpc":"2.0","id":1,"method":"math/add","params":{"a":1}}`)
-				ask(t, conn, in, `[{"jsonrpc":"2.0","method":"math/add"},{"jsonrpc":"2.0","id":2,"method":"math/add"}]`)
+				ask(t, conn, in,
+					`[{"jsonrpc":"2.0","method":"math/add"},{"jsonrpc":"2.0","id":2,"method":"math/add"}]`)
 				conn.Close()
 			} else {
 				ann := l.rounds(t, "dev")

@@ -68,10 +68,13 @@ func issued(key ed25519.PrivateKey, claims map[string]any) string {
 // records and the causes of errors.
 func TestShieldShowsNoSecrets(t *testing.T) {
 	const (
-		badKey, badBearer, badToken     = "canary-bad-key", "canary-bad-bearer", "eyJhbGciOiJub25lIn0.canary-bad-token.x"
-		ofHeader, ofChild               = "canary-of-the-header", "canary-of-the-child"
-		password, nested, note, unfit   = "canary-password", "canary-nested", "canary-note", "canary-that-does-not-fit"
-		badQuery, badBasic, proof, dead = "canary-in-the-query", "Y2FuYXJ5OmJhc2lj", "eyJhbGciOiJFZERTQSJ9.canary-proof.x", "canary-dead-header"
+		badKey, badBearer, badToken = "canary-bad-key", "canary-bad-bearer",
+			"eyJhbGciOiJub25lIn0.canary-bad-token.x"
+		ofHeader, ofChild             = "canary-of-the-header", "canary-of-the-child"
+		password, nested, note, unfit = "canary-password", "canary-nested", "canary-note",
+			"canary-that-does-not-fit"
+		badQuery, badBasic, proof, dead = "canary-in-the-query", "Y2FuYXJ5OmJhc2lj",
+			"eyJhbGciOiJFZERTQSJ9.canary-proof.x", "canary-dead-header"
 	)
 	signing := "canary-of-the-signer-of-more-than-32-bytes"
 	public, private, err := ed25519.GenerateKey(rand.Reader)
@@ -115,7 +118,8 @@ func TestShieldShowsNoSecrets(t *testing.T) {
 	out := &said{all: map[string]*bytes.Buffer{}}
 	l := newLabOf(t, &gateway.Options{RPC: &farcall.Options{OnRecord: out.record}}, c)
 
-	const store = `"name":"store","arguments":{"password":"` + password + `","Deep":{"api_key":"` + nested + `"},"note":"` + note + `","size":1}`
+	const store = `"name":"store","arguments":{"password":"` + password + `","Deep":{"api_key":"` +
+		nested + `"},"note":"` + note + `","size":1}`
 	for _, headers := range [][]string{
 		{as("dev")},
 		{as("eve")},
@@ -135,7 +139,10 @@ func TestShieldShowsNoSecrets(t *testing.T) {
 			{"/mcp", "tools/call", "store", store},
 			{"/mcp/web", "tools/call", "ask", `"name":"ask","arguments":{}`},
 			{"/mcp", "tools/call", "store", strings.Replace(store, `"size":1`, `"size":"`+unfit+`"`, 1)},
-			{"/mcp", "tools/call", "store", `"name":"store","arguments":{"password":"` + password + `","password":"` + nested + `"}`},
+			{
+				"/mcp", "tools/call", "store",
+				`"name":"store","arguments":{"password":"` + password + `","password":"` + nested + `"}`,
+			},
 			{"/mcp/dead", "tools/list", "", ""},
 			{"/mcp/crash", "tools/list", "", ""},
 			{"/mcp?access_token=" + badQuery, "tools/list", "", ""},
@@ -146,7 +153,8 @@ func TestShieldShowsNoSecrets(t *testing.T) {
 			}
 			out.add("answer", got.header, got.body)
 		}
-		got, err := l.post(t.Context(), "/rpc/raw", `{"jsonrpc":"2.0","id":1,"method":"x","params":{"password":"`+password+`"}}`, headers...)
+		got, err := l.post(t.Context(), "/rpc/raw",
+			`{"jsonrpc":"2.0","id":1,"method":"x","params":{"password":"`+password+`"}}`, headers...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,10 +177,12 @@ func TestShieldShowsNoSecrets(t *testing.T) {
 	}
 	out.add("audit", string(raw))
 	out.add("log", l.log.String())
-	out.add("config", fmt.Sprintf("%v %+v %#v", c.Guard, *c.Guard, c.Guard), fmt.Sprintf("%v %+v %#v", web, crash, web))
+	out.add("config", fmt.Sprintf("%v %+v %#v", c.Guard, *c.Guard, c.Guard),
+		fmt.Sprintf("%v %+v %#v", web, crash, web))
 
 	canaries := []string{
-		keyed("dev"), keyed("eve"), good, expired, good[len(good)-40:], expired[len(expired)-40:], badKey, badBearer, badToken, badQuery, badBasic, proof, dead,
+		keyed("dev"), keyed("eve"), good, expired, good[len(good)-40:], expired[len(expired)-40:], badKey,
+		badBearer, badToken, badQuery, badBasic, proof, dead,
 		ofHeader, ofChild, signing,
 	}
 	for where, text := range out.all {
@@ -195,7 +205,8 @@ func TestShieldShowsNoSecrets(t *testing.T) {
 func (s *said) signed(t *testing.T, l *lab, secret string) {
 	t.Helper()
 	for _, key := range []string{secret, secret + "x"} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, l.url+"/rpc/raw", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"x"}`))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, l.url+"/rpc/raw",
+			strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"x"}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +228,8 @@ func (s *said) signed(t *testing.T, l *lab, secret string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer, err := l.post(t.Context(), "/rpc/raw", `{"jsonrpc":"2.0","id":1,"method":"x","params":`+string(params)+`}`, as("eve"))
+		answer, err := l.post(t.Context(), "/rpc/raw",
+			`{"jsonrpc":"2.0","id":1,"method":"x","params":`+string(params)+`}`, as("eve"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -77,21 +77,27 @@ func newShop(name, eras string) *shop {
 	for tool, a := range map[string]*spec.ToolAnnotations{
 		"look": {ReadOnlyHint: true}, "drop": {}, "add": {DestructiveHint: &no}, "bare": nil,
 	} {
-		mcp.AddTool(s.Server, mcp.Tool{Name: tool, Annotations: a}, func(_ context.Context, in textIn) (string, error) {
-			s.note("call " + tool)
-			return name + " " + tool + " " + in.Text, nil
-		})
+		mcp.AddTool(s.Server, mcp.Tool{Name: tool, Annotations: a},
+			func(_ context.Context, in textIn) (string, error) {
+				s.note("call " + tool)
+				return name + " " + tool + " " + in.Text, nil
+			})
 	}
 	for _, path := range []string{"open", "secret"} {
-		s.AddResource(mcp.Resource{URI: "test://" + name + "/" + path, Name: path}, func(_ context.Context, uri string) ([]mcp.ResourceContents, error) {
-			s.note("read " + uri)
-			return []mcp.ResourceContents{{URI: uri, Text: path}}, nil
-		})
-		s.AddPrompt(mcp.Prompt{Name: path, Arguments: []spec.PromptArgument{{Name: "a"}}}, func(context.Context, map[string]string) (*mcp.PromptResult, error) {
-			s.note("get " + path)
-			return &mcp.PromptResult{}, nil
-		})
-		s.AddTemplate(mcp.ResourceTemplate{URITemplate: "test://" + name + "/" + path + "/{x}", Name: path}, func(_ context.Context, uri string, _ mcp.Vars) ([]mcp.ResourceContents, error) {
+		s.AddResource(mcp.Resource{URI: "test://" + name + "/" + path, Name: path},
+			func(_ context.Context, uri string) ([]mcp.ResourceContents, error) {
+				s.note("read " + uri)
+				return []mcp.ResourceContents{{URI: uri, Text: path}}, nil
+			})
+		s.AddPrompt(mcp.Prompt{Name: path, Arguments: []spec.PromptArgument{{Name: "a"}}},
+			func(context.Context, map[string]string) (*mcp.PromptResult, error) {
+				s.note("get " + path)
+				return &mcp.PromptResult{}, nil
+			})
+		s.AddTemplate(mcp.ResourceTemplate{
+			URITemplate: "test://" + name + "/" + path + "/{x}",
+			Name:        path,
+		}, func(_ context.Context, uri string, _ mcp.Vars) ([]mcp.ResourceContents, error) {
 			s.note("read " + uri)
 			return []mcp.ResourceContents{{URI: uri, Text: path}}, nil
 		})
@@ -114,7 +120,8 @@ func seen(t *testing.T, c *mcp.Client) string {
 	t.Helper()
 	var all []string
 	for method, member := range map[string]string{
-		spec.MethodToolsList: "name", spec.MethodResourcesList: "uri", spec.MethodResourcesTemplatesList: "uriTemplate", spec.MethodPromptsList: "name",
+		spec.MethodToolsList: "name", spec.MethodResourcesList: "uri",
+		spec.MethodResourcesTemplatesList: "uriTemplate", spec.MethodPromptsList: "name",
 	} {
 		cursor := ""
 		for range 100 {
@@ -151,23 +158,27 @@ func seen(t *testing.T, c *mcp.Client) string {
 func TestShieldLists(t *testing.T) {
 	a, b := newShop("a", ""), newShop("b", "legacy")
 	ua, ub := over(t, "a", a.Server), over(t, "b", b.Server)
-	ua.Tools.Rename = map[string]string{"drop": "look2", "look": "drop"} // drop is called look2, look is called drop
+	// drop is called look2, look is called drop
+	ua.Tools.Rename = map[string]string{"drop": "look2", "look": "drop"}
 	c := &gateway.Config{
 		Upstreams: []*gateway.Upstream{ua, ub}, Namespace: "always", PageSize: 1,
 		Guard: guarded(
-			allow("dev", "tools/call a/look", "tools/call b/add", "resources/read a/test://a/open*", "prompts/get b/open"),
+			allow("dev", "tools/call a/look", "tools/call b/add", "resources/read a/test://a/open*",
+				"prompts/get b/open"),
 			allow("ops", "*")),
 	}
 	l := newLabOf(t, nil, c)
 	for _, eras := range []string{"modern", "legacy"} {
 		for id, want := range map[string]map[string]string{
 			"dev": {
-				"/mcp":   "prompt:b__open resource:a+test://a/open resourceTemplate:a+test://a/open/{x} tool:a__drop tool:b__add",
+				"/mcp": "prompt:b__open resource:a+test://a/open resourceTemplate:a+test://a/open/{x} " +
+					"tool:a__drop tool:b__add",
 				"/mcp/a": "resource:test://a/open resourceTemplate:test://a/open/{x} tool:drop",
 				"/mcp/b": "prompt:open tool:add",
 			},
 			"eve": {"/mcp": "", "/mcp/a": "", "/mcp/b": ""},
-			"ops": {"/mcp/b": "prompt:open prompt:secret resource:test://b/open resource:test://b/secret resourceTemplate:test://b/open/{x} " +
+			"ops": {"/mcp/b": "prompt:open prompt:secret resource:test://b/open resource:test://b/secret " +
+				"resourceTemplate:test://b/open/{x} " +
 				"resourceTemplate:test://b/secret/{x} tool:add tool:bare tool:drop tool:look"},
 		} {
 			for path, all := range want {
@@ -186,7 +197,8 @@ func TestShieldCalls(t *testing.T) {
 	ua.Tools.Rename = map[string]string{"drop": "look2", "look": "drop"}
 	l := newLabOf(t, nil, &gateway.Config{
 		Upstreams: []*gateway.Upstream{ua, ub}, Namespace: "always",
-		Guard: guarded(allow("dev", "tools/call a/look", "tools/call a/look2", "resources/read a/test://a/open*", "prompts/get b/open")),
+		Guard: guarded(allow("dev", "tools/call a/look", "tools/call a/look2",
+			"resources/read a/test://a/open*", "prompts/get b/open")),
 	})
 	for _, x := range []struct{ path, method, name, params, used string }{
 		{"/mcp", "tools/call", "a__drop", `"name":"a__drop","arguments":{}`, "call look"}, // it is look
@@ -201,23 +213,49 @@ func TestShieldCalls(t *testing.T) {
 		{"/mcp", "tools/call", "a__drop", `"name":"a__drop","name":"b__drop","arguments":{}`, ""},
 		{"/mcp", "tools/call", "a__drop", `"name":"a__drop","Name":"b__drop","arguments":{}`, ""},
 		{"/mcp", "resources/read", "a+test://a/open", `"uri":"a+test://a/open"`, "read test://a/open"},
-		{"/mcp", "resources/read", "a+test://a/open/1", `"uri":"a+test://a/open/1"`, "read test://a/open/1"},
+		{
+			"/mcp", "resources/read", "a+test://a/open/1", `"uri":"a+test://a/open/1"`,
+			"read test://a/open/1",
+		},
 		{"/mcp", "resources/read", "a+test://a/secret", `"uri":"a+test://a/secret"`, ""},
 		{"/mcp", "resources/read", "a+test://a/secret/1", `"uri":"a+test://a/secret/1"`, ""},
 		{"/mcp", "resources/read", "a+test://a/open/../secret", `"uri":"a+test://a/open/../secret"`, ""},
-		{"/mcp", "resources/read", "a+test://a/open/%2e%2e/secret", `"uri":"a+test://a/open/%2e%2e/secret"`, ""},
+		{
+			"/mcp", "resources/read", "a+test://a/open/%2e%2e/secret",
+			`"uri":"a+test://a/open/%2e%2e/secret"`, "",
+		},
 		{"/mcp", "resources/read", "b+test://b/open", `"uri":"b+test://b/open"`, ""},
 		{"/mcp", "prompts/get", "b__open", `"name":"b__open"`, "get open"},
 		{"/mcp", "prompts/get", "b__secret", `"name":"b__secret"`, ""},
 		{"/mcp", "prompts/get", "a__open", `"name":"a__open"`, ""},
-		{"/mcp", "completion/complete", "", `"ref":{"type":"ref/prompt","name":"b__open"},"argument":{"name":"a","value":""}`, "complete open"},
-		{"/mcp", "completion/complete", "", `"ref":{"type":"ref/prompt","name":"b__secret"},"argument":{"name":"a","value":""}`, ""},
-		{"/mcp", "completion/complete", "", `"ref":{"type":"ref/prompt","name":"b__open","Name":"b__secret"},"argument":{"name":"a","value":""}`, ""},
-		{"/mcp", "completion/complete", "", `"ref":{"type":"ref/resource","uri":"a+test://a/open/{x}"},"argument":{"name":"x","value":""}`, "complete test://a/open/{x}"},
-		{"/mcp", "completion/complete", "", `"ref":{"type":"ref/resource","uri":"a+test://a/secret/{x}"},"argument":{"name":"x","value":""}`, ""},
+		{
+			"/mcp", "completion/complete", "",
+			`"ref":{"type":"ref/prompt","name":"b__open"},"argument":{"name":"a","value":""}`,
+			"complete open",
+		},
+		{
+			"/mcp", "completion/complete", "",
+			`"ref":{"type":"ref/prompt","name":"b__secret"},"argument":{"name":"a","value":""}`, "",
+		},
+		{
+			"/mcp", "completion/complete", "",
+			`"ref":{"type":"ref/prompt","name":"b__open","Name":"b__secret"},"argument":{"name":"a",` +
+				`"value":""}`, "",
+		},
+		{
+			"/mcp", "completion/complete", "",
+			`"ref":{"type":"ref/resource","uri":"a+test://a/open/{x}"},"argument":{"name":"x","value":""}`,
+			"complete test://a/open/{x}",
+		},
+		{
+			"/mcp", "completion/complete", "",
+			`"ref":{"type":"ref/resource","uri":"a+test://a/secret/{x}"},"argument":{"name":"x","value":""}`,
+			"",
+		},
 	} {
 		if x.name != "" { // none of them has a principal
-			if got, err := l.modernAt(t.Context(), x.path, x.method, x.name, x.params); err != nil || got.status != http.StatusUnauthorized {
+			if got, err := l.modernAt(t.Context(), x.path, x.method, x.name, x.params); err != nil ||
+				got.status != http.StatusUnauthorized {
 				t.Errorf("unauthenticated %+v: %v, %v", x, got, err)
 			}
 		}
@@ -225,12 +263,15 @@ func TestShieldCalls(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if used := strings.TrimSpace(a.took() + " " + b.took()); used != x.used || (used == "") == (got.err == nil) {
+		if used := strings.TrimSpace(a.took() + " " + b.took()); used != x.used ||
+			(used == "") == (got.err == nil) {
 			t.Errorf("%+v: %q, %v", x, used, got)
-		} else if used == "" && got.err.Code != -31056 && got.err.Code != -32602 && got.err.Code != -32020 {
+		} else if used == "" && got.err.Code != -31056 && got.err.Code != -32602 &&
+			got.err.Code != -32020 {
 			t.Errorf("%+v: %v", x, got)
 		}
-		if got, err := l.modernAt(t.Context(), x.path, x.method, x.name, x.params, as("eve")); err != nil || got.err == nil || a.took()+b.took() != "" {
+		if got, err := l.modernAt(t.Context(), x.path, x.method, x.name, x.params,
+			as("eve")); err != nil || got.err == nil || a.took()+b.took() != "" {
 			t.Errorf("eve %+v: %v, %v", x, got, err)
 		}
 	}
@@ -238,12 +279,17 @@ func TestShieldCalls(t *testing.T) {
 
 // Anyone who may not call anything learns nothing of what there is.
 func TestShieldTellsNothing(t *testing.T) {
-	l := newLabOf(t, nil, &gateway.Config{Upstreams: []*gateway.Upstream{over(t, "a", newShop("a", "").Server)}, Guard: guarded(allow("dev", "*"))})
+	l := newLabOf(t, nil,
+		&gateway.Config{
+			Upstreams: []*gateway.Upstream{over(t, "a", newShop("a", "").Server)},
+			Guard:     guarded(allow("dev", "*")),
+		})
 	one, err := l.modern(t.Context(), "tools/call", "look", `"name":"look","arguments":{}`, as("eve"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := l.modern(t.Context(), "tools/call", "nothing", `"name":"nothing","arguments":{}`, as("eve"))
+	other, err := l.modern(t.Context(), "tools/call", "nothing", `"name":"nothing","arguments":{}`,
+		as("eve"))
 	if err != nil || one.body != other.body {
 		t.Errorf("%v, %v, %v", one, other, err)
 	}
@@ -251,15 +297,24 @@ func TestShieldTellsNothing(t *testing.T) {
 
 // Arguments that do not fit do not get to the server: a real one, in a process.
 func TestShieldArguments(t *testing.T) {
-	l := newLabOf(t, nil, &gateway.Config{Upstreams: []*gateway.Upstream{child("a", "ok")}, Guard: guarded(allow("dev", "tools/call a/*"), allow("ops", "gateway/status"))})
-	ok, err := l.modern(t.Context(), "tools/call", "echo", `"name":"echo","arguments":{"text":"hello"}`, as("dev"))
+	l := newLabOf(t, nil,
+		&gateway.Config{
+			Upstreams: []*gateway.Upstream{child("a", "ok")},
+			Guard:     guarded(allow("dev", "tools/call a/*"), allow("ops", "gateway/status")),
+		})
+	ok, err := l.modern(t.Context(), "tools/call", "echo",
+		`"name":"echo","arguments":{"text":"hello"}`, as("dev"))
 	if err != nil || !strings.Contains(ok.body, "hello") {
 		t.Fatal(ok, err)
 	}
 	calls := func() int { return l.statusAs(t, "ops").Upstreams[0].Calls }
 	before := calls()
-	for _, arguments := range []string{`{"text":1}`, `{"text":{"__proto__":1}}`, `{"text":"a","text":"b"}`, `"text"`} {
-		got, err := l.modern(t.Context(), "tools/call", "echo", `"name":"echo","arguments":`+arguments, as("dev"))
+	for _, arguments := range []string{
+		`{"text":1}`, `{"text":{"__proto__":1}}`,
+		`{"text":"a","text":"b"}`, `"text"`,
+	} {
+		got, err := l.modern(t.Context(), "tools/call", "echo", `"name":"echo","arguments":`+arguments,
+			as("dev"))
 		if err != nil || got.err == nil || got.err.Code != -32602 {
 			t.Errorf("%s: %v, %v", arguments, got, err)
 		}
@@ -275,12 +330,17 @@ func TestShieldAnnotations(t *testing.T) {
 	a := newShop("a", "")
 	rule := allow("dev", "tools/call a/*")
 	rule.Destructive = &no
-	l := newLabOf(t, nil, &gateway.Config{Upstreams: []*gateway.Upstream{over(t, "a", a.Server)}, Guard: guarded(rule)})
+	l := newLabOf(t, nil,
+		&gateway.Config{Upstreams: []*gateway.Upstream{over(t, "a", a.Server)}, Guard: guarded(rule)})
 	if got := seen(t, l.enter(t, "/mcp", "dev", "")); got != "tool:add tool:look" {
 		t.Errorf("%q", got)
 	}
-	for tool, want := range map[string]string{"look": "call look", "add": "call add", "drop": "", "bare": ""} {
-		got, err := l.modern(t.Context(), "tools/call", tool, `"name":"`+tool+`","arguments":{}`, as("dev"))
+	for tool, want := range map[string]string{
+		"look": "call look", "add": "call add", "drop": "",
+		"bare": "",
+	} {
+		got, err := l.modern(t.Context(), "tools/call", tool, `"name":"`+tool+`","arguments":{}`,
+			as("dev"))
 		if err != nil || a.took() != want {
 			t.Errorf("%s: %v, %v", tool, got, err)
 		}
@@ -298,20 +358,23 @@ func TestShieldCustomMethods(t *testing.T) {
 				return map[string]string{"by": name}, nil
 			}))
 		}
-		s.Handle("notifications/evil", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
-			s.note("evil")
-			return nil, nil //nolint:nilnil // a notification has no answer
-		}))
+		s.Handle("notifications/evil",
+			farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
+				s.note("evil")
+				return nil, nil //nolint:nilnil // a notification has no answer
+			}))
 	}
 	l := newLabOf(t, nil, &gateway.Config{
-		Upstreams: []*gateway.Upstream{over(t, "a", a.Server), over(t, "b", b.Server)}, Guard: guarded(allow("dev", "rpc b/pay/now")),
+		Upstreams: []*gateway.Upstream{over(t, "a", a.Server), over(t, "b", b.Server)},
+		Guard:     guarded(allow("dev", "rpc b/pay/now")),
 	})
 	got, err := l.modern(t.Context(), "pay/now", "", "", as("dev"))
 	if err != nil || got.err != nil || b.took() != "pay/now" || a.took() != "" {
 		t.Errorf("%v, %v", got, err)
 	}
 	for _, x := range [][2]string{{"dev", "pay/back"}, {"eve", "pay/now"}, {"dev", "rpc/pay/now"}} {
-		if got, err := l.modern(t.Context(), x[1], "", "", as(x[0])); err != nil || got.err == nil || a.took()+b.took() != "" {
+		if got, err := l.modern(t.Context(), x[1], "", "", as(x[0])); err != nil || got.err == nil ||
+			a.took()+b.took() != "" {
 			t.Errorf("%v: %v, %v", x, got, err)
 		}
 	}
@@ -332,10 +395,14 @@ func TestShieldCustomMethods(t *testing.T) {
 // The page and its status are for operators.
 func TestShieldPage(t *testing.T) {
 	l := newLabOf(t, &gateway.Options{Metrics: metrics.New(nil)}, &gateway.Config{
-		Upstreams: []*gateway.Upstream{over(t, "a", newShop("a", "").Server)}, Guard: guarded(allow("ops", "gateway/status"), allow("dev", "tools/call *")),
+		Upstreams: []*gateway.Upstream{over(t, "a", newShop("a", "").Server)},
+		Guard:     guarded(allow("ops", "gateway/status"), allow("dev", "tools/call *")),
 	})
 	for _, path := range []string{"/", "/api/status", "/metrics"} {
-		for id, want := range map[string]int{"ops": http.StatusOK, "dev": http.StatusForbidden, "eve": http.StatusForbidden, "": http.StatusUnauthorized, "mallory": http.StatusUnauthorized} {
+		for id, want := range map[string]int{
+			"ops": http.StatusOK, "dev": http.StatusForbidden,
+			"eve": http.StatusForbidden, "": http.StatusUnauthorized, "mallory": http.StatusUnauthorized,
+		} {
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, l.url+path, http.NoBody)
 			if err != nil {
 				t.Fatal(err)
@@ -353,7 +420,8 @@ func TestShieldPage(t *testing.T) {
 			}
 		}
 	}
-	for _, path := range []string{"/healthz", "/readyz"} { // anyone who looks after the process has no key
+	for _, path := range []string{"/healthz", "/readyz"} {
+		// anyone who looks after the process has no key
 		if got := l.get(t, path); got != "ok\n" && got != "ready\n" {
 			t.Errorf("%s: %s", path, got)
 		}
@@ -388,7 +456,8 @@ func (w *withKey) RoundTrip(r *http.Request) (*http.Response, error) {
 // socket is a client over WebSocket with a key.
 func (l *lab) socket(t *testing.T, id string) (*mcp.Client, error) {
 	t.Helper()
-	tr, err := wsrpc.Dial(t.Context(), strings.Replace(l.url, "http", "ws", 1)+"/mcp", &wsrpc.Options{Header: http.Header{"X-Api-Key": {keyed(id)}}, Subprotocols: []string{"mcp"}})
+	tr, err := wsrpc.Dial(t.Context(), strings.Replace(l.url, "http", "ws", 1)+"/mcp",
+		&wsrpc.Options{Header: http.Header{"X-Api-Key": {keyed(id)}}, Subprotocols: []string{"mcp"}})
 	if err != nil {
 		return nil, err
 	}

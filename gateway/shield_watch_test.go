@@ -17,9 +17,13 @@ func TestShieldSubscriptionsAfterReload(t *testing.T) {
 			a := newShop("a", "")
 			u := over(t, "a", a.Server)
 			config := func(calls ...string) *gateway.Config {
-				return &gateway.Config{Upstreams: []*gateway.Upstream{u}, Guard: guarded(guard.Rule{Roles: []string{"dev"}, Calls: calls})}
+				return &gateway.Config{
+					Upstreams: []*gateway.Upstream{u},
+					Guard:     guarded(guard.Rule{Roles: []string{"dev"}, Calls: calls}),
+				}
 			}
-			l := newLabOf(t, nil, config("resources/read a/test://a/open", "resources/read a/test://a/secret"))
+			l := newLabOf(t, nil,
+				config("resources/read a/test://a/open", "resources/read a/test://a/secret"))
 			updated, granted := make(chan string, 100), make(chan spec.SubscriptionFilter, 1)
 			c := l.clientAt(t, "/mcp", mcp.ClientOptions{
 				Era: eras, HTTP: withKeyOf("dev"), OnResourceUpdated: func(uri string) { updated <- uri },
@@ -31,7 +35,8 @@ func TestShieldSubscriptionsAfterReload(t *testing.T) {
 			if eras == "legacy" {
 				ended <- nil
 				for _, uri := range both {
-					if err := c.Request(ctx, spec.MethodResourcesSubscribe, map[string]string{"uri": uri}, nil); err != nil {
+					if err := c.Request(ctx, spec.MethodResourcesSubscribe, map[string]string{"uri": uri},
+						nil); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -42,7 +47,8 @@ func TestShieldSubscriptionsAfterReload(t *testing.T) {
 				}
 			}
 			for _, uri := range []string{"test://a/secret", "test://a/open"} {
-				a.ResourceUpdated(uri) // the client may be notified twice: what changes while a server is asked is not known
+				// the client may be notified twice: what changes while a server is asked is not known
+				a.ResourceUpdated(uri)
 				for received(t, "an update", updated) != uri {
 				}
 			}

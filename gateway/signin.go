@@ -39,9 +39,11 @@ const (
 	differPause = 5 * time.Second
 )
 
-var errNoPrincipal = errors.New("each principal signs in to it, so that it cannot be asked without one")
+var errNoPrincipal = errors.New(
+	"each principal signs in to it, so that it cannot be asked without one")
 
-var errSignInFixed = errors.New("gateway: sign_in cannot change while the gateway runs: this needs a restart")
+var errSignInFixed = errors.New(
+	"gateway: sign_in cannot change while the gateway runs: this needs a restart")
 
 // openSignIns opens the tokens of principals: in the configured directory, or else in the store
 // that nodes share, or else in memory. Without keys in the configuration, those of nodes have the
@@ -150,7 +152,8 @@ func (*ownToken) String() string { return "tokens of the caller" }
 // GoString keeps tokens out of logs.
 func (t *ownToken) GoString() string { return t.String() }
 
-var errOtherOwner = errors.New("gateway: a bug of farcall: the connection belongs to another principal")
+var errOtherOwner = errors.New(
+	"gateway: a bug of farcall: the connection belongs to another principal")
 
 // who returns the principal of a request.
 func (t *ownToken) who(ctx context.Context) (signin.Who, error) {
@@ -196,7 +199,8 @@ func (s *server) wantsSignIn(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, &jsonrpc.Error{
 			Code: jsonrpc.Unavailable, Cause: err, Data: jsonrpc.Raw(`{"sent":"no","retryable":true}`),
-			Message: "the token of the caller for " + s.cfg.Name + " cannot be renewed at the moment; call again later",
+			Message: "the token of the caller for " + s.cfg.Name +
+				" cannot be renewed at the moment; call again later",
 		}
 	}
 	return !ready, nil
@@ -222,7 +226,8 @@ func (s *server) undescribed() *mcp.ServerInfo {
 	return &mcp.ServerInfo{
 		Name: s.cfg.Name, Version: s.g.opts.Version,
 		Capabilities: &spec.ServerCapabilities{
-			Tools: &spec.ToolsCapability{ListChanged: true}, Prompts: &spec.PromptsCapability{ListChanged: true},
+			Tools:     &spec.ToolsCapability{ListChanged: true},
+			Prompts:   &spec.PromptsCapability{ListChanged: true},
 			Resources: &spec.ResourcesCapability{Subscribe: true, ListChanged: true},
 		},
 	}
@@ -230,18 +235,22 @@ func (s *server) undescribed() *mcp.ServerInfo {
 
 // signInList is a list of the upstream for a caller who has to sign in.
 func (s *server) signInList(kind string) route.List {
-	all := route.List{Items: []jsonrpc.Raw{}, AsItIs: true} // whatever is chosen of the upstream needs the sign-in
+	// whatever is chosen of the upstream needs the sign-in
+	all := route.List{Items: []jsonrpc.Raw{}, AsItIs: true}
 	if kind == route.Tools {
-		text := "Sign in to " + s.cfg.Name + ". Its tools are listed when you have signed in. The user has to open a page in a browser."
+		text := "Sign in to " + s.cfg.Name +
+			". Its tools are listed when you have signed in. The user has to open a page in a browser."
 		item := jsonrpc.AppendString(jsonrpc.Raw(`{"name":"`+signInTool+`","description":`), text)
-		all.Items = append(all.Items, append(item, `,"inputSchema":{"type":"object"},"_meta":{"`+signInKey+`":true}}`...))
+		all.Items = append(all.Items,
+			append(item, `,"inputSchema":{"type":"object"},"_meta":{"`+signInKey+`":true}}`...))
 	}
 	return all
 }
 
 // isSignIn reports whether a target is what signInList has made.
 func (s *server) isSignIn(t *route.Target) bool {
-	return s != nil && s.signIn != nil && t.Name == signInTool && scan.Member(scan.Member(t.Item, "_meta"), signInKey) != nil
+	return s != nil && s.signIn != nil && t.Name == signInTool &&
+		scan.Member(scan.Member(t.Item, "_meta"), signInKey) != nil
 }
 
 // signedIn is the result of the tool for a caller who has signed in.
@@ -309,7 +318,9 @@ func (e *endpoint) wantSignIn(w *calling, s *server) (*upstream.Result, error) {
 	who := principalOf(w)
 	if who.Owner == "" {
 		return nil, &jsonrpc.Error{
-			Code: jsonrpc.Unauthenticated.Condition().Modern, Message: s.cfg.Name + " wants each principal to sign in, and the caller shows no credentials to this gateway",
+			Code: jsonrpc.Unauthenticated.Condition().Modern,
+			Message: s.cfg.Name +
+				" wants each principal to sign in, and the caller shows no credentials to this gateway",
 		}
 	}
 	url, err := s.signIn.Link(w, who, e.completing(w))
@@ -318,9 +329,13 @@ func (e *endpoint) wantSignIn(w *calling, s *server) (*upstream.Result, error) {
 		if errors.Is(err, signin.ErrFull) {
 			code = jsonrpc.Overloaded
 		}
-		return nil, &jsonrpc.Error{Code: code, Message: "the sign-in cannot begin: " + err.Error(), Cause: err, Data: jsonrpc.Raw(`{"sent":"no","retryable":true}`)}
+		return nil, &jsonrpc.Error{
+			Code: code, Message: "the sign-in cannot begin: " + err.Error(),
+			Cause: err, Data: jsonrpc.Raw(`{"sent":"no","retryable":true}`),
+		}
 	}
-	visits := w.client.Capabilities.Elicitation != nil && w.client.Capabilities.Elicitation.URL != nil && w.Revision.ElicitationURL
+	visits := w.client.Capabilities.Elicitation != nil &&
+		w.client.Capabilities.Elicitation.URL != nil && w.Revision.ElicitationURL
 	switch {
 	case visits && w.Revision.URLElicitationRequired != 0:
 		return nil, errSignInAt(s.cfg.Name, url)
@@ -336,7 +351,8 @@ func (e *endpoint) wantSignIn(w *calling, s *server) (*upstream.Result, error) {
 			return refusedSignIn(w, "The user did not agree to sign in to "+s.cfg.Name+".")
 		}
 	}
-	return refusedSignIn(w, signInText(s.cfg.Name)+": open "+url+" in a browser, and call again when you are done.")
+	return refusedSignIn(w,
+		signInText(s.cfg.Name)+": open "+url+" in a browser, and call again when you are done.")
 }
 
 func signInText(name string) string { return "You have to sign in to " + name + " first" }
@@ -344,7 +360,8 @@ func signInText(name string) string { return "You have to sign in to " + name + 
 // mayAsk reports whether clients may be asked during a method (2026-07-28 basic/patterns/mrtr,
 // "Supported Requests").
 func mayAsk(method string) bool {
-	return method == spec.MethodToolsCall || method == spec.MethodPromptsGet || method == spec.MethodResourcesRead
+	return method == spec.MethodToolsCall || method == spec.MethodPromptsGet ||
+		method == spec.MethodResourcesRead
 }
 
 // refusedSignIn is the answer of a call with a principal that has not signed in: one of a tool is
@@ -359,13 +376,18 @@ func refusedSignIn(w *calling, text string) (*upstream.Result, error) {
 
 // errSignInAt is the error of 2025-11-25 (Elicitation, "URL Elicitation Required Error").
 func errSignInAt(name, url string) error {
-	data, err := jsonv2.Append(nil, spec.URLElicitationRequiredData{Elicitations: []spec.ElicitRequestParams{{
-		Mode: spec.ElicitURL, Message: signInText(name) + ".", URL: url, ElicitationID: elicitationOf(url),
-	}}})
+	data, err := jsonv2.Append(nil,
+		spec.URLElicitationRequiredData{Elicitations: []spec.ElicitRequestParams{{
+			Mode: spec.ElicitURL, Message: signInText(name) + ".", URL: url,
+			ElicitationID: elicitationOf(url),
+		}}})
 	if err != nil {
 		return err
 	}
-	return &jsonrpc.Error{Code: spec.URLElicitationRequired, Message: signInText(name) + ": open " + url + " in a browser", Data: data}
+	return &jsonrpc.Error{
+		Code:    spec.URLElicitationRequired,
+		Message: signInText(name) + ": open " + url + " in a browser", Data: data,
+	}
 }
 
 // elicitationOf is the id of the elicitation of an address.
@@ -405,7 +427,8 @@ func (e *endpoint) completing(w *calling) func(ctx context.Context, url string) 
 		if session.ID() == w.client.Session {
 			return func(ctx context.Context, url string) {
 				// A client that has gone needs no telling.
-				_ = session.Notify(ctx, spec.NotificationElicitationComplete, spec.ElicitationCompleteNotificationParams{ElicitationID: elicitationOf(url)})
+				_ = session.Notify(ctx, spec.NotificationElicitationComplete,
+					spec.ElicitationCompleteNotificationParams{ElicitationID: elicitationOf(url)})
 			}
 		}
 	}
@@ -443,8 +466,11 @@ func (e *endpoint) signsInto(ctx context.Context, kind, name string) (s *server,
 
 // signInFirst makes a call of something of an upstream with lists that are not known before the
 // caller has signed in.
-func (e *endpoint) signInFirst(w *calling, s *server, own string, again func() (upstream.Result, error)) (r upstream.Result, err error) {
-	done, err := e.g.shield.begin(w, w.Revision, &guard.Call{Method: w.Method, Upstream: s.cfg.Name, Name: own, Params: w.Params})
+func (e *endpoint) signInFirst(
+	w *calling, s *server, own string, again func() (upstream.Result, error),
+) (r upstream.Result, err error) {
+	done, err := e.g.shield.begin(w, w.Revision,
+		&guard.Call{Method: w.Method, Upstream: s.cfg.Name, Name: own, Params: w.Params})
 	if err != nil {
 		return upstream.Result{}, err
 	}

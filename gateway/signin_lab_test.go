@@ -76,16 +76,23 @@ func (l *lockedBuffer) String() string {
 func newSignLab(t *testing.T, eras string, edit func(*Config), shared ...store.Store) *signLab {
 	t.Helper()
 	l := &signLab{
-		t: t, life: 3600, codes: map[string]url.Values{}, access: map[string]string{}, refresh: map[string]string{}, used: map[string]int{},
+		t: t, life: 3600, codes: map[string]url.Values{}, access: map[string]string{},
+		refresh: map[string]string{}, used: map[string]int{},
 		log: &lockedBuffer{}, auditing: filepath.Join(t.TempDir(), "audit.jsonl"),
 	}
 	s := mcp.NewServer("far", "1", &mcp.ServerOptions{Eras: eras})
-	mcp.AddTool(s, mcp.Tool{Name: "whoami", Annotations: &spec.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true}}, func(ctx context.Context, _ struct{}) (string, error) {
+	mcp.AddTool(s, mcp.Tool{
+		Name: "whoami", Annotations: &spec.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true},
+	}, func(ctx context.Context, _ struct{}) (string, error) {
 		return l.userOf(mcphttp.RequestFrom(ctx)), nil
 	})
-	s.AddResource(mcp.Resource{URI: "mail://inbox", Name: "inbox"}, func(ctx context.Context, uri string) ([]mcp.ResourceContents, error) {
-		return []mcp.ResourceContents{{URI: uri, Text: "inbox of " + l.userOf(mcphttp.RequestFrom(ctx))}}, nil
-	})
+	s.AddResource(mcp.Resource{URI: "mail://inbox", Name: "inbox"},
+		func(ctx context.Context, uri string) ([]mcp.ResourceContents, error) {
+			return []mcp.ResourceContents{
+					{URI: uri, Text: "inbox of " + l.userOf(mcphttp.RequestFrom(ctx))},
+				},
+				nil
+		})
 	h := mcphttp.NewHandler(s, nil)
 	l.as = httptest.NewServer(http.HandlerFunc(l.serveAS))
 	l.far = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -101,13 +108,17 @@ func newSignLab(t *testing.T, eras string, edit func(*Config), shared ...store.S
 	}))
 	l.web = httptest.NewUnstartedServer(nil)
 	l.config = &Config{
-		Upstreams: []*Upstream{{Name: "far", URL: l.far.URL + "/mcp", Lifetime: "principal", Profile: profileMCP, Auth: &Credentials{Type: authSignIn}}},
-		Guard:     &guard.Config{},
+		Upstreams: []*Upstream{{
+			Name: "far", URL: l.far.URL + "/mcp", Lifetime: "principal",
+			Profile: profileMCP, Auth: &Credentials{Type: authSignIn},
+		}},
+		Guard: &guard.Config{},
 	}
 	l.config.SignIn.URL = "http://" + l.web.Listener.Addr().String()
 	l.config.Guard.Audit.File = l.auditing
 	for _, who := range []string{"ann", "bob"} {
-		l.config.Guard.Keys = append(l.config.Guard.Keys, guard.Key{ID: who, Hash: hashOfKey(personKey(who))})
+		l.config.Guard.Keys = append(l.config.Guard.Keys,
+			guard.Key{ID: who, Hash: hashOfKey(personKey(who))})
 	}
 	if edit != nil {
 		edit(l.config)
@@ -136,7 +147,11 @@ func newSignLab(t *testing.T, eras string, edit func(*Config), shared ...store.S
 // start starts a gateway at the address of the lab.
 func (l *signLab) start() {
 	l.t.Helper()
-	g, err := New(l.config, &Options{Shared: l.shared, Logger: slog.New(slog.NewTextHandler(l.log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	g, err := New(l.config,
+		&Options{
+			Shared: l.shared,
+			Logger: slog.New(slog.NewTextHandler(l.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -184,8 +199,10 @@ func (l *signLab) serveAS(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	switch r.URL.Path {
 	case "/.well-known/oauth-authorization-server":
-		fmt.Fprintf(w, `{"issuer":%[1]q,"authorization_endpoint":"%[2]s/authorize","token_endpoint":"%[2]s/token","registration_endpoint":"%[2]s/register",
-			"revocation_endpoint":"%[2]s/revoke","code_challenge_methods_supported":["S256"]}`, l.as.URL, l.as.URL)
+		fmt.Fprintf(w,
+			`{"issuer":%[1]q,"authorization_endpoint":"%[2]s/authorize","token_endpoint":"%[2]s/token","registration_endpoint":"%[2]s/register",
+			"revocation_endpoint":"%[2]s/revoke","code_challenge_methods_supported":["S256"]}`, l.as.URL,
+			l.as.URL)
 	case "/register":
 		fmt.Fprint(w, `{"client_id":"gateway"}`)
 	case "/authorize":
@@ -193,7 +210,8 @@ func (l *signLab) serveAS(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
 		q.Set("user", r.Header.Get("Test-User"))
 		l.codes[code] = q
-		w.Header().Set("Location", q.Get("redirect_uri")+"?"+url.Values{"code": {code}, "state": {q.Get("state")}}.Encode())
+		w.Header().Set("Location",
+			q.Get("redirect_uri")+"?"+url.Values{"code": {code}, "state": {q.Get("state")}}.Encode())
 		w.WriteHeader(http.StatusFound)
 	case "/revoke":
 		l.revoked++
@@ -210,7 +228,8 @@ func (l *signLab) token(w http.ResponseWriter, form url.Values) {
 		q := l.codes[code]
 		delete(l.codes, code)
 		sum := sha256.Sum256([]byte(form.Get("code_verifier")))
-		if q.Get("code_challenge") == base64.RawURLEncoding.EncodeToString(sum[:]) && q.Get("redirect_uri") == form.Get("redirect_uri") {
+		if q.Get("code_challenge") == base64.RawURLEncoding.EncodeToString(sum[:]) &&
+			q.Get("redirect_uri") == form.Get("redirect_uri") {
 			user = q.Get("user")
 		}
 	} else {
@@ -225,7 +244,8 @@ func (l *signLab) token(w http.ResponseWriter, form url.Values) {
 	}
 	access, refresh := l.secret("access"), l.secret("refresh")
 	l.access[access], l.refresh[refresh] = user, user
-	fmt.Fprintf(w, `{"access_token":%q,"token_type":"Bearer","refresh_token":%q,"expires_in":%d}`, access, refresh, l.life)
+	fmt.Fprintf(w, `{"access_token":%q,"token_type":"Bearer","refresh_token":%q,"expires_in":%d}`,
+		access, refresh, l.life)
 }
 
 // browser is that of a user.
@@ -279,10 +299,16 @@ func (l *signLab) client(who, era string, visits bool) *signClient {
 
 func (l *signLab) clientAt(path, who, era string, visits bool) *signClient {
 	l.t.Helper()
-	c := &signClient{changed: make(chan string, 100), completed: make(chan string, 100), asked: make(chan string, 100)}
+	c := &signClient{
+		changed: make(chan string, 100), completed: make(chan string, 100),
+		asked: make(chan string, 100),
+	}
 	o := &mcp.ClientOptions{
-		Era: era, HTTP: &mcphttp.DialOptions{Header: http.Header{"Authorization": {"Bearer " + personKey(who)}}},
-		OnListChanged: func(kind string) { c.changed <- kind }, OnElicitationComplete: func(id string) { c.completed <- id },
+		Era:  era,
+		HTTP: &mcphttp.DialOptions{Header: http.Header{"Authorization": {"Bearer " + personKey(who)}}},
+		OnListChanged: func(kind string) {
+			c.changed <- kind
+		}, OnElicitationComplete: func(id string) { c.completed <- id },
 	}
 	if visits {
 		o.Elicit = func(_ context.Context, p *spec.ElicitRequestParams) (*spec.ElicitResult, error) {

@@ -48,7 +48,9 @@ func signNodes(t *testing.T, server string) (l *signLab, shared *signStore, addr
 	kept := store.NewMemory(nil)
 	t.Cleanup(func() { _ = kept.Close() })
 	shared = &signStore{Store: kept}
-	l = newSignLab(t, server, func(c *Config) { c.Guard.Allow = []guard.Rule{{Calls: []string{"*"}}} }, shared)
+	l = newSignLab(t, server, func(c *Config) {
+		c.Guard.Allow = []guard.Rule{{Calls: []string{"*"}}}
+	}, shared)
 	all := []*Gateway{l.g}
 	for range 2 {
 		c, guarded := *l.config, *l.config.Guard
@@ -149,10 +151,12 @@ func signUntil(t *testing.T, is func() bool) {
 // gets an error that says that it may be made again.
 func TestSignInWithoutQuorum(t *testing.T) {
 	l, shared, nodes := signNodes(t, "legacy")
-	if got, err := l.ask(l.clientAt(nodes[0]+"/mcp", "ann", "", true), true); got != "ann" || err != nil {
+	if got, err := l.ask(l.clientAt(nodes[0]+"/mcp", "ann", "", true), true); got != "ann" ||
+		err != nil {
 		t.Fatal(got, err)
 	}
-	ann, bob := l.clientAt(nodes[1]+"/mcp", "ann", "", false), l.clientAt(nodes[1]+"/mcp", "bob", "", false)
+	ann, bob := l.clientAt(nodes[1]+"/mcp", "ann", "", false),
+		l.clientAt(nodes[1]+"/mcp", "bob", "", false)
 	if got, err := l.ask(ann, true); got != "ann" || err != nil {
 		t.Fatal(got, err)
 	}
@@ -166,14 +170,17 @@ func TestSignInWithoutQuorum(t *testing.T) {
 	}
 	text, _ := io.ReadAll(resp.Body)
 	resp.Body.Close()
-	if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(text), "does not answer") {
+	if resp.StatusCode != http.StatusServiceUnavailable ||
+		!strings.Contains(string(text), "does not answer") {
 		t.Errorf("%s: %s", resp.Status, text)
 	}
 	if got, err := l.ask(ann, true); got != "ann" || err != nil {
 		t.Errorf("a token in memory: %q, %v", got, err)
 	}
 	_, err = l.ask(bob, true)
-	if e, ok := errors.AsType[*jsonrpc.Error](err); !ok || !strings.Contains(e.Message, "does not answer") || !strings.Contains(string(e.Data), `"retryable":true`) {
+	if e, ok := errors.AsType[*jsonrpc.Error](err); !ok ||
+		!strings.Contains(e.Message, "does not answer") ||
+		!strings.Contains(string(e.Data), `"retryable":true`) {
 		t.Errorf("a call that needs the store: %v", err)
 	}
 }
@@ -200,14 +207,18 @@ sign_in:
 			t.Fatal(err)
 		}
 		shared, own := c.Shared()
-		if is, not := slices.Contains(shared, "sign-ins to upstreams"), slices.Contains(own, "sign-ins to upstreams"); is == not || is != (dir == "") {
+		if is, not := slices.Contains(shared, "sign-ins to upstreams"),
+			slices.Contains(own, "sign-ins to upstreams"); is == not || is != (dir == "") {
 			t.Errorf("%q: shared %q, own %q", dir, shared, own)
 		}
-		noticed := slices.ContainsFunc(c.Notices(), func(p Problem) bool { return strings.Contains(p.Message, "do not share sign-ins") })
+		noticed := slices.ContainsFunc(c.Notices(), func(p Problem) bool {
+			return strings.Contains(p.Message, "do not share sign-ins")
+		})
 		if noticed != (dir != "") {
 			t.Errorf("%q: notices %v", dir, c.Notices())
 		}
-		if _, err := c.SignOut(t.Context(), func(_, _ string) bool { return false }); dir == "" && (err == nil || !strings.Contains(err.Error(), "cluster")) {
+		if _, err := c.SignOut(t.Context(), func(_, _ string) bool { return false }); dir == "" &&
+			(err == nil || !strings.Contains(err.Error(), "cluster")) {
 			t.Errorf("a command without the store: %v", err)
 		}
 	}

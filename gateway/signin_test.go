@@ -109,7 +109,9 @@ func TestSignInOwnersNeverMix(t *testing.T) {
 					}
 					signedIn[who] = true
 				case 1:
-					if n, err := l.config.SignOut(t.Context(), func(name, _ string) bool { return name == who }); err != nil || n > 1 {
+					if n, err := l.config.SignOut(t.Context(), func(name, _ string) bool {
+						return name == who
+					}); err != nil || n > 1 {
 						t.Fatal(n, err)
 					}
 					signedIn[who] = false
@@ -172,7 +174,8 @@ func TestSignInTool(t *testing.T) {
 		if got, err := l.ask(c, false); err != nil || got != who {
 			t.Errorf("%q, %v", got, err)
 		}
-		if out, err := (operator{l.g}).EndSignIns(t.Context(), &control.EndSignIns{Principal: who}); err != nil || len(out.Ended) != 1 {
+		if out, err := (operator{l.g}).EndSignIns(t.Context(),
+			&control.EndSignIns{Principal: who}); err != nil || len(out.Ended) != 1 {
 			t.Fatal(out, err)
 		}
 		if got, err := l.ask(c, false); err != nil || got != who || len(c.asked) != 2 {
@@ -198,7 +201,8 @@ func TestSignInDeclined(t *testing.T) {
 	}
 	defer c.Close()
 	for range 2 {
-		if _, err := mcp.CallTool[string](t.Context(), c, "whoami", nil); err == nil || !strings.Contains(err.Error(), "did not agree") {
+		if _, err := mcp.CallTool[string](t.Context(), c, "whoami", nil); err == nil ||
+			!strings.Contains(err.Error(), "did not agree") {
 			t.Error(err)
 		}
 	}
@@ -207,14 +211,18 @@ func TestSignInDeclined(t *testing.T) {
 // What the guard does not allow leads to no sign-in.
 func TestSignInIsGuarded(t *testing.T) {
 	l := newSignLab(t, "modern", func(c *Config) {
-		c.Guard.Allow = []guard.Rule{{Principals: []string{"ann"}, Calls: []string{"tools/call far/*"}}, {Calls: []string{"resources/*"}}}
+		c.Guard.Allow = []guard.Rule{
+			{Principals: []string{"ann"}, Calls: []string{"tools/call far/*"}},
+			{Calls: []string{"resources/*"}},
+		}
 	})
 	bob := l.client("bob", "", true)
 	if got := bob.tools(t); got != "" {
 		t.Errorf("bob sees %q", got)
 	}
 	for _, tool := range []string{"far__sign_in", "far__whoami"} {
-		if _, err := mcp.CallTool[string](t.Context(), bob.Client, tool, nil); err == nil || len(bob.asked) > 0 {
+		if _, err := mcp.CallTool[string](t.Context(), bob.Client, tool, nil); err == nil ||
+			len(bob.asked) > 0 {
 			t.Errorf("%s: %v, %d questions", tool, err, len(bob.asked))
 		}
 	}
@@ -254,7 +262,8 @@ func TestSignInEndsWithThePrincipal(t *testing.T) {
 // A wrong key keeps the gateway from starting, with an error that says so.
 func TestSignInWrongKey(t *testing.T) {
 	l := newSignLab(t, "legacy", func(c *Config) {
-		c.SignIn.Dir, c.SignIn.Keys = filepath.Join(t.TempDir(), "sign-in"), []string{strings.Repeat("5e", 32)}
+		c.SignIn.Dir, c.SignIn.Keys = filepath.Join(t.TempDir(), "sign-in"),
+			[]string{strings.Repeat("5e", 32)}
 	})
 	if _, err := l.ask(l.client("ann", "", true), true); err != nil {
 		t.Fatal(err)
@@ -264,10 +273,13 @@ func TestSignInWrongKey(t *testing.T) {
 	guarded := *l.config.Guard
 	guarded.Audit.File = ""
 	wrong.Guard = &guarded
-	if _, err := New(&wrong, nil); !errors.Is(err, signin.ErrKey) || !strings.Contains(err.Error(), "sign_in") {
+	if _, err := New(&wrong, nil); !errors.Is(err, signin.ErrKey) ||
+		!strings.Contains(err.Error(), "sign_in") {
 		t.Error(err)
 	}
-	if _, err := wrong.SignOut(t.Context(), func(_, _ string) bool { return true }); !errors.Is(err, signin.ErrKey) {
+	if _, err := wrong.SignOut(t.Context(), func(_, _ string) bool {
+		return true
+	}); !errors.Is(err, signin.ErrKey) {
 		t.Error(err)
 	}
 	l.restart()
@@ -285,7 +297,11 @@ func TestSignInBrowsers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for key, want := range map[string]int{"": http.StatusForbidden, personKey("bob"): http.StatusForbidden, "wrong": http.StatusUnauthorized, personKey("ann"): http.StatusOK} {
+	for key, want := range map[string]int{
+		"":               http.StatusForbidden,
+		personKey("bob"): http.StatusForbidden, "wrong": http.StatusUnauthorized,
+		personKey("ann"): http.StatusOK,
+	} {
 		for _, address := range []string{link, l.web.URL + "/mcp"} {
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
 			if err != nil {
@@ -299,7 +315,8 @@ func TestSignInBrowsers(t *testing.T) {
 				t.Fatal(err)
 			}
 			resp.Body.Close()
-			if address == link && resp.StatusCode != want || address != link && key == "" && resp.StatusCode != http.StatusUnauthorized {
+			if address == link && resp.StatusCode != want ||
+				address != link && key == "" && resp.StatusCode != http.StatusUnauthorized {
 				t.Errorf("%q at %s: %s", key, address, resp.Status)
 			}
 		}
@@ -338,7 +355,8 @@ guard:
   %s
 `, strings.Repeat("ab", 32), at.browser, hashOfKey(personKey("ann")), at.mtls)
 		file := filepath.Join(dir, "farcall.yaml")
-		err := errors.Join(os.WriteFile(file, []byte(text), 0o600), os.WriteFile(filepath.Join(dir, "ca.pem"), nil, 0o600))
+		err := errors.Join(os.WriteFile(file, []byte(text), 0o600),
+			os.WriteFile(filepath.Join(dir, "ca.pem"), nil, 0o600))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -359,8 +377,15 @@ guard:
 // and what is not chosen stays out.
 func TestSignInWhereToolsAreChosen(t *testing.T) {
 	l := newSignLab(t, "modern", func(c *Config) {
-		c.Upstreams[0].Tools = Filter{Allow: []string{"who*"}, Deny: []string{"sign_*"}, Rename: map[string]string{"whoami": "me", "sign_in": "x"}}
-		c.Endpoints = []*Endpoint{{Name: "team", Tools: []string{"far/whoami"}}, {Name: "mail", Tools: []string{}, Resources: []string{"far/mail:*"}}, {Name: "search", Search: &Search{}}}
+		c.Upstreams[0].Tools = Filter{
+			Allow: []string{"who*"}, Deny: []string{"sign_*"},
+			Rename: map[string]string{"whoami": "me", "sign_in": "x"},
+		}
+		c.Endpoints = []*Endpoint{
+			{Name: "team", Tools: []string{"far/whoami"}},
+			{Name: "mail", Tools: []string{}, Resources: []string{"far/mail:*"}},
+			{Name: "search", Search: &Search{}},
+		}
 	})
 	for n, at := range []struct{ path, before, after string }{
 		{"/mcp", "far__sign_in", "far__me"},
@@ -378,7 +403,8 @@ func TestSignInWhereToolsAreChosen(t *testing.T) {
 		if strings.Contains(tool, "call_tool") {
 			tool, args = "call_tool", map[string]any{"name": "far__sign_in", "arguments": map[string]any{}}
 		}
-		if _, err := mcp.CallTool[string](t.Context(), c.Client, tool, args); err != nil || len(c.asked) != 1 {
+		if _, err := mcp.CallTool[string](t.Context(), c.Client, tool, args); err != nil ||
+			len(c.asked) != 1 {
 			t.Errorf("%s: %v, %d questions", at.path, err, len(c.asked))
 		}
 		if got := c.tools(t); got != at.after {
@@ -387,7 +413,8 @@ func TestSignInWhereToolsAreChosen(t *testing.T) {
 		if _, err := l.config.SignOut(t.Context(), func(_, _ string) bool { return true }); err == nil {
 			t.Error("tokens in memory were ended from outside")
 		}
-		if out, err := (operator{l.g}).EndSignIns(t.Context(), &control.EndSignIns{All: true}); err != nil || len(out.Problems) > 0 {
+		if out, err := (operator{l.g}).EndSignIns(t.Context(),
+			&control.EndSignIns{All: true}); err != nil || len(out.Problems) > 0 {
 			t.Fatal(out, err)
 		}
 	}
@@ -401,7 +428,8 @@ func TestSignInAnonymous(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := mcp.CallTool[string](t.Context(), c, "far__sign_in", nil); err == nil || !strings.Contains(err.Error(), "shows no credentials") {
+		if _, err := mcp.CallTool[string](t.Context(), c, "far__sign_in", nil); err == nil ||
+			!strings.Contains(err.Error(), "shows no credentials") {
 			t.Errorf("%s: %v", rev.Name, err)
 		}
 		c.Close()
@@ -412,7 +440,8 @@ func TestSignInAnonymous(t *testing.T) {
 func TestSignInWithLock(t *testing.T) {
 	lock := filepath.Join(t.TempDir(), "farcall.lock")
 	l := newSignLab(t, "modern", nil)
-	if changes, count, err := l.g.Pin(t.Context(), lock, true); err != nil || count != 0 || changes != "" {
+	if changes, count, err := l.g.Pin(t.Context(), lock, true); err != nil || count != 0 ||
+		changes != "" {
 		t.Fatalf("%q, %d, %v", changes, count, err)
 	}
 	locked := *l.config
@@ -421,7 +450,8 @@ func TestSignInWithLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := l.client("ann", "", true)
-	if _, err := mcp.CallTool[string](t.Context(), c.Client, "far__whoami", nil); err == nil || len(c.asked) != 1 {
+	if _, err := mcp.CallTool[string](t.Context(), c.Client, "far__whoami", nil); err == nil ||
+		len(c.asked) != 1 {
 		t.Errorf("%v, %d questions", err, len(c.asked))
 	}
 	if got := c.tools(t); got != "" {

@@ -20,14 +20,18 @@ import (
 // each principal and of an upstream, in the order of both; one that returns false always lists
 // them. SignOut returns how many have ended. Its error tells of those that have not, and of records
 // that cannot be read.
-func (c *Config) SignOut(ctx context.Context, choose func(principal, upstream string) bool) (ended int, err error) {
+func (c *Config) SignOut(
+	ctx context.Context, choose func(principal, upstream string) bool,
+) (ended int, err error) {
 	switch {
 	case c.SignIn.Dir == "" && c.Cluster.Set():
-		return 0, errors.New("gateway: the sign-ins are in the store of the cluster, which only its nodes open: " +
-			"'farcall admin sign-ins TARGET' and 'farcall admin end-sign-ins TARGET' ask one of them")
+		return 0, errors.New(
+			"gateway: the sign-ins are in the store of the cluster, which only its nodes open: " +
+				"'farcall admin sign-ins TARGET' and 'farcall admin end-sign-ins TARGET' ask one of them")
 	case c.SignIn.Dir == "":
-		return 0, errors.New("gateway: sign_in has no dir, so that the tokens are in the memory of the gateway: " +
-			"'farcall admin sign-ins TARGET' and 'farcall admin end-sign-ins TARGET' ask it")
+		return 0, errors.New(
+			"gateway: sign_in has no dir, so that the tokens are in the memory of the gateway: " +
+				"'farcall admin sign-ins TARGET' and 'farcall admin end-sign-ins TARGET' ask it")
 	}
 	tokens, err := c.openSignIns(nil, nil)
 	if err != nil {
@@ -39,7 +43,9 @@ func (c *Config) SignOut(ctx context.Context, choose func(principal, upstream st
 	if err != nil {
 		return 0, err
 	}
-	all, err := signOut(ctx, tokens, of, func(e *signin.Entry) bool { return choose(e.Principal, e.Upstream) })
+	all, err := signOut(ctx, tokens, of, func(e *signin.Entry) bool {
+		return choose(e.Principal, e.Upstream)
+	})
 	return len(all), err
 }
 
@@ -64,10 +70,11 @@ func (f failures) Error() string { return errors.Join(f...).Error() }
 
 func (f failures) Unwrap() []error { return f }
 
-// signOut is SignOut of a store. It returns those that have ended; the error is failures, or that of
-// a store that cannot be read.
+// signOut is SignOut of a store. It returns those that have ended; the error is failures, or that
+// of a store that cannot be read.
 func signOut(
-	ctx context.Context, tokens *signin.Store, of map[string]*signin.Upstream, choose func(*signin.Entry) bool,
+	ctx context.Context, tokens *signin.Store, of map[string]*signin.Upstream,
+	choose func(*signin.Entry) bool,
 ) (ended []signin.Entry, err error) {
 	all, damaged, err := tokens.List()
 	if err != nil {
@@ -75,14 +82,17 @@ func signOut(
 	}
 	var failed failures
 	if damaged > 0 {
-		failed = append(failed, fmt.Errorf("gateway: sign_in: %d records cannot be read: their owners have to sign in again", damaged))
+		failed = append(failed,
+			fmt.Errorf("gateway: sign_in: %d records cannot be read: their owners have to sign in again",
+				damaged))
 	}
 	for _, e := range all {
 		if !choose(&e) {
 			continue
 		}
 		if err := signOutOf(ctx, tokens, of[e.Upstream], &e); err != nil {
-			failed = append(failed, fmt.Errorf("gateway: the sign-in of %s to %s: %w", e.Principal, e.Upstream, err))
+			failed = append(failed,
+				fmt.Errorf("gateway: the sign-in of %s to %s: %w", e.Principal, e.Upstream, err))
 			continue
 		}
 		ended = append(ended, e)
@@ -94,7 +104,9 @@ func signOut(
 }
 
 // signOutOf ends one. What is no upstream any more cannot be asked to revoke.
-func signOutOf(ctx context.Context, tokens *signin.Store, u *signin.Upstream, e *signin.Entry) error {
+func signOutOf(
+	ctx context.Context, tokens *signin.Store, u *signin.Upstream, e *signin.Entry,
+) error {
 	if u == nil {
 		return tokens.Remove(e.ID)
 	}
@@ -134,7 +146,9 @@ func (g *Gateway) revokeUnknown(ctx context.Context) {
 		}
 		log := g.component("signin").With("upstream", e.Upstream, "principal", e.Principal)
 		if err := signOutOf(ctx, g.signIns.Store(), u, &e); err != nil {
-			log.Warn("a principal that is not configured any more was not signed out whole: 'farcall admin end-sign-ins TARGET --principal NAME' tries again", "error", err)
+			log.Warn(
+				"a principal that is not configured any more was not signed out whole: 'farcall admin "+
+					"end-sign-ins TARGET --principal NAME' tries again", "error", err)
 			continue
 		}
 		log.Info("a principal that is not configured any more was signed out")
@@ -144,7 +158,8 @@ func (g *Gateway) revokeUnknown(ctx context.Context) {
 // ofConfiguration reports whether an owner was authenticated by what stands in the configuration.
 func ofConfiguration(text string) bool {
 	return slices.ContainsFunc([]string{"key", "signature"}, func(method string) bool {
-		return strings.HasPrefix(text, strings.TrimRight(owner.Principal(method, "", "", "").Text(), "\x00"))
+		return strings.HasPrefix(text,
+			strings.TrimRight(owner.Principal(method, "", "", "").Text(), "\x00"))
 	})
 }
 

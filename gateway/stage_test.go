@@ -71,7 +71,10 @@ func newStage(t *testing.T) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stage{listener: l, seen: map[string]chan struct{}{}, players: map[*player]struct{}{}, last: "change 0"}
+	s := &stage{
+		listener: l, seen: map[string]chan struct{}{}, players: map[*player]struct{}{},
+		last: "change 0",
+	}
 	s.wg.Go(func() {
 		for {
 			conn, err := l.Accept()
@@ -198,7 +201,10 @@ func (s *stage) upstream(t *testing.T, rev *era.Revision, transport string) *gat
 		}
 		u.Command = []string{path}
 		// The race detector has a process sleep for a second before it exits.
-		u.Env = map[string]string{stageRevision: rev.Name, stageAddress: s.listener.Addr().String(), "GORACE": "atexit_sleep_ms=0"}
+		u.Env = map[string]string{
+			stageRevision: rev.Name, stageAddress: s.listener.Addr().String(),
+			"GORACE": "atexit_sleep_ms=0",
+		}
 		return u
 	}
 	server := newPlay(rev.Name, s.say)
@@ -210,13 +216,17 @@ func (s *stage) upstream(t *testing.T, rev *era.Revision, transport string) *gat
 	})
 	switch transport {
 	case overTCP, overUnix:
-		u.URL = serveStreams(t, transport, func(tr farcall.Transport) { _ = server.Serve(t.Context(), tr) })
+		u.URL = serveStreams(t, transport, func(tr farcall.Transport) {
+			_ = server.Serve(t.Context(), tr)
+		})
 		return u
 	case overSSE:
 		u.Transport = "sse"
 	}
 	h := mcphttp.NewHandler(server, nil)
-	ws := wsrpc.NewHandler(func(tr farcall.Transport, _ *http.Request) { _ = server.Serve(context.WithoutCancel(t.Context()), tr) }, &wsrpc.Options{Subprotocols: []string{"mcp"}})
+	ws := wsrpc.NewHandler(func(tr farcall.Transport, _ *http.Request) {
+		_ = server.Serve(context.WithoutCancel(t.Context()), tr)
+	}, &wsrpc.Options{Subprotocols: []string{"mcp"}})
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", h)
 	mux.Handle("/ws", ws)
@@ -346,13 +356,19 @@ func newHouse(t *testing.T, c *gateway.Config, o *gateway.Options) *house {
 		}
 	})
 	h.host = serveHTTP(t, g, func() {})
-	h.tcp = serveStreams(t, overTCP, func(t farcall.Transport) { g.ServeStream(t, &guard.Conn{Transport: "tcp"}) })
-	h.unix = serveStreams(t, overUnix, func(t farcall.Transport) { g.ServeStream(t, &guard.Conn{Transport: "unix"}) })
+	h.tcp = serveStreams(t, overTCP, func(t farcall.Transport) {
+		g.ServeStream(t, &guard.Conn{Transport: "tcp"})
+	})
+	h.unix = serveStreams(t, overUnix, func(t farcall.Transport) {
+		g.ServeStream(t, &guard.Conn{Transport: "unix"})
+	})
 	return h
 }
 
 // enter returns a client of the gateway. The caller closes it, by leave.
-func (h *house) enter(ctx context.Context, transport string, o *mcp.ClientOptions) (c *mcp.Client, leave func() error, err error) {
+func (h *house) enter(
+	ctx context.Context, transport string, o *mcp.ClientOptions,
+) (c *mcp.Client, leave func() error, err error) {
 	var target string
 	switch transport {
 	case overTCP:
@@ -381,7 +397,9 @@ func (p pipes) Close() error {
 }
 
 // enterPipes is a client that has started the gateway as its child.
-func (h *house) enterPipes(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, func() error, error) {
+func (h *house) enterPipes(
+	ctx context.Context, o *mcp.ClientOptions,
+) (*mcp.Client, func() error, error) {
 	in, theirOut, err := os.Pipe()
 	if err != nil {
 		return nil, nil, err
@@ -392,7 +410,8 @@ func (h *house) enterPipes(ctx context.Context, o *mcp.ClientOptions) (*mcp.Clie
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		h.g.ServeStream(stream.New(pipes{theirIn, theirOut}, stream.NDJSON, nil), &guard.Conn{Transport: "stdio"})
+		h.g.ServeStream(stream.New(pipes{theirIn, theirOut}, stream.NDJSON, nil),
+			&guard.Conn{Transport: "stdio"})
 	})
 	c, err := mcp.Connect(ctx, stream.New(pipes{in, out}, stream.NDJSON, nil), o)
 	if err != nil {

@@ -50,7 +50,8 @@ func (s *server) status(p *plan) *control.UpstreamStatus {
 	u := &control.UpstreamStatus{Upstream: s.cfg.bare("idle", "")}
 	if s.mcp != nil {
 		st := s.mcp.Status()
-		u.State, u.Since, u.Revision, u.Server = st.State, st.Since, st.Revision, strings.TrimSpace(st.Name+" "+st.Version)
+		u.State, u.Since, u.Revision, u.Server = st.State, st.Since, st.Revision,
+			strings.TrimSpace(st.Name+" "+st.Version)
 		u.Connections, u.InFlight, u.Queued = st.Connections, st.InFlight, st.Queued
 		u.Retries, u.Dropped = int64(st.Retries), int64(st.Dropped)
 		u.Calls, u.Errors, u.LastError = int64(st.Calls), int64(st.Errors), st.LastError
@@ -66,8 +67,10 @@ func (s *server) status(p *plan) *control.UpstreamStatus {
 	}
 	if s.raw != nil {
 		st := s.raw.Status()
-		u.InFlight, u.Calls, u.Errors = u.InFlight+st.InFlight, u.Calls+int64(st.Calls), u.Errors+int64(st.Errors)
-		u.Connections, u.Dropped, u.Garbage = u.Connections+st.Connections, u.Dropped+int64(st.Dropped), u.Garbage+int64(st.Garbage)
+		u.InFlight, u.Calls, u.Errors = u.InFlight+st.InFlight, u.Calls+int64(st.Calls),
+			u.Errors+int64(st.Errors)
+		u.Connections, u.Dropped, u.Garbage = u.Connections+st.Connections, u.Dropped+int64(st.Dropped),
+			u.Garbage+int64(st.Garbage)
 		if u.State == "idle" { // as MCP, or it is not an MCP server
 			u.State, u.Since, u.LastError = st.State, st.Since, st.LastError
 			u.P50, u.P99 = st.LatencyP50.Seconds()*1000, st.LatencyP99.Seconds()*1000
@@ -110,7 +113,8 @@ func (s *server) tools(p *plan) []control.Tool {
 		if c.List != pin.Tools {
 			name = c.What() + " " + name
 		}
-		all = append(all, control.Tool{Name: name, Blocked: "it was " + c.Kind + " since it was pinned", Diff: c.Diff})
+		all = append(all,
+			control.Tool{Name: name, Blocked: "it was " + c.Kind + " since it was pinned", Diff: c.Diff})
 	}
 	slices.SortFunc(all, func(a, b control.Tool) int { return strings.Compare(a.Name, b.Name) })
 	return all

@@ -128,7 +128,10 @@ func (s *server) survey(ctx context.Context) Survey {
 		return is
 	}
 	is.Server, is.Revision = strings.TrimSpace(info.Name+" "+info.Version), info.Revision
-	for kind, n := range map[string]*int{route.Tools: &is.Tools, route.Resources: &is.Resources, route.Templates: &is.Templates, route.Prompts: &is.Prompts} {
+	for kind, n := range map[string]*int{
+		route.Tools: &is.Tools, route.Resources: &is.Resources,
+		route.Templates: &is.Templates, route.Prompts: &is.Prompts,
+	} {
 		list, err := s.whole(ctx, upstream.Caller{}, kind)
 		if err != nil {
 			is.Err = fmt.Errorf("%s: %w", kind, err)
@@ -149,7 +152,10 @@ func (s *server) survey(ctx context.Context) Survey {
 }
 
 // listKeys are the members of items that name them.
-var listKeys = map[string]string{route.Tools: "name", route.Prompts: "name", route.Resources: "uri", route.Templates: "uriTemplate"}
+var listKeys = map[string]string{
+	route.Tools: "name", route.Prompts: "name", route.Resources: "uri",
+	route.Templates: "uriTemplate",
+}
 
 // findings are what of a configuration has no effect on servers that were surveyed.
 type findings struct {
@@ -184,7 +190,10 @@ func (f *findings) upstream(u *Upstream) {
 				f.pattern(fmt.Sprintf("%s.%s[%d]", at, key, i), u.Name, p, of.key, of.names)
 			}
 		}
-		for key, table := range map[string]map[string]string{"rename": of.f.Rename, "describe": of.f.Describe} {
+		for key, table := range map[string]map[string]string{
+			"rename":   of.f.Rename,
+			"describe": of.f.Describe,
+		} {
 			for _, name := range sortedKeys(table) {
 				f.exact(at+"."+key+"."+name, u.Name, name, of.key, of.names)
 			}
@@ -228,7 +237,10 @@ func (f *findings) endpoint(e *Endpoint, path string) {
 	}
 	for _, role := range sortedKeys(e.ByRole) {
 		of := e.ByRole[role]
-		f.endpoint(&Endpoint{Tools: of.Tools, Deny: of.Deny, Resources: of.Resources, Prompts: of.Prompts}, path+".roles."+role)
+		f.endpoint(&Endpoint{
+			Tools: of.Tools, Deny: of.Deny, Resources: of.Resources,
+			Prompts: of.Prompts,
+		}, path+".roles."+role)
 	}
 	for _, of := range sortedKeys(e.Overrides) {
 		head, name, _ := strings.Cut(of, "/")
@@ -239,7 +251,8 @@ func (f *findings) endpoint(e *Endpoint, path string) {
 		at := path + ".overrides." + of
 		if f.exact(at, head, name, "tools", is.names[route.Tools]) {
 			if _, _, err := e.form(of, scan.Member(is.items[name], "inputSchema")); err != nil {
-				f.add(at, "it does not fit the tool, which is left out: "+err.Error(), "compare it with the tool's input schema")
+				f.add(at, "it does not fit the tool, which is left out: "+err.Error(),
+					"compare it with the tool's input schema")
 			}
 		}
 	}
@@ -257,7 +270,8 @@ func (f *findings) hooks(c *Config) {
 		}
 		for i, h := range u.Hooks {
 			for n, p := range h.Tools {
-				f.pattern(fmt.Sprintf("upstreams.%s.hooks[%d].tools[%d]", u.Name, i, n), u.Name, p, "tools", is.names[route.Tools])
+				f.pattern(fmt.Sprintf("upstreams.%s.hooks[%d].tools[%d]", u.Name, i, n), u.Name, p, "tools",
+					is.names[route.Tools])
 			}
 		}
 	}
@@ -272,7 +286,8 @@ func (f *findings) pattern(path, of, pattern, what string, names []string) {
 		f.exact(path, of, pattern, what, names)
 		return
 	}
-	f.add(path, fmt.Sprintf("%q matches none of the %d %s of %s", pattern, len(names), what, f.named(of)), "remove it, unless there will be one")
+	f.add(path, fmt.Sprintf("%q matches none of the %d %s of %s", pattern, len(names), what,
+		f.named(of)), "remove it, unless there will be one")
 }
 
 // exact reports whether a name is there, and that it is not.

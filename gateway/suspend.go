@@ -90,25 +90,42 @@ type answer struct {
 }
 
 var (
-	errGone = &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "the call that requestState belongs to is over: " +
-		"it was answered or given up, its time has passed, the gateway was restarted, or it waits at another node; repeat the call without requestState"}
-	errBusy = &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "another request is going on with the call that requestState belongs to; wait for its answer"}
+	errGone = &jsonrpc.Error{
+		Code: jsonrpc.InvalidParams,
+		Message: "the call that requestState belongs to is over: " +
+			"it was answered or given up, its time has passed, the gateway was restarted, or it waits at " +
+			"another node; repeat the call without requestState",
+	}
+	errBusy = &jsonrpc.Error{
+		Code: jsonrpc.InvalidRequest,
+		Message: "another request is going on with the call that requestState belongs to; wait " +
+			"for its answer",
+	}
 
 	errAway = errors.New("the client was asked and did not come back in time")
 )
 
 // begin starts a call and returns its id. The qualifier is that of the server, nil where references
 // are shown as they are.
-func (t *suspension) begin(ctx context.Context, u *upstream.Upstream, given *upstream.Call, kept *keptTask, qualifier *refs.Server) (string, error) {
-	s := &suspended{kept: kept, id: rand.Text(), table: t, server: u.Name(), asked: make(chan struct{}, 1), done: make(chan struct{}), client: ctx}
+func (t *suspension) begin(
+	ctx context.Context, u *upstream.Upstream, given *upstream.Call, kept *keptTask,
+	qualifier *refs.Server,
+) (string, error) {
+	s := &suspended{
+		kept: kept, id: rand.Text(), table: t, server: u.Name(),
+		asked: make(chan struct{}, 1), done: make(chan struct{}), client: ctx,
+	}
 	call := *given
 	call.Params = slices.Clone(call.Params) // the request's own do not last
-	call.Caller.Info, call.Caller.Capabilities = slices.Clone(call.Caller.Info), slices.Clone(call.Caller.Capabilities)
+	call.Caller.Info, call.Caller.Capabilities = slices.Clone(call.Caller.Info),
+		slices.Clone(call.Caller.Capabilities)
 	s.who, s.refs = call.Caller, qualifier
 	call.Ask = askingOf(qualifier, s.ask)
 	call.Notice, call.Tasks = s.notify, s
 	if call.Progress != nil {
-		call.Progress = func(ctx context.Context, params jsonrpc.Raw) { s.notify(ctx, spec.NotificationProgress, params) }
+		call.Progress = func(ctx context.Context, params jsonrpc.Raw) {
+			s.notify(ctx, spec.NotificationProgress, params)
+		}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -162,7 +179,9 @@ func (t *suspension) detach(s *suspended) error {
 		if t.closed {
 			return errDraining()
 		}
-		return t.overloaded("Overloaded: %d calls wait for their clients already, %d of them yours; answer what they ask, or try again later",
+		return t.overloaded(
+			"Overloaded: %d calls wait for their clients already, %d of them yours; answer what they ask, "+
+				"or try again later",
 			t.away.Used(), t.away.OfGroup(s.who.Owner))
 	}
 	s.expiry = time.AfterFunc(t.ttl, func() { t.expire(s) })
@@ -177,7 +196,8 @@ const leastShare = 16
 // a while at the latest.
 func (t *suspension) overloaded(format string, all, own int) *jsonrpc.Error {
 	e := jsonrpc.Errorf(jsonrpc.Overloaded, format, all, own)
-	e.Data = strconv.AppendInt(jsonrpc.Raw(`{"retryable":true,"retryAfterMs":`), t.ttl.Milliseconds(), 10)
+	e.Data = strconv.AppendInt(jsonrpc.Raw(`{"retryable":true,"retryAfterMs":`),
+		t.ttl.Milliseconds(), 10)
 	e.Data = append(e.Data, '}')
 	return e
 }
@@ -257,7 +277,9 @@ func (t *suspension) close(ctx context.Context) error {
 }
 
 // ask is called by the upstream, during the call, and waits for the answer.
-func (s *suspended) ask(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, error) {
+func (s *suspended) ask(
+	ctx context.Context, method string, params jsonrpc.Raw,
+) (jsonrpc.Raw, error) {
 	q := &question{method: method, params: slices.Clone(params), answer: make(chan answer, 1)}
 	s.mu.Lock()
 	q.key = s.newKey(relay.QuestionName(params))
@@ -315,7 +337,8 @@ func (s *suspended) pending() []*question {
 func (s *suspended) notify(_ context.Context, method string, params jsonrpc.Raw) {
 	// A client that does not read holds up no other client.
 	if client := s.waiting(); client != nil {
-		_ = relay.Notify(client, method, s.refs.Down(refs.Params, method, params)) // a client that is gone needs none
+		// a client that is gone needs none
+		_ = relay.Notify(client, method, s.refs.Down(refs.Params, method, params))
 	}
 }
 
@@ -326,7 +349,8 @@ func (s *suspended) TaskStarted(id, created string) error {
 	if client == nil {
 		return nil
 	}
-	if err := s.kept.start(client, id, created); !errors.Is(err, mcp.ErrAsked) && s.waiting() == client {
+	if err := s.kept.start(client, id, created); !errors.Is(err, mcp.ErrAsked) &&
+		s.waiting() == client {
 		return err
 	}
 	return nil
@@ -458,7 +482,9 @@ func (e *endpoint) resumable(w *calling, u *upstream.Upstream) (result upstream.
 	var earlier []*suspended // attempts that have ended with URLs to visit
 	for n := 1; ; n++ {
 		// The client carries the id in requestState, and cannot change it.
-		id, err := mcp.Once(ctx, "call-"+strconv.Itoa(n), func() (string, error) { return t.begin(ctx, u, call, w.keep(), w.refs) })
+		id, err := mcp.Once(ctx, "call-"+strconv.Itoa(n), func() (string, error) {
+			return t.begin(ctx, u, call, w.keep(), w.refs)
+		})
 		if err != nil {
 			return upstream.Result{}, err
 		}
@@ -493,7 +519,8 @@ func (e *endpoint) resumable(w *calling, u *upstream.Upstream) (result upstream.
 // have (2025-11-25, Elicitation, "URL Elicitation Required Error").
 func pagesOf(err error, rev *era.Revision) []jsonrpc.Raw {
 	var wire *jsonrpc.Error
-	if !errors.As(err, &wire) || wire.Code != spec.URLElicitationRequired || rev.URLElicitationRequired == wire.Code {
+	if !errors.As(err, &wire) || wire.Code != spec.URLElicitationRequired ||
+		rev.URLElicitationRequired == wire.Code {
 		return nil
 	}
 	var data struct {
@@ -511,10 +538,12 @@ func askToOpen(ctx context.Context, visits []jsonrpc.Raw) (agreed, asking bool) 
 	agreed = len(visits) > 0
 	for i, params := range visits {
 		params = withMember(params, "mode", jsonrpc.AppendString(nil, spec.ElicitURL))
-		params, err := era.Translate(era.Params, spec.MethodElicitationCreate, params, era.LatestLegacy(), era.Latest())
+		params, err := era.Translate(era.Params, spec.MethodElicitationCreate, params, era.LatestLegacy(),
+			era.Latest())
 		var answer spec.ElicitResult
 		if err == nil {
-			err = mcp.Ask(relay.Named(ctx, "visit-"+strconv.Itoa(i+1)), spec.MethodElicitationCreate, params, &answer)
+			err = mcp.Ask(relay.Named(ctx, "visit-"+strconv.Itoa(i+1)), spec.MethodElicitationCreate,
+				params, &answer)
 		}
 		asking = asking || errors.Is(err, mcp.ErrAsked)
 		agreed = agreed && err == nil && answer.Action == spec.ElicitAccept

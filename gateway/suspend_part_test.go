@@ -52,7 +52,8 @@ func testPart(t *testing.T, most, part int, who func(string, int) upstream.Calle
 	}
 	id, err := goAway("ann")
 	var wire *jsonrpc.Error
-	if !errors.As(err, &wire) || wire.Code != jsonrpc.Overloaded || !strings.Contains(err.Error(), strconv.Itoa(part)+" of them yours") ||
+	if !errors.As(err, &wire) || wire.Code != jsonrpc.Overloaded ||
+		!strings.Contains(err.Error(), strconv.Itoa(part)+" of them yours") ||
 		string(wire.Data) != `{"retryable":true,"retryAfterMs":60000}` {
 		t.Errorf("%v, %s", err, wire.Data)
 	}

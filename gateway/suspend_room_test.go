@@ -48,7 +48,10 @@ func TestOpenFormsStay(t *testing.T) {
 		call := func(principal string) *upstream.Call {
 			return &upstream.Call{
 				Method: "tools/call", Params: jsonrpc.Raw(`{"name":"ask","arguments":{}}`),
-				Caller: upstream.Caller{Owner: owner.Named(principal), Capabilities: jsonrpc.Raw(`{"elicitation":{"url":{}}}`)},
+				Caller: upstream.Caller{
+					Owner:        owner.Named(principal),
+					Capabilities: jsonrpc.Raw(`{"elicitation":{"url":{}}}`),
+				},
 				Ask: func(context.Context, string, jsonrpc.Raw) (jsonrpc.Raw, error) {
 					return jsonrpc.Raw(`{"action":"decline"}`), nil
 				},
@@ -87,7 +90,8 @@ func TestOpenFormsStay(t *testing.T) {
 				t.Errorf("form %d was given up", i)
 			}
 		}
-		if _, err := table.attach(t.Context(), away[0].id); err != nil || open != 12 || over != 1 || took < 50*time.Second {
+		if _, err := table.attach(t.Context(), away[0].id); err != nil || open != 12 || over != 1 ||
+			took < 50*time.Second {
 			t.Errorf("%d suspended, %d not any more, for %v: %v", open, over, took, err)
 		}
 		away[0].cancel(nil)
