@@ -27,7 +27,10 @@ type rounds struct {
 }
 
 func (l *lab) rounds(t *testing.T, who string) *rounds {
-	return &rounds{l: l, t: t, path: "/mcp", headers: []string{"X-Who: " + who}, params: `"name":"ask","arguments":{"text":"` + who + `"}`}
+	return &rounds{
+		l: l, t: t, path: "/mcp", headers: []string{"X-Who: " + who},
+		params: `"name":"ask","arguments":{"text":"` + who + `"}`,
+	}
 }
 
 func (r *rounds) send(ctx context.Context, more string) (*reply, error) {
@@ -52,7 +55,8 @@ func (r *rounds) read(got *reply) {
 		RequestState  string                     `json:"requestState"`
 		InputRequests map[string]json.RawMessage `json:"inputRequests"`
 	}
-	if err := json.Unmarshal(got.result, &result); err != nil || result.ResultType != "input_required" || result.RequestState == "" {
+	if err := json.Unmarshal(got.result, &result); err != nil ||
+		result.ResultType != "input_required" || result.RequestState == "" {
 		r.t.Fatalf("%v %v", got, err)
 	}
 	r.state, r.keys = result.RequestState, nil
@@ -67,7 +71,8 @@ func (r *rounds) answer(name string) (*reply, error) {
 	for _, key := range r.keys {
 		answers = append(answers, fmt.Sprintf(`%q:{"action":"accept","content":{"name":%q}}`, key, name))
 	}
-	return r.send(r.t.Context(), `,"requestState":`+strconv.Quote(r.state)+`,"inputResponses":{`+strings.Join(answers, ",")+`}`)
+	return r.send(r.t.Context(),
+		`,"requestState":`+strconv.Quote(r.state)+`,"inputResponses":{`+strings.Join(answers, ",")+`}`)
 }
 
 // refused fails unless the retry is an error that says what to do.
@@ -172,11 +177,13 @@ func TestSuspendedTwice(t *testing.T) {
 	}()
 	received(t, "the answer at the server", m.started)
 	got, err := ann.answer("Eve")
-	if err != nil || got.err == nil || !strings.Contains(got.body, "another request is going on with the call") {
+	if err != nil || got.err == nil ||
+		!strings.Contains(got.body, "another request is going on with the call") {
 		t.Errorf("%v, %v", got, err)
 	}
 	m.release <- struct{}{}
-	if o := received(t, "the result", first); o.err != nil || !strings.Contains(string(o.result), "ann is Anna") {
+	if o := received(t, "the result", first); o.err != nil ||
+		!strings.Contains(string(o.result), "ann is Anna") {
 		t.Errorf("%v, %v", o.reply, o.err)
 	}
 }
@@ -187,7 +194,8 @@ func TestSuspendedForEver(t *testing.T) {
 	m := newMock("legacy")
 	u := m.tcp(t, "m")
 	u.Pool = 1
-	l := newLabOf(t, principals(), &gateway.Config{Upstreams: []*gateway.Upstream{u}, SuspendTimeout: 150 * time.Millisecond})
+	l := newLabOf(t, principals(),
+		&gateway.Config{Upstreams: []*gateway.Upstream{u}, SuspendTimeout: 150 * time.Millisecond})
 	ann := l.rounds(t, "ann").begin()
 	received(t, "the call", m.started)
 	if err := received(t, "the end of ann's call", m.ended); err == nil {
@@ -205,13 +213,15 @@ func TestSuspendedForEver(t *testing.T) {
 // count of suspended calls has one.
 func TestSuspendedBound(t *testing.T) {
 	m := newMock("legacy")
-	l := newLabOf(t, principals(), &gateway.Config{Upstreams: []*gateway.Upstream{m.tcp(t, "m")}, MaxSuspended: 3})
+	l := newLabOf(t, principals(),
+		&gateway.Config{Upstreams: []*gateway.Upstream{m.tcp(t, "m")}, MaxSuspended: 3})
 	var all []*rounds
 	for n := range 3 {
 		all = append(all, l.rounds(t, "client-"+strconv.Itoa(n)).begin())
 	}
 	got, err := l.rounds(t, "dave").send(t.Context(), "")
-	if err != nil || got.err == nil || !strings.Contains(got.body, "3 calls wait for their clients already") {
+	if err != nil || got.err == nil ||
+		!strings.Contains(got.body, "3 calls wait for their clients already") {
 		t.Errorf("%v, %v", got, err)
 	}
 	for n, r := range all {
@@ -240,7 +250,9 @@ func TestSuspendedVanishes(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	gone := make(chan error, 1)
 	go func() {
-		_, err := ann.send(ctx, `,"requestState":`+strconv.Quote(ann.state)+`,"inputResponses":{`+strconv.Quote(ann.keys[0])+`:{"action":"accept","content":{"name":"A"}}}`)
+		_, err := ann.send(ctx,
+			`,"requestState":`+strconv.Quote(ann.state)+`,"inputResponses":{`+strconv.Quote(ann.keys[0])+
+				`:{"action":"accept","content":{"name":"A"}}}`)
 		gone <- err
 	}()
 	received(t, "the answer at the server", m.started)
@@ -261,7 +273,8 @@ func TestManyAsked(t *testing.T) {
 			u.Pool = 4
 			l := newLab(t, nil, u)
 			// Its question tells that clients must be kept apart.
-			wants(t, l.client(t, mcp.ClientOptions{Era: "legacy", Elicit: answering}), "ask", "first", "first is the one of first")
+			wants(t, l.client(t, mcp.ClientOptions{Era: "legacy", Elicit: answering}), "ask", "first",
+				"first is the one of first")
 			results := make(chan error, 100)
 			for n := range 20 {
 				era := []string{"legacy", "modern"}[n%2]
@@ -299,7 +312,8 @@ func TestPrincipalsApart(t *testing.T) {
 	pids := map[string][]string{}
 	for n := range 12 {
 		who := "who-" + strconv.Itoa(n%3)
-		got, err := l.modern(t.Context(), "tools/call", "pid", `"name":"pid","arguments":{}`, "X-Who: "+who)
+		got, err := l.modern(t.Context(), "tools/call", "pid", `"name":"pid","arguments":{}`,
+			"X-Who: "+who)
 		if err != nil || got.err != nil {
 			t.Fatal(got, err)
 		}

@@ -32,7 +32,8 @@ const (
 	taskSize = 1 << 30
 )
 
-var errTasksFixed = errors.New("gateway: tasks cannot change while the gateway runs: this needs a restart")
+var errTasksFixed = errors.New(
+	"gateway: tasks cannot change while the gateway runs: this needs a restart")
 
 // taskStores are the directories in which the tasks of each address are stored. One that is open
 // stays open when its upstream leaves: its tasks are known until their time is over.
@@ -108,7 +109,8 @@ func (r *reader) tasks(c *Config, n *node, path string) {
 		return
 	}
 	r.fields(n, path, map[string]take{
-		"dir": r.directory(&t.Dir), "ttl": r.duration(&t.TTL), "max_size": r.sizeTo(&t.MaxBytes, 1<<40, "1TiB"),
+		"dir": r.directory(&t.Dir), "ttl": r.duration(&t.TTL),
+		"max_size": r.sizeTo(&t.MaxBytes, 1<<40, "1TiB"),
 	})
 }
 
@@ -118,7 +120,8 @@ func (r *reader) directory(dst *string) take {
 	return func(n *node, path string) {
 		read(n, path)
 		if info, err := os.Stat(*dst); *dst != "" && err == nil && !info.IsDir() {
-			r.problemAt(n.at, path, "it is not a directory", "name one for tasks alone, which is made if it is not there")
+			r.problemAt(n.at, path, "it is not a directory",
+				"name one for tasks alone, which is made if it is not there")
 		}
 	}
 }
@@ -146,8 +149,11 @@ func (g *Gateway) sharedTasks() store.Store {
 // taskStores returns what stores the tasks. Nothing is open yet.
 func (g *Gateway) taskStores(c *Config) *taskStores {
 	return &taskStores{
-		dir:  c.Tasks.Dir,
-		opts: store.Options{MaxBytes: int(min(cmp.Or(c.Tasks.MaxBytes, taskSize), math.MaxInt)), Logger: g.log},
+		dir: c.Tasks.Dir,
+		opts: store.Options{
+			MaxBytes: int(min(cmp.Or(c.Tasks.MaxBytes, taskSize), math.MaxInt)),
+			Logger:   g.log,
+		},
 	}
 }
 
@@ -174,7 +180,8 @@ func (c *Upstream) taskHome(ctx context.Context) string {
 	a := cmp.Or(c.Auth, &Credentials{})
 	headers, _ := headersOf(a.Principals, callerIn(ctx))
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q %q %q %q %q %q",
-		c.URL, c.Headers, a.Type, a.ClientID, a.MetadataURL, a.Issuer, a.Audience, a.Store, a.AssertionFile, headers))
+		c.URL, c.Headers, a.Type, a.ClientID, a.MetadataURL, a.Issuer, a.Audience, a.Store,
+		a.AssertionFile, headers))
 	return hex.EncodeToString(sum[:])
 }
 
@@ -211,13 +218,17 @@ func (w *calling) atHome() error {
 	if w.TaskID == "" || w.at.lasts() && w.home == w.at.cfg.taskHome(w) && w.TaskCreated != "" {
 		return nil
 	}
-	return jsonrpc.Errorf(jsonrpc.InvalidParams, "the address or the credentials of the upstream differ from those that the task was started with")
+	return jsonrpc.Errorf(jsonrpc.InvalidParams,
+		"the address or the credentials of the upstream differ from those that the task was started with")
 }
 
 // start makes the client's call a task, where the upstream's is one.
 func (k *keptTask) start(ctx context.Context, id, created string) error {
 	if k.at.lasts() {
-		state, err := jsonv2.Append(nil, taskState{Upstream: k.at.cfg.Name, Home: k.at.cfg.taskHome(ctx), Task: id, Created: created, Tool: k.tool})
+		state, err := jsonv2.Append(nil, taskState{
+			Upstream: k.at.cfg.Name, Home: k.at.cfg.taskHome(ctx),
+			Task: id, Created: created, Tool: k.tool,
+		})
 		if err == nil {
 			err = relay.KeepTask(ctx, state)
 		}
@@ -233,7 +244,8 @@ func (k *keptTask) start(ctx context.Context, id, created string) error {
 // leave reports whether the task is to go on at the upstream: the gateway ends, and the next one
 // will look for it. A nil keptTask is none.
 func (k *keptTask) leave() bool {
-	return k != nil && k.known.Load() && k.at.g.draining.Load() && (k.at.g.tasks.dir != "" || k.at.g.sharedTasks() != nil)
+	return k != nil && k.known.Load() && k.at.g.draining.Load() &&
+		(k.at.g.tasks.dir != "" || k.at.g.sharedTasks() != nil)
 }
 
 // left returns the error of a call with a task that may still run at the upstream.
@@ -245,7 +257,9 @@ func (k *keptTask) left(err error) error {
 }
 
 // ResumeTask implements relay.Resumer.
-func (e *endpoint) ResumeTask(ctx context.Context, rev *era.Revision, state []byte) (jsonrpc.Raw, *era.Revision, error) {
+func (e *endpoint) ResumeTask(
+	ctx context.Context, rev *era.Revision, state []byte,
+) (jsonrpc.Raw, *era.Revision, error) {
 	if e.g.draining.Load() {
 		return nil, nil, fmt.Errorf("%w: %w", relay.ErrTaskLeft, errDraining())
 	}
@@ -255,7 +269,8 @@ func (e *endpoint) ResumeTask(ctx context.Context, rev *era.Revision, state []by
 	}
 	defer farcall.Waiting(ctx)()
 	w := e.g.newCalling(ctx)
-	w.Method, w.Revision, w.TaskID, w.TaskCreated, w.home = spec.MethodToolsCall, rev, of.Task, of.Created, of.Home
+	w.Method, w.Revision, w.TaskID, w.TaskCreated, w.home = spec.MethodToolsCall, rev, of.Task,
+		of.Created, of.Home
 	w.bind(e, of.Upstream, of.Tool)
 	r, err := e.forward(w, of.Upstream)
 	if err == nil {
@@ -270,10 +285,13 @@ func (e *endpoint) ResumeTask(ctx context.Context, rev *era.Revision, state []by
 	case ctx.Err() != nil:
 		e.cancelTask(w, of)
 	case wire != nil && string(scan.Member(wire.Data, "retryable")) == "true":
-		e.g.log.Warn("a task cannot be resumed now; it is tried again when its client asks", "upstream", of.Upstream, "error", err)
+		e.g.log.Warn("a task cannot be resumed now; it is tried again when its client asks", "upstream",
+			of.Upstream, "error", err)
 		return nil, nil, fmt.Errorf("%w: %w", relay.ErrTaskLeft, err)
 	case wire != nil && wire.Code == jsonrpc.InvalidParams:
-		err = jsonrpc.Errorf(jsonrpc.InternalError, "the gateway was stopped while the task ran, and the upstream %s does not know the task any more: %s", of.Upstream, wire.Message)
+		err = jsonrpc.Errorf(jsonrpc.InternalError,
+			"the gateway was stopped while the task ran, and the upstream %s does not know the task "+
+				"any more: %s", of.Upstream, wire.Message)
 	}
 	return nil, nil, err
 }
@@ -290,13 +308,16 @@ func (e *endpoint) cancelTask(w *calling, of taskState) {
 	params, err := jsonv2.Append(nil, spec.TaskParams{TaskID: of.Task})
 	var r upstream.Result
 	if err == nil {
-		r, err = s.mcp.Call(ctx, &upstream.Call{Method: spec.MethodTasksGet, Params: params, Caller: w.Caller})
+		r, err = s.mcp.Call(ctx,
+			&upstream.Call{Method: spec.MethodTasksGet, Params: params, Caller: w.Caller})
 	}
 	if err == nil {
-		if created := scan.Member(r.Raw, "createdAt"); len(created) < 2 || created[0] != '"' || string(scan.Unquote(created)) != of.Created {
+		if created := scan.Member(r.Raw, "createdAt"); len(created) < 2 || created[0] != '"' ||
+			string(scan.Unquote(created)) != of.Created {
 			return
 		}
-		_, err = s.mcp.Call(ctx, &upstream.Call{Method: spec.MethodTasksCancel, Params: params, Caller: w.Caller})
+		_, err = s.mcp.Call(ctx,
+			&upstream.Call{Method: spec.MethodTasksCancel, Params: params, Caller: w.Caller})
 	}
 	if err != nil {
 		e.g.log.Warn("a task could not be cancelled", "upstream", of.Upstream, "error", err)

@@ -18,8 +18,14 @@ import (
 // taskBackend is a server with the tool "work", which is a task until release is closed.
 func taskBackend(t *testing.T, eras string, release chan struct{}) http.Handler {
 	t.Helper()
-	s := mcp.NewServer("behind", "1", &mcp.ServerOptions{Eras: eras, TaskAfter: -1, Owner: func(context.Context) string { return "the gateway" }})
-	tool := mcp.Tool{Name: "work", InputSchema: jsonrpc.Raw(`{"type":"object"}`), Execution: &spec.ToolExecution{TaskSupport: spec.TaskRequired}}
+	s := mcp.NewServer("behind", "1",
+		&mcp.ServerOptions{Eras: eras, TaskAfter: -1, Owner: func(context.Context) string {
+			return "the gateway"
+		}})
+	tool := mcp.Tool{
+		Name: "work", InputSchema: jsonrpc.Raw(`{"type":"object"}`),
+		Execution: &spec.ToolExecution{TaskSupport: spec.TaskRequired},
+	}
 	s.AddTool(tool, func(ctx context.Context, _ jsonrpc.Raw) (*mcp.ToolResult, error) {
 		select {
 		case <-release:
@@ -50,7 +56,9 @@ func testUpstreamAway(t *testing.T, behind string, asked bool) {
 	set := func(h http.Handler) { backend.Store(&h) }
 	there := taskBackend(t, behind, release)
 	set(there)
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*backend.Load()).ServeHTTP(w, r) }))
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		(*backend.Load()).ServeHTTP(w, r)
+	}))
 	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
 	other := mcp.NewServer("other", "1", nil) // clients begin while u is away
 	t.Cleanup(other.Close)
@@ -107,7 +115,8 @@ func testUpstreamAway(t *testing.T, behind string, asked bool) {
 	set(taskBackend(t, behind, release))
 	client, end = open()
 	defer end()
-	if _, err := client.WaitTask(t.Context(), ids[1]); err == nil || !strings.Contains(err.Error(), "does not know the task any more") {
+	if _, err := client.WaitTask(t.Context(), ids[1]); err == nil ||
+		!strings.Contains(err.Error(), "does not know the task any more") {
 		t.Errorf("when the upstream has forgotten it: %v", err)
 	}
 	if r, err := client.WaitTask(t.Context(), ids[0]); err != nil || r.Content[0].Text != "worked" {

@@ -112,11 +112,13 @@ func (s *numbering) answer(method, id string, arguments jsonrpc.Raw) string {
 	_, _ = fmt.Sscan(id, &number)
 	switch {
 	case method == spec.MethodInitialize:
-		return `{"protocolVersion":"2025-11-25","serverInfo":{"name":"numbering","version":"1"},"capabilities":{"tools":{},"tasks":{"cancel":{},"requests":{"tools":{"call":{}}}}}}`
+		return `{"protocolVersion":"2025-11-25","serverInfo":{"name":"numbering","version":"1"},` +
+			`"capabilities":{"tools":{},"tasks":{"cancel":{},"requests":{"tools":{"call":{}}}}}}`
 	case method == spec.MethodPing:
 		return `{}`
 	case method == spec.MethodToolsList:
-		return `{"tools":[{"name":"work","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}]}`
+		return `{"tools":[{"name":"work","inputSchema":{"type":"object"},` +
+			`"execution":{"taskSupport":"required"}}]}`
 	case method == spec.MethodToolsCall:
 		s.tasks = append(s.tasks, append(jsonrpc.Raw(nil), arguments...))
 		return `{"task":` + s.state(len(s.tasks)) + `}`
@@ -136,7 +138,8 @@ func (s *numbering) state(number int) string {
 	if !s.undated {
 		created = fmt.Sprintf(`"createdAt":"2026-01-02T03:%02d:%02dZ",`, s.starts, number)
 	}
-	return fmt.Sprintf(`{"taskId":"%d","status":%q,%s"ttl":3600000,"pollInterval":50}`, number, status, created)
+	return fmt.Sprintf(`{"taskId":"%d","status":%q,%s"ttl":3600000,"pollInterval":50}`, number,
+		status, created)
 }
 
 // principalsGateway starts a gateway with callers that are named by a header. dial makes a client
@@ -150,7 +153,10 @@ func principalsGateway(t *testing.T, c *Config) (dial func(name string) *mcp.Cli
 	front := httptest.NewServer(g)
 	var clients []*mcp.Client
 	dial = func(name string) *mcp.Client {
-		o := &mcp.ClientOptions{Era: "modern", Tasks: true, HTTP: &mcphttp.DialOptions{Header: http.Header{"X-User": {name}}}}
+		o := &mcp.ClientOptions{
+			Era: "modern", Tasks: true,
+			HTTP: &mcphttp.DialOptions{Header: http.Header{"X-User": {name}}},
+		}
 		client, err := mcp.Dial(t.Context(), front.URL+"/mcp", o)
 		if err != nil {
 			t.Fatal(err)
@@ -192,10 +198,21 @@ func TestTaskIDUsedAgain(t *testing.T) {
 	}{
 		{name: "same upstream", change: func(*numbering, *Upstream) {}, own: true},
 		{name: "restarted", change: func(s *numbering, _ *Upstream) { s.restart() }},
-		{name: "restarted and cancelled", change: func(s *numbering, _ *Upstream) { s.restart() }, cancel: true},
-		{name: "restarted later", change: func(*numbering, *Upstream) {}, later: func(s *numbering, _ *Upstream) { s.restart() }},
-		{name: "without createdAt", change: func(s *numbering, _ *Upstream) { s.restart() }, undated: true},
-		{name: "other header", change: func(_ *numbering, u *Upstream) { u.Headers = map[string]string{"X-Tenant": "2"} }},
+		{name: "restarted and cancelled", change: func(s *numbering, _ *Upstream) {
+			s.restart()
+		}, cancel: true},
+		{
+			name: "restarted later", change: func(*numbering, *Upstream) {},
+			later: func(s *numbering, _ *Upstream) {
+				s.restart()
+			},
+		},
+		{name: "without createdAt", change: func(s *numbering, _ *Upstream) {
+			s.restart()
+		}, undated: true},
+		{name: "other header", change: func(_ *numbering, u *Upstream) {
+			u.Headers = map[string]string{"X-Tenant": "2"}
+		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := newNumbering(t)
@@ -266,7 +283,8 @@ func TestTaskOfOtherUpstream(t *testing.T) {
 	dial, end = principalsGateway(t, c)
 	defer end()
 	alice = dial("alice")
-	if r, err := alice.WaitTask(t.Context(), ids[0]); err == nil || !strings.Contains(err.Error(), "does not know the task any more") {
+	if r, err := alice.WaitTask(t.Context(), ids[0]); err == nil ||
+		!strings.Contains(err.Error(), "does not know the task any more") {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if err := alice.CancelTask(t.Context(), ids[1]); err != nil {

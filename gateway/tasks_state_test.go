@@ -38,7 +38,8 @@ func TestTaskStateIncomplete(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if raw, _, err := e.ResumeTask(t.Context(), era.Latest(), state); err == nil || !strings.Contains(err.Error(), "does not know the task any more") {
+		if raw, _, err := e.ResumeTask(t.Context(), era.Latest(), state); err == nil ||
+			!strings.Contains(err.Error(), "does not know the task any more") {
 			t.Errorf("%+v: %s, %v", of, raw, err)
 		}
 		e.cancelTask(g.newCalling(t.Context()), of)
@@ -46,11 +47,13 @@ func TestTaskStateIncomplete(t *testing.T) {
 	if n := s.requests("tasks/"); n > 0 {
 		t.Errorf("the upstream got %d requests about tasks", n)
 	}
-	e.cancelTask(g.newCalling(t.Context()), taskState{Upstream: "u", Task: "1", Home: home, Created: "2026-01-02T02:00:00Z"})
+	e.cancelTask(g.newCalling(t.Context()),
+		taskState{Upstream: "u", Task: "1", Home: home, Created: "2026-01-02T02:00:00Z"})
 	if n := s.requests(spec.MethodTasksCancel); n > 0 {
 		t.Error("the task of another caller was cancelled")
 	}
-	e.cancelTask(g.newCalling(t.Context()), taskState{Upstream: "u", Task: "1", Home: home, Created: created})
+	e.cancelTask(g.newCalling(t.Context()),
+		taskState{Upstream: "u", Task: "1", Home: home, Created: created})
 	if n := s.requests(spec.MethodTasksCancel); n != 1 {
 		t.Errorf("the upstream got %d cancellations of the task itself", n)
 	}
@@ -64,7 +67,9 @@ func TestResumedTaskGivenUp(t *testing.T) {
 		s.tasks = []jsonrpc.Raw{jsonrpc.Raw(`{"of":"alice"}`)}
 		outcome := make(chan string, 10)
 		s.cancels = func() { outcome <- "cancelled" }
-		client, err := mcp.Dial(t.Context(), s.url, &mcp.ClientOptions{OnWarning: func(error) { outcome <- "left alone" }})
+		client, err := mcp.Dial(t.Context(), s.url, &mcp.ClientOptions{OnWarning: func(error) {
+			outcome <- "left alone"
+		}})
 		if err != nil {
 			t.Fatal(err)
 		}

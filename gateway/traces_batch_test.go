@@ -30,13 +30,16 @@ func tracing(t *testing.T, era string) (*lab, *spans) {
 	c := &gateway.Config{Namespace: "always"}
 	for _, name := range []string{"a", "b"} {
 		s := mcp.NewServer(name, "1", nil)
-		mcp.AddTool(s, mcp.Tool{Name: "echo"}, func(_ context.Context, in textIn) (string, error) { return in.Text, nil })
-		s.AddTool(mcp.Tool{Name: "ask"}, func(ctx context.Context, _ jsonrpc.Raw) (*mcp.ToolResult, error) {
-			in, err := mcp.Elicit[struct {
-				Name string `json:"name"`
-			}](ctx, "Who?")
-			return &mcp.ToolResult{Content: []mcp.Content{mcp.Text(in.Name)}}, err
+		mcp.AddTool(s, mcp.Tool{Name: "echo"}, func(_ context.Context, in textIn) (string, error) {
+			return in.Text, nil
 		})
+		s.AddTool(mcp.Tool{Name: "ask"},
+			func(ctx context.Context, _ jsonrpc.Raw) (*mcp.ToolResult, error) {
+				in, err := mcp.Elicit[struct {
+					Name string `json:"name"`
+				}](ctx, "Who?")
+				return &mcp.ToolResult{Content: []mcp.Content{mcp.Text(in.Name)}}, err
+			})
 		c.Upstreams = append(c.Upstreams, &gateway.Upstream{Name: name, Server: s, Era: era})
 	}
 	tracer := traces.New(&traces.Options{Spans: kept})
@@ -64,18 +67,24 @@ func traceID(n int) string { return fmt.Sprintf("0af7651916cd43dd8448eb211c8031%
 func TestTracesOfBatch(t *testing.T) {
 	t.Parallel()
 	const (
-		hello = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
+		hello = `{"jsonrpc":"2.0","id":0,"method":"initialize",` +
+			`"params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"t",` +
+			`"version":"1"}}}`
 		begun = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 	)
 	call := func(id int, tool, trace string) string {
-		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":{"text":"x"},"_meta":{"traceparent":"00-%s-%s-01"}}}`, id, tool, trace, callersSpan)
+		return fmt.Sprintf(
+			`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":{"text":"x"},`+
+				`"_meta":{"traceparent":"00-%s-%s-01"}}}`, id, tool, trace, callersSpan)
 	}
 	for n, over := range []string{overHTTP, overTCP} {
 		t.Run(over, func(t *testing.T) {
 			l, kept := tracing(t, "2025-06-18")
 			one, two := traceID(10+10*n), traceID(11+10*n)
-			batch := "[" + call(1, "a__echo", one) + "," + call(2, "b__echo", two) + "," + call(3, "a__echo", one) + "]"
-			warm := "[" + call(8, "a__echo", traceID(0)) + "," + call(9, "b__echo", traceID(0)) + "]" // lists are fetched, and levels set
+			batch := "[" + call(1, "a__echo", one) + "," + call(2, "b__echo", two) + "," +
+				call(3, "a__echo", one) + "]"
+			// lists are fetched, and levels set
+			warm := "[" + call(8, "a__echo", traceID(0)) + "," + call(9, "b__echo", traceID(0)) + "]"
 			var answer string
 			if over == overHTTP {
 				r, err := l.post(t.Context(), "/mcp", hello)
@@ -144,7 +153,8 @@ func linkedRounds(t *testing.T, c *mcp.Client, kept *spans) {
 		t.Fatalf("%d rounds, not two with a link: %v", len(rounds), rounds)
 	}
 	is, want := rounds[1].Links()[0].SpanContext, rounds[0].SpanContext()
-	if is.TraceID() != want.TraceID() || is.SpanID() != want.SpanID() || rounds[1].SpanContext().TraceID() == want.TraceID() {
+	if is.TraceID() != want.TraceID() || is.SpanID() != want.SpanID() ||
+		rounds[1].SpanContext().TraceID() == want.TraceID() {
 		t.Errorf("the link is to %v, want %v", is, want)
 	}
 }
@@ -156,14 +166,19 @@ func TestTracesOfRounds(t *testing.T) {
 	for n, era := range []string{"2026-07-28", "2025-11-25"} {
 		t.Run("a server of "+era, func(t *testing.T) {
 			l, kept := tracing(t, era)
-			c := l.client(t, mcp.ClientOptions{Era: "modern", Elicit: func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
-				return &spec.ElicitResult{Action: "accept", Content: jsonrpc.Raw(`{"name":"Ann"}`)}, nil
-			}})
+			c := l.client(t,
+				mcp.ClientOptions{
+					Era: "modern",
+					Elicit: func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
+						return &spec.ElicitResult{Action: "accept", Content: jsonrpc.Raw(`{"name":"Ann"}`)}, nil
+					},
+				})
 			if _, err := c.Tools(t.Context()); err != nil { // both lists are fetched
 				t.Fatal(err)
 			}
 			trace := traceID(40 + n)
-			r, err := c.CallTool(farcall.WithTrace(t.Context(), farcall.Trace{Parent: "00-" + trace + "-" + callersSpan + "-01"}), "a__ask", nil)
+			r, err := c.CallTool(farcall.WithTrace(t.Context(),
+				farcall.Trace{Parent: "00-" + trace + "-" + callersSpan + "-01"}), "a__ask", nil)
 			if err != nil || saysOf(r) != "Ann" {
 				t.Fatal(r, err)
 			}
@@ -171,7 +186,8 @@ func TestTracesOfRounds(t *testing.T) {
 			golden(t, kept, trace, map[string]string{
 				"2026-07-28": strings.Repeat("server tools/call a__ask\n  client tools/call\n", 2),
 				// The server's call goes on while its question is with the client.
-				"2025-11-25": "server tools/call a__ask\n  client tools/call\n    server elicitation/create\nserver tools/call a__ask\n",
+				"2025-11-25": "server tools/call a__ask\n  client tools/call\n    server elicitation/create\n" +
+					"server tools/call a__ask\n",
 			}[era])
 		})
 	}
@@ -192,7 +208,8 @@ func TestTracesOfClientRounds(t *testing.T) {
 				kept = &spans{}
 				o.RPC = &farcall.Options{Observer: traces.New(&traces.Options{Spans: kept}).Observer()}
 			}
-			if r, err := l.client(t, o).CallTool(t.Context(), "a__ask", nil); err != nil || saysOf(r) != "Ann" {
+			if r, err := l.client(t, o).CallTool(t.Context(), "a__ask", nil); err != nil ||
+				saysOf(r) != "Ann" {
 				t.Fatal(r, err)
 			}
 			kept.mu.Lock()
@@ -206,7 +223,8 @@ func TestTracesOfClientRounds(t *testing.T) {
 			if len(rounds) != 2 || len(rounds[0].Links()) != 0 || len(rounds[1].Links()) != 1 {
 				t.Fatalf("%d rounds, not two with a link: %v", len(rounds), rounds)
 			}
-			if is, want := rounds[1].Links()[0].SpanContext, rounds[0].SpanContext(); is.SpanID() != want.SpanID() || is.TraceID() != want.TraceID() {
+			if is, want := rounds[1].Links()[0].SpanContext,
+				rounds[0].SpanContext(); is.SpanID() != want.SpanID() || is.TraceID() != want.TraceID() {
 				t.Errorf("the link is to %v, want %v", is, want)
 			}
 		})

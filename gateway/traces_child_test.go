@@ -32,7 +32,8 @@ func TestTracesOfChildStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := traceID(60)
-	ctx := farcall.WithTrace(t.Context(), farcall.Trace{Parent: "00-" + id + "-" + callersSpan + "-01"})
+	ctx := farcall.WithTrace(t.Context(),
+		farcall.Trace{Parent: "00-" + id + "-" + callersSpan + "-01"})
 	if r, err := c.CallTool(ctx, "trace", nil); err != nil || r.IsError {
 		t.Fatal(r, err)
 	}
@@ -46,7 +47,9 @@ func TestTracesOfChildStart(t *testing.T) {
 		if span.Name() != "child start" {
 			continue
 		}
-		if span.SpanKind() != trace.SpanKindInternal || !hasAttribute(span, attribute.String("farcall.upstream", "play")) || span.EndTime().Equal(span.StartTime()) {
+		if span.SpanKind() != trace.SpanKindInternal ||
+			!hasAttribute(span, attribute.String("farcall.upstream", "play")) ||
+			span.EndTime().Equal(span.StartTime()) {
 			t.Errorf("%v, %v", span.SpanKind(), span.Attributes())
 		}
 		if span.Parent().IsValid() && span.SpanContext().TraceID().String() == id {

@@ -73,8 +73,8 @@ func timely(line string) bool {
 	return strings.HasSuffix(line, " tasks/get\n") || line == "  client tools/list\n"
 }
 
-// For each pair of revisions over each transport, what a client does through a gateway is one trace,
-// and the tree is the whole of it.
+// For each pair of revisions over each transport, what a client does through a gateway is one
+// trace, and the tree is the whole of it.
 func TestGoldenTraces(t *testing.T) {
 	for n, over := range []string{overHTTP, overStdio, overWS, overTCP} {
 		for m, server := range era.Revisions() {
@@ -96,8 +96,10 @@ func goldenServer(t *testing.T, n int, server *era.Revision, over string) {
 		&gateway.Options{RPC: &farcall.Options{Observer: tracer.Observer()}})
 	for i, client := range era.Revisions() {
 		v := &matrixClient{
-			client: client, clientOver: over, server: server, serverOver: over, stage: s, name: fmt.Sprintf("client-%d", i),
-			logs: make(chan string, 1000), changed: make(chan string, 1000), updated: make(chan string, 1000), listening: make(chan spec.SubscriptionFilter, 100),
+			client: client, clientOver: over, server: server, serverOver: over, stage: s,
+			name: fmt.Sprintf("client-%d", i),
+			logs: make(chan string, 1000), changed: make(chan string, 1000),
+			updated: make(chan string, 1000), listening: make(chan spec.SubscriptionFilter, 100),
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), cellTime)
 		defer cancel()
@@ -111,7 +113,8 @@ func goldenServer(t *testing.T, n int, server *era.Revision, over string) {
 		for k, kind := range slices.Sorted(maps.Keys(kinds)) {
 			kinds[kind](ctx, v) // lists are fetched, and levels set
 			ids[kind] = fmt.Sprintf("%032x", n<<16|i<<8|k+1)
-			kinds[kind](farcall.WithTrace(ctx, farcall.Trace{Parent: "00-" + ids[kind] + "-" + callersSpan + "-01"}), v)
+			kinds[kind](
+				farcall.WithTrace(ctx, farcall.Trace{Parent: "00-" + ids[kind] + "-" + callersSpan + "-01"}), v)
 		}
 		if err := leave(); err != nil {
 			t.Error(v, err)

@@ -51,7 +51,8 @@ func (s *spans) of(trace string) map[string][]sdk.ReadOnlySpan {
 // drawn is what can be reached from a span: one line each, indented.
 func drawn(tree map[string][]sdk.ReadOnlySpan, from, indent string) (text string) {
 	for _, s := range tree[from] {
-		text += fmt.Sprintf("%s%s %s\n", indent, s.SpanKind(), s.Name()) + drawn(tree, s.SpanContext().SpanID().String(), indent+"  ")
+		text += fmt.Sprintf("%s%s %s\n", indent, s.SpanKind(), s.Name()) +
+			drawn(tree, s.SpanContext().SpanID().String(), indent+"  ")
 	}
 	return text
 }
@@ -60,9 +61,11 @@ func drawn(tree map[string][]sdk.ReadOnlySpan, from, indent string) (text string
 // them.
 func traced() map[string]func(ctx context.Context, v *matrixClient) {
 	return map[string]func(ctx context.Context, v *matrixClient){
-		"call":     func(ctx context.Context, v *matrixClient) { _, _ = v.tool(ctx, "trace", nil) },
-		"list":     func(ctx context.Context, v *matrixClient) { _, _ = v.Tools(ctx) },
-		"question": func(ctx context.Context, v *matrixClient) { _, _ = v.tool(ctx, "greet", playText{v.name}) },
+		"call": func(ctx context.Context, v *matrixClient) { _, _ = v.tool(ctx, "trace", nil) },
+		"list": func(ctx context.Context, v *matrixClient) { _, _ = v.Tools(ctx) },
+		"question": func(ctx context.Context, v *matrixClient) {
+			_, _ = v.tool(ctx, "greet", playText{v.name})
+		},
 		"task": func(ctx context.Context, v *matrixClient) {
 			if task, err := v.StartTask(ctx, "job", playText{v.name}, 0); err == nil && task.TaskID != "" {
 				_, _ = v.WaitTask(ctx, task.TaskID)
@@ -89,15 +92,18 @@ func TestTraces(t *testing.T) {
 				tracer := traces.New(&traces.Options{Spans: kept})
 				s := newStage(t)
 				t.Cleanup(s.close) // after the gateway: its children report to it
-				h := newHouse(t, &gateway.Config{Upstreams: []*gateway.Upstream{s.upstream(t, server.rev, server.transport)}},
+				h := newHouse(t,
+					&gateway.Config{Upstreams: []*gateway.Upstream{s.upstream(t, server.rev, server.transport)}},
 					&gateway.Options{RPC: &farcall.Options{Observer: tracer.Observer()}})
 				for n, client := range ends() {
 					if !chosen[[2]end{client, server}] {
 						continue
 					}
 					v := &matrixClient{
-						client: client.rev, clientOver: client.transport, server: server.rev, serverOver: server.transport, stage: s, name: fmt.Sprintf("client-%d", n+1),
-						logs: make(chan string, 1000), changed: make(chan string, 1000), updated: make(chan string, 1000), listening: make(chan spec.SubscriptionFilter, 100),
+						client: client.rev, clientOver: client.transport, server: server.rev,
+						serverOver: server.transport, stage: s, name: fmt.Sprintf("client-%d", n+1),
+						logs: make(chan string, 1000), changed: make(chan string, 1000),
+						updated: make(chan string, 1000), listening: make(chan spec.SubscriptionFilter, 100),
 					}
 					tried.Add(runTraced(t, h, v, kept))
 				}
@@ -121,7 +127,8 @@ func runTraced(t *testing.T, h *house, v *matrixClient, kept *spans) (tried int6
 	ids := map[string]string{}
 	for kind, do := range traced() {
 		ids[kind] = fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64()|1)
-		do(farcall.WithTrace(ctx, farcall.Trace{Parent: "00-" + ids[kind] + "-" + callersSpan + "-01", State: "a=b"}), v)
+		do(farcall.WithTrace(ctx,
+			farcall.Trace{Parent: "00-" + ids[kind] + "-" + callersSpan + "-01", State: "a=b"}), v)
 	}
 	if err := leave(); err != nil {
 		t.Error(v, err)
@@ -136,8 +143,10 @@ func runTraced(t *testing.T, h *house, v *matrixClient, kept *spans) (tried int6
 		if (got == "") != none || all != strings.Count(got, "\n") {
 			t.Errorf("%v: %s: %d spans; these are connected:\n%s", v, kind, all, got)
 		}
-		got = strings.Replace(got, "\n  internal child start\n", "\n", 1) // which call starts it is not fixed
-		if kind == "call" && (!strings.Contains("\n"+got, "\nserver tools/call trace\n") || !strings.HasSuffix(got, "\n  client tools/call\n")) {
+		// which call starts it is not fixed
+		got = strings.Replace(got, "\n  internal child start\n", "\n", 1)
+		if kind == "call" && (!strings.Contains("\n"+got, "\nserver tools/call trace\n") ||
+			!strings.HasSuffix(got, "\n  client tools/call\n")) {
 			t.Errorf("%v: %s: no attempt at the server is below the call:\n%s", v, kind, got)
 		}
 		tried++
@@ -160,17 +169,23 @@ func TestTraceThroughGateway(t *testing.T) {
 				s := newStage(t)
 				t.Cleanup(s.close) // after the gateway: its children report to it
 				u := s.upstream(t, rev, over)
-				h := newHouse(t, &gateway.Config{Upstreams: []*gateway.Upstream{u}}, &gateway.Options{RPC: &farcall.Options{Observer: tracer.Observer()}})
+				h := newHouse(t, &gateway.Config{Upstreams: []*gateway.Upstream{u}},
+					&gateway.Options{RPC: &farcall.Options{Observer: tracer.Observer()}})
 				ctx, cancel := context.WithTimeout(t.Context(), cellTime)
 				defer cancel()
-				v := &matrixClient{client: rev, clientOver: over, server: rev, serverOver: over, stage: s, name: "v", logs: make(chan string, 100), changed: make(chan string, 100), updated: make(chan string, 100), listening: make(chan spec.SubscriptionFilter, 10)}
+				v := &matrixClient{
+					client: rev, clientOver: over, server: rev, serverOver: over, stage: s,
+					name: "v", logs: make(chan string, 100), changed: make(chan string, 100),
+					updated: make(chan string, 100), listening: make(chan spec.SubscriptionFilter, 10),
+				}
 				c, leave, err := h.enter(ctx, over, v.options())
 				if err != nil {
 					t.Fatal(err)
 				}
 				v.Client = c
 				id := "0af7651916cd43dd8448eb211c80319c"
-				text, err := v.tool(farcall.WithTrace(ctx, farcall.Trace{Parent: "00-" + id + "-" + callersSpan + "-01", State: "a=b"}), "trace", nil)
+				text, err := v.tool(farcall.WithTrace(ctx,
+					farcall.Trace{Parent: "00-" + id + "-" + callersSpan + "-01", State: "a=b"}), "trace", nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -179,14 +194,16 @@ func TestTraceThroughGateway(t *testing.T) {
 				}
 				tree := kept.of(id)
 				got := drawn(tree, callersSpan, "")
-				if !strings.Contains("\n"+got, "\nserver tools/call") || !strings.HasSuffix(got, "\n  client tools/call\n") {
+				if !strings.Contains("\n"+got, "\nserver tools/call") ||
+					!strings.HasSuffix(got, "\n  client tools/call\n") {
 					t.Errorf("the trace is\n%s", got)
 				}
 				var all, sent int
 				for _, below := range tree {
 					all += len(below)
 					for _, s := range below {
-						if s.Name() == "tools/call" && strings.Contains(text, "-"+s.SpanContext().SpanID().String()+"-01") {
+						if s.Name() == "tools/call" &&
+							strings.Contains(text, "-"+s.SpanContext().SpanID().String()+"-01") {
 							sent++
 						}
 					}

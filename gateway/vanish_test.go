@@ -21,7 +21,8 @@ import (
 // at the server, and nothing is left of it.
 func TestClientVanishes(t *testing.T) {
 	line := func(name string) string {
-		return `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"` + name + `","arguments":{"text":"a"}}}`
+		return `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"` + name +
+			`","arguments":{"text":"a"}}}`
 	}
 	begin := func(t *testing.T, tr farcall.Transport) {
 		t.Helper()
@@ -31,7 +32,10 @@ func TestClientVanishes(t *testing.T) {
 		if _, err := tr.Read(); err != nil {
 			t.Fatal(err)
 		}
-		for _, frame := range []string{`{"jsonrpc":"2.0","method":"notifications/initialized"}`, line("wait")} {
+		for _, frame := range []string{
+			`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+			line("wait"),
+		} {
 			if err := tr.Write([]byte(frame)); err != nil {
 				t.Fatal(err)
 			}
@@ -147,14 +151,16 @@ func TestCancel(t *testing.T) {
 // Progress and logs go to the one caller with the call that they are about.
 func TestProgressAndLogs(t *testing.T) {
 	m := newMock("")
-	mcp.AddTool(m.Server, mcp.Tool{Name: "tell"}, func(ctx context.Context, in textIn) (string, error) {
-		for n := range 5 {
-			if err := errors.Join(mcp.Progress(ctx, float64(n+1), 5, in.Text), mcp.Log(ctx, "info", "l", in.Text)); err != nil {
-				return "", err
+	mcp.AddTool(m.Server, mcp.Tool{Name: "tell"},
+		func(ctx context.Context, in textIn) (string, error) {
+			for n := range 5 {
+				if err := errors.Join(mcp.Progress(ctx, float64(n+1), 5, in.Text),
+					mcp.Log(ctx, "info", "l", in.Text)); err != nil {
+					return "", err
+				}
 			}
-		}
-		return in.Text, nil
-	})
+			return in.Text, nil
+		})
 	for _, server := range []string{"legacy", "modern"} {
 		t.Run("server "+server, func(t *testing.T) {
 			u := m.http(t, "m", nil)
@@ -165,13 +171,16 @@ func TestProgressAndLogs(t *testing.T) {
 				who := fmt.Sprintf("client-%d", n)
 				var mu sync.Mutex
 				var wrong, logs, progress int
-				c := l.client(t, mcp.ClientOptions{Era: []string{"legacy", "modern"}[n%2], LogLevel: "info", OnLog: func(p *spec.LoggingMessageNotificationParams) {
-					mu.Lock()
-					defer mu.Unlock()
-					if logs++; string(p.Data) != `"`+who+`"` {
-						wrong++
-					}
-				}})
+				c := l.client(t, mcp.ClientOptions{
+					Era: []string{"legacy", "modern"}[n%2], LogLevel: "info",
+					OnLog: func(p *spec.LoggingMessageNotificationParams) {
+						mu.Lock()
+						defer mu.Unlock()
+						if logs++; string(p.Data) != `"`+who+`"` {
+							wrong++
+						}
+					},
+				})
 				go func() {
 					ctx := mcp.OnProgress(t.Context(), func(p spec.ProgressNotificationParams) {
 						mu.Lock()
@@ -184,7 +193,8 @@ func TestProgressAndLogs(t *testing.T) {
 					mu.Lock()
 					defer mu.Unlock()
 					if err == nil && (wrong > 0 || progress != 5 || logs != 5) {
-						err = fmt.Errorf("%s got %d logs, %d times progress, %d of others", who, logs, progress, wrong)
+						err = fmt.Errorf("%s got %d logs, %d times progress, %d of others", who, logs,
+							progress, wrong)
 					}
 					results <- err
 				}()

@@ -61,7 +61,8 @@ func (v *virtual) choose(s *server, source route.Source) (_ route.Source, some b
 	for _, of := range c.ByRole {
 		tools, prompts = slices.Concat(tools, of.Tools, of.Deny), append(prompts, of.Prompts...)
 	}
-	ofAll := func(pattern string) bool { return strings.HasPrefix(pattern, "*/") } // one upstream may lack it
+	// one upstream may lack it
+	ofAll := func(pattern string) bool { return strings.HasPrefix(pattern, "*/") }
 	rules.Tools.Expect = chosenOf(slices.DeleteFunc(tools, ofAll), name)
 	rules.Prompts.Expect = chosenOf(slices.DeleteFunc(prompts, ofAll), name)
 	if c.Namespace != "" {
@@ -82,7 +83,8 @@ type choice = struct{ Tools, Deny, Resources, Prompts []string }
 func narrow(c choice, upstream string, rules *route.Rules) {
 	rules.Tools.Only = chosenOf(c.Tools, upstream)
 	rules.Tools.Deny = slices.Concat(rules.Tools.Deny, chosenOf(c.Deny, upstream))
-	rules.Resources.Only, rules.Prompts.Only = chosenOf(c.Resources, upstream), chosenOf(c.Prompts, upstream)
+	rules.Resources.Only, rules.Prompts.Only = chosenOf(c.Resources, upstream),
+		chosenOf(c.Prompts, upstream)
 	if rules.Tools.Only == nil || len(rules.Tools.Only) > 0 {
 		return
 	}
@@ -178,7 +180,8 @@ func (v *virtual) has(upstream string) bool {
 
 // admits reports whether the caller in ctx has a role that the endpoint wants.
 func (v *virtual) admits(ctx context.Context) bool {
-	return v == nil || len(v.cfg.Roles)+len(v.cfg.ByRole) == 0 || v.forRole(ctx, func(rules map[string]*route.Rules) bool { return true })
+	return v == nil || len(v.cfg.Roles)+len(v.cfg.ByRole) == 0 ||
+		v.forRole(ctx, func(rules map[string]*route.Rules) bool { return true })
 }
 
 // forRole reports whether the caller in ctx has a role of the endpoint that meets a condition: one
@@ -211,7 +214,8 @@ func (e *endpoint) virtual() *virtual { return e.g.plan.Load().virtual[e.name] }
 
 // errNotThere refuses a caller when the endpoint is not there for it.
 func errNotThere() error {
-	return jsonrpc.Errorf(jsonrpc.MethodNotFound, "Method not found: there is no MCP server of this name")
+	return jsonrpc.Errorf(jsonrpc.MethodNotFound,
+		"Method not found: there is no MCP server of this name")
 }
 
 // explained returns the servers that callers get reasons for: errors name what a pin blocks there.
@@ -226,10 +230,12 @@ func (e *endpoint) explained() []*server {
 
 // A toolForm is what an override of an endpoint says of a tool beside its mcp.Transform.
 type toolForm struct {
-	Annotations jsonrpc.Raw       // members in place of those of the tool, an object; nil: none
-	Trust       bool              // the annotations may promise more than MCP assumes of a tool without any
-	Output      *outputForm       // nil: results are shown as they are
-	From        map[string]string // where arguments come from, by the tool's names for them: see fromID
+	Annotations jsonrpc.Raw // members in place of those of the tool, an object; nil: none
+	// the annotations may promise more than MCP assumes of a tool without any
+	Trust  bool
+	Output *outputForm // nil: results are shown as they are
+	// where arguments come from, by the tool's names for them: see fromID
+	From map[string]string
 }
 
 // What an argument may come from.
@@ -242,7 +248,9 @@ const (
 
 // form returns the input schema of a tool as the endpoint shows it, and what makes arguments of the
 // tool out of those of a call. It fails when the override does not fit the tool.
-func (e *Endpoint) form(of string, schema jsonrpc.Raw) (shown jsonrpc.Raw, own func(w *calling, given jsonrpc.Raw) (jsonrpc.Raw, error), err error) {
+func (e *Endpoint) form(
+	of string, schema jsonrpc.Raw,
+) (shown jsonrpc.Raw, own func(w *calling, given jsonrpc.Raw) (jsonrpc.Raw, error), err error) {
 	t, from := e.Overrides[of], e.Forms[of].From
 	if len(from) > 0 {
 		all := map[string]mcp.Argument{}
@@ -343,7 +351,10 @@ func (e *Endpoint) show(of string, item jsonrpc.Raw) (jsonrpc.Raw, error) {
 
 // looser are the annotations that promise more than MCP assumes of a tool without any: clients may
 // call such a tool without asking anyone.
-var looser = map[string]string{"readOnlyHint": "true", "destructiveHint": "false", "idempotentHint": "true", "openWorldHint": "false"}
+var looser = map[string]string{
+	"readOnlyHint": "true", "destructiveHint": "false",
+	"idempotentHint": "true", "openWorldHint": "false",
+}
 
 // promises checks that looser annotations are meant.
 func (c *checker) promises(path string, f *toolForm) {
@@ -352,9 +363,11 @@ func (c *checker) promises(path string, f *toolForm) {
 		switch {
 		case looser[string(key)] != string(value):
 		case !f.Trust:
-			c.problem(at, "clients that rely on it may call the tool without asking", "add trust: true to the override if it holds, or remove it")
+			c.problem(at, "clients that rely on it may call the tool without asking",
+				"add trust: true to the override if it holds, or remove it")
 		case c.notice != nil:
-			c.notice(at, fmt.Sprintf("clients take %s for the tool's own, whatever the upstream says", string(key)+": "+string(value)), "")
+			c.notice(at, fmt.Sprintf("clients take %s for the tool's own, whatever the upstream says",
+				string(key)+": "+string(value)), "")
 		}
 	}
 }
@@ -364,7 +377,10 @@ func (r *reader) hints(f *toolForm) take {
 	return func(n *node, path string) {
 		f.Annotations = jsonrpc.Raw("{}")
 		table := map[string]take{}
-		for _, hint := range []string{"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"} {
+		for _, hint := range []string{
+			"readOnlyHint", "destructiveHint", "idempotentHint",
+			"openWorldHint",
+		} {
 			table[hint] = func(n *node, path string) {
 				var is bool
 				r.flag(&is)(n, path)
@@ -381,13 +397,17 @@ func (c *checker) from(path, from string, a *mcp.Argument, guarded bool) {
 	claim, ofClaim := strings.CutPrefix(from, fromClaim)
 	switch {
 	case *a != (mcp.Argument{}):
-		c.problem(path, "callers do not see what comes from them, and it has other keys", "keep from, or the others")
+		c.problem(path, "callers do not see what comes from them, and it has other keys",
+			"keep from, or the others")
 	case ofHeader && unforwarded[textproto.CanonicalMIMEHeaderKey(name)] != "":
-		c.problem(path, "the header "+name+" is for the gateway alone: "+unforwarded[textproto.CanonicalMIMEHeaderKey(name)], "name another header, or principal.id")
+		c.problem(path,
+			"the header "+name+" is for the gateway alone: "+
+				unforwarded[textproto.CanonicalMIMEHeaderKey(name)], "name another header, or principal.id")
 	case !ofHeader && !guarded && (from == fromID || from == fromIssuer || ofClaim):
 		c.problem(path, "without a guard no caller is known", "add guard, or remove from")
 	case from == fromID, from == fromIssuer, ofClaim && claim != "", ofHeader && name != "":
 	default:
-		c.problem(path, c.quote(path, from)+" is nothing that a caller has", "use principal.id, principal.issuer, principal.claims.NAME or header.NAME")
+		c.problem(path, c.quote(path, from)+" is nothing that a caller has",
+			"use principal.id, principal.issuer, principal.claims.NAME or header.NAME")
 	}
 }

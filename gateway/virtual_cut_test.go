@@ -16,13 +16,15 @@ func TestCut(t *testing.T) {
 	text := func(s string) string { return fmt.Sprintf(`{"type":"text","text":%q}`, s) }
 	f := &outputForm{Max: 2000}
 	for name, result := range map[string]string{
-		"a text":              `{"content":[` + text(long) + `]}`,
-		"many texts":          `{"content":[` + strings.Repeat(text(part)+",", 50) + text(part) + `]}`,
-		"structured":          `{"content":[` + text(part) + `],"structuredContent":{"a":"` + long + `"}}`,
+		"a text":     `{"content":[` + text(long) + `]}`,
+		"many texts": `{"content":[` + strings.Repeat(text(part)+",", 50) + text(part) + `]}`,
+		"structured": `{"content":[` + text(part) + `],"structuredContent":{"a":"` +
+			long + `"}}`,
 		"structured, no text": `{"content":[],"structuredContent":{"a":"` + long + `"}}`,
 		"_meta":               `{"content":[` + text(part) + `],"_meta":{"a":"` + long + `"}}`,
-		"an unknown member":   `{"resultType":"complete","content":[` + text(part) + `],"x":"` + long + `","isError":true}`,
-		"isError":             `{"content":[` + text(part) + `],"isError":"` + long + `"}`,
+		"an unknown member": `{"resultType":"complete","content":[` + text(part) + `],"x":"` + long +
+			`","isError":true}`,
+		"isError": `{"content":[` + text(part) + `],"isError":"` + long + `"}`,
 	} {
 		got := f.cut(jsonrpc.Raw(result))
 		if _, fault := scan.Text(got, -1); fault != scan.OK || len(got) > 2000 {

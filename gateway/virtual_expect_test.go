@@ -15,13 +15,18 @@ func TestVirtualExpects(t *testing.T) {
 	t.Parallel()
 	s := mcp.NewServer("s", "1", nil)
 	add := func(name string) {
-		mcp.AddTool(s, mcp.Tool{Name: name}, func(context.Context, struct{}) (string, error) { return name, nil })
+		mcp.AddTool(s, mcp.Tool{Name: name}, func(context.Context, struct{}) (string, error) {
+			return name, nil
+		})
 	}
 	add("read")
 	add("write")
 	add("drop")
 	l := newLabOf(t, nil, &gateway.Config{
-		Upstreams: []*gateway.Upstream{{Name: "s", Server: s, Tools: gateway.Filter{Deny: []string{"drop"}}}, {Name: "o", Server: officeServers()[0].Server}},
+		Upstreams: []*gateway.Upstream{
+			{Name: "s", Server: s, Tools: gateway.Filter{Deny: []string{"drop"}}},
+			{Name: "o", Server: officeServers()[0].Server},
+		},
 		Endpoints: []*gateway.Endpoint{{
 			Name: "own", Tools: []string{"s/read", "s/write", "s/find_*", "*/list"}, Prompts: []string{},
 			Overrides: map[string]mcp.Transform{"s/write": {Name: "put"}},

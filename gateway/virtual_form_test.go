@@ -12,8 +12,8 @@ import (
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 )
 
-// TestVirtualFromCaller: a tool gets arguments of who calls, in every revision and by call_tool, and
-// nothing that the caller writes takes their place; annotations are as the endpoint says.
+// TestVirtualFromCaller: a tool gets arguments of who calls, in every revision and by call_tool,
+// and nothing that the caller writes takes their place; annotations are as the endpoint says.
 func TestVirtualFromCaller(t *testing.T) {
 	t.Parallel()
 	c, err := gateway.Parse("f.yaml", []byte(`
@@ -55,20 +55,41 @@ endpoints:
 	}
 	for _, era := range []string{"legacy", "modern"} {
 		for _, test := range []struct{ path, id, team, tool, args, want string }{
-			{"own", "dev", "red", "tracker__create", `{"owner":"it fails"}`, "tracker dev/red: it fails"}, // the body is shown as owner
+			// the body is shown as owner
+			{"own", "dev", "red", "tracker__create", `{"owner":"it fails"}`, "tracker dev/red: it fails"},
 			{"own", "ops", "blue", "tracker__create", `{"owner":"x"}`, "tracker ops/blue: x"},
-			{"own", "dev", "red", "tracker__create", `{"owner":"x","repo":"y"}`, `error: .*there is no argument "repo"`},
-			{"own", "dev", "", "tracker__create", `{"owner":"x"}`, `error: .*the argument "repo" comes from header.X-Team: the request has no such header`},
-			{"own", "", "", "tracker__create", `{"owner":"x"}`, `error: .*the argument "owner" comes from principal.id: the caller has not shown who it is`},
-			{"claims", "dev", "", "tracker__create", `{"body":"x"}`, `error: .*the caller has no such claim`},
-			{"searched", "dev", "", "call_tool", `{"name":"tracker__create","arguments":{"body":"x"}}`, "tracker dev/: x"},
+			{
+				"own", "dev", "red", "tracker__create", `{"owner":"x","repo":"y"}`,
+				`error: .*there is no argument "repo"`,
+			},
+			{
+				"own", "dev", "", "tracker__create", `{"owner":"x"}`,
+				`error: .*the argument "repo" comes from header.X-Team: the request has no such header`,
+			},
+			{
+				"own", "", "", "tracker__create", `{"owner":"x"}`,
+				`error: .*the argument "owner" comes from principal.id: the caller has not shown who it is`,
+			},
+			{
+				"claims", "dev", "", "tracker__create", `{"body":"x"}`,
+				`error: .*the caller has no such claim`,
+			},
+			{
+				"searched", "dev", "", "call_tool", `{"name":"tracker__create","arguments":{"body":"x"}}`,
+				"tracker dev/: x",
+			},
 			{"searched", "dev", "", "tracker__create", `{"body":"x"}`, "tracker dev/: x"},
-			{"searched", "dev", "", "call_tool", `{"name":"tracker__create","arguments":{"body":"x","owner":"ops"}}`, `error: .*unknown property "owner"; allowed: repo, body`},
+			{
+				"searched", "dev", "", "call_tool",
+				`{"name":"tracker__create","arguments":{"body":"x","owner":"ops"}}`,
+				`error: .*unknown property "owner"; allowed: repo, body`,
+			},
 		} {
 			got := call(dial("/mcp/"+test.path, test.id, test.team, era), test.tool, test.args)
 			want, failed := strings.CutPrefix(test.want, "error: .*")
 			if !failed && got != want || failed && !strings.Contains(got, want) {
-				t.Errorf("%s: %s as %q of %q: %s %s\n got %s\nwant %s", era, test.path, test.id, test.team, test.tool, test.args, got, test.want)
+				t.Errorf("%s: %s as %q of %q: %s %s\n got %s\nwant %s", era, test.path, test.id, test.team,
+					test.tool, test.args, got, test.want)
 			}
 		}
 	}
@@ -77,7 +98,8 @@ endpoints:
 		t.Fatal(tools, err)
 	}
 	a, schema := tools[0].Annotations, string(tools[0].InputSchema)
-	if a == nil || !a.ReadOnlyHint || a.DestructiveHint == nil || *a.DestructiveHint || strings.Contains(schema, "repo") || !strings.Contains(schema, `"required":["owner"]`) {
+	if a == nil || !a.ReadOnlyHint || a.DestructiveHint == nil || *a.DestructiveHint ||
+		strings.Contains(schema, "repo") || !strings.Contains(schema, `"required":["owner"]`) {
 		t.Errorf("%+v, %s", a, schema)
 	}
 }

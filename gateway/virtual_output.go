@@ -14,8 +14,9 @@ import (
 
 // An outputForm is what an override of an endpoint leaves of the results of a tool.
 type outputForm struct {
-	Fields []string // of structured results, with dots between the names of members: "items.id"; empty: all
-	Max    int64    // bytes of a result; 0: no bound
+	// of structured results, with dots between the names of members: "items.id"; empty: all
+	Fields []string
+	Max    int64 // bytes of a result; 0: no bound
 }
 
 // noteSize is room for the note about what was left out, in the least that a bound may be.
@@ -27,7 +28,8 @@ func (o *outputForm) narrow(result jsonrpc.Raw) jsonrpc.Raw {
 	if o == nil {
 		return result
 	}
-	if kind, ok := text(result, "resultType"); ok && kind != spec.ResultComplete || scan.Member(result, "task") != nil {
+	if kind, ok := text(result, "resultType"); ok && kind != spec.ResultComplete ||
+		scan.Member(result, "task") != nil {
 		return result
 	}
 	if len(o.Fields) > 0 && string(scan.Member(result, "isError")) != "true" {
@@ -164,7 +166,8 @@ func textContent(text string) jsonrpc.Raw {
 func (r *reader) output(f *toolForm) take {
 	return func(n *node, path string) {
 		f.Output = &outputForm{}
-		r.fields(n, path, map[string]take{"fields": r.texts(&f.Output.Fields), "max": r.size(&f.Output.Max)})
+		r.fields(n, path,
+			map[string]take{"fields": r.texts(&f.Output.Fields), "max": r.size(&f.Output.Max)})
 	}
 }
 
@@ -178,7 +181,8 @@ func (c *checker) output(path string, o *outputForm) {
 	}
 	for i, f := range o.Fields {
 		if slices.Contains(strings.Split(f, "."), "") {
-			c.problem(fmt.Sprintf("%s.fields[%d]", path, i), c.quote(path, f)+" is no name of a member", "write names with dots between them, as in items.id")
+			c.problem(fmt.Sprintf("%s.fields[%d]", path, i), c.quote(path, f)+" is no name of a member",
+				"write names with dots between them, as in items.id")
 		}
 	}
 }

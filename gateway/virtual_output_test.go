@@ -67,16 +67,19 @@ endpoints:
 			t.Errorf("%s: %s %q %v", era, r.StructuredContent, saysOf(r), err)
 		}
 		for text, want := range map[string]string{
-			"plain": "plain", ` [{"number":1,"x":2}, 3]`: `[{"number":1},3]`, "fail": `{"number":1,"why":"x"}`, `{"number":1`: `{"number":1`, "12": "12",
+			"plain": "plain", ` [{"number":1,"x":2}, 3]`: `[{"number":1},3]`,
+			"fail": `{"number":1,"why":"x"}`, `{"number":1`: `{"number":1`, "12": "12",
 		} {
-			if r, err := own.CallTool(t.Context(), "tracker__say", textIn{text}); err != nil || !strings.HasSuffix(saysOf(r), want) {
+			if r, err := own.CallTool(t.Context(), "tracker__say", textIn{text}); err != nil ||
+				!strings.HasSuffix(saysOf(r), want) {
 				t.Errorf("%s: %s: %+v %v", era, text, r, err)
 			}
 		}
 		for _, text := range []string{"a", "é", "\\", "\x01"} {
 			r, err := own.CallTool(t.Context(), "tracker__long", textIn{text})
 			says := saysOf(r)
-			if err != nil || r.StructuredContent != nil || !utf8.ValidString(says) || !strings.Contains(says, `{"total":0`) || !strings.HasSuffix(says, "bytes.]") {
+			if err != nil || r.StructuredContent != nil || !utf8.ValidString(says) ||
+				!strings.Contains(says, `{"total":0`) || !strings.HasSuffix(says, "bytes.]") {
 				t.Errorf("%s: %q: %v %.300s", era, text, err, says)
 			}
 			if size := len(jsonrpc.AppendString(nil, says)); size > 2000 || text == "a" && size < 1400 {

@@ -23,13 +23,16 @@ func TestVirtualSeal(t *testing.T) {
 		keys []string
 	}{{"modern", nil}, {"modern", []string{key}}, {"legacy", nil}, {"legacy", []string{key}}} {
 		s := mcp.NewServer("s", "1", nil)
-		s.AddTool(mcp.Tool{Name: "ask"}, func(ctx context.Context, _ jsonrpc.Raw) (*mcp.ToolResult, error) {
-			in, err := mcp.Elicit[struct {
-				Name string `json:"name"`
-			}](ctx, "Who?")
-			return &mcp.ToolResult{Content: []mcp.Content{mcp.Text("I am " + in.Name)}}, err
-		})
-		c := &gateway.Config{Namespace: "always", Upstreams: []*gateway.Upstream{{Name: "s", Server: s, Era: of.era}}}
+		s.AddTool(mcp.Tool{Name: "ask"},
+			func(ctx context.Context, _ jsonrpc.Raw) (*mcp.ToolResult, error) {
+				in, err := mcp.Elicit[struct {
+					Name string `json:"name"`
+				}](ctx, "Who?")
+				return &mcp.ToolResult{Content: []mcp.Content{mcp.Text("I am " + in.Name)}}, err
+			})
+		c := &gateway.Config{
+			Namespace: "always", Upstreams: []*gateway.Upstream{{Name: "s", Server: s, Era: of.era}},
+		}
 		c.Sessions.Keys = of.keys
 		for _, name := range []string{"one", "two"} {
 			c.Endpoints = append(c.Endpoints, &gateway.Endpoint{Name: name})
@@ -50,10 +53,13 @@ func TestVirtualSeal(t *testing.T) {
 		for name := range scan.Members(scan.Member(r.result, "inputRequests")) {
 			question = string(name)
 		}
-		again := fmt.Sprintf(`,"requestState":%s,"inputResponses":{%q:{"action":"accept","content":{"name":"Ann"}}}`, scan.Member(r.result, "requestState"), question)
+		again := fmt.Sprintf(
+			`,"requestState":%s,"inputResponses":{%q:{"action":"accept","content":{"name":"Ann"}}}`,
+			scan.Member(r.result, "requestState"), question)
 		for _, path := range []string{"/mcp/two", "/mcp"} {
 			if got := call(path, again); !strings.Contains(got, "-32602") || strings.Contains(got, "Ann") {
-				t.Errorf("%s, keys %v: %s takes the requestState of /mcp/one: %s", of.era, of.keys != nil, path, got)
+				t.Errorf("%s, keys %v: %s takes the requestState of /mcp/one: %s", of.era, of.keys != nil,
+					path, got)
 			}
 		}
 		if got := call("/mcp/one", again); !strings.Contains(got, "I am Ann") {
