@@ -40,7 +40,10 @@ func (e *endpoint) Watch(ctx context.Context, uri string, updated func()) (stop 
 	if err != nil {
 		return nil, err
 	}
-	w := &watching{e: e, ctx: context.WithoutCancel(ctx), uri: uri, name: name, updated: updated, at: at, of: of, stop: stop}
+	w := &watching{
+		e: e, ctx: context.WithoutCancel(ctx), uri: uri, name: name, updated: updated,
+		at: at, of: of, stop: stop,
+	}
 	e.g.mu.Lock()
 	e.g.watched[w] = struct{}{}
 	e.g.mu.Unlock()
@@ -49,7 +52,9 @@ func (e *endpoint) Watch(ctx context.Context, uri string, updated func()) (stop 
 }
 
 // watch watches a resource at the server that has it now.
-func (e *endpoint) watch(ctx context.Context, uri string, updated func()) (at *server, name string, stop func(), err error) {
+func (e *endpoint) watch(
+	ctx context.Context, uri string, updated func(),
+) (at *server, name string, stop func(), err error) {
 	if !e.virtual().admits(ctx) {
 		return nil, "", nil, errNotThere()
 	}
@@ -63,7 +68,8 @@ func (e *endpoint) watch(ctx context.Context, uri string, updated func()) (at *s
 		}
 		// All resources of one call are decided about at once; none is the decision about that call.
 		alone := context.WithValue(ctx, callctx.Observed{}, (*observe.Call)(nil))
-		done, err := e.g.shield.begin(alone, nil, &guard.Call{Method: spec.MethodResourcesRead, Upstream: target.Source, Name: target.Name})
+		done, err := e.g.shield.begin(alone, nil,
+			&guard.Call{Method: spec.MethodResourcesRead, Upstream: target.Source, Name: target.Name})
 		if err != nil {
 			return nil, "", nil, err
 		}
@@ -80,7 +86,8 @@ func (e *endpoint) watch(ctx context.Context, uri string, updated func()) (at *s
 	}
 	caller := context.WithoutCancel(ctx)
 	stop, err = at.mcp.Watch(ctx, e.g.caller(ctx), target.Name, func() {
-		if e.g.shield.stays(caller, target.Source, target.Name) { // a reload ends the watch a little later
+		if e.g.shield.stays(caller, target.Source, target.Name) {
+			// a reload ends the watch a little later
 			updated()
 		}
 	})
@@ -107,7 +114,8 @@ func (w *watching) current() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p := w.e.g.plan.Load()
-	return w.over || p.byName[w.at.cfg.Name] == w.at && p.virtual[w.e.name] == w.of && w.e.g.shield.stays(w.ctx, w.at.cfg.Name, w.name)
+	return w.over || p.byName[w.at.cfg.Name] == w.at && p.virtual[w.e.name] == w.of &&
+		w.e.g.shield.stays(w.ctx, w.at.cfg.Name, w.name)
 }
 
 // moveTimeout bounds how long a server may take that is to be watched in the place

@@ -19,9 +19,10 @@ func TestWatchOutlivesReload(t *testing.T) {
 		t.Run(era, func(t *testing.T) {
 			serve := func() (*mcp.Server, *gateway.Upstream) {
 				m := newMock("")
-				m.AddResource(mcp.Resource{URI: "x://a", Name: "a"}, func(_ context.Context, uri string) ([]mcp.ResourceContents, error) {
-					return []mcp.ResourceContents{{URI: uri, Text: "a"}}, nil
-				})
+				m.AddResource(mcp.Resource{URI: "x://a", Name: "a"},
+					func(_ context.Context, uri string) ([]mcp.ResourceContents, error) {
+						return []mcp.ResourceContents{{URI: uri, Text: "a"}}, nil
+					})
 				return m.Server, m.tcp(t, "a")
 			}
 			before, u := serve()
@@ -33,8 +34,13 @@ func TestWatchOutlivesReload(t *testing.T) {
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			var listening sync.WaitGroup
-			listening.Go(func() { _ = c.Listen(ctx, spec.SubscriptionFilter{ResourceSubscriptions: []string{"x://a"}}) })
-			until(t, "it is notified", func() bool { before.ResourceUpdated("x://a"); return told.Load() > 0 })
+			listening.Go(func() {
+				_ = c.Listen(ctx, spec.SubscriptionFilter{ResourceSubscriptions: []string{"x://a"}})
+			})
+			until(t, "it is notified", func() bool {
+				before.ResourceUpdated("x://a")
+				return told.Load() > 0
+			})
 			for range 2 {
 				after, u := serve()
 				u.Timeout = time.Hour
@@ -44,7 +50,10 @@ func TestWatchOutlivesReload(t *testing.T) {
 				}
 				until(t, "it learns that it may have changed", func() bool { return told.Load() > 0 })
 				told.Store(0)
-				until(t, "it is notified by the new server", func() bool { after.ResourceUpdated("x://a"); return told.Load() > 0 })
+				until(t, "it is notified by the new server", func() bool {
+					after.ResourceUpdated("x://a")
+					return told.Load() > 0
+				})
 			}
 			cancel()
 			listening.Wait()
