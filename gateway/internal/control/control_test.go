@@ -47,7 +47,9 @@ func (f *fake) Restart(ctx context.Context, name string, _ *Restart) (*Upstream,
 	return f.Enable(ctx, name)
 }
 
-func (f *fake) Drain(ctx context.Context, name string) (*Upstream, error) { return f.Enable(ctx, name) }
+func (f *fake) Drain(ctx context.Context, name string) (*Upstream, error) {
+	return f.Enable(ctx, name)
+}
 
 func (f *fake) Disable(ctx context.Context, name string) (*Upstream, error) {
 	return f.Enable(ctx, name)
@@ -68,9 +70,13 @@ func (*fake) EndSignIns(context.Context, *EndSignIns) (*EndedSignIns, error) {
 	return &EndedSignIns{}, nil
 }
 
-func (*fake) LogLevel(context.Context) (*LogLevel, error)                    { return &LogLevel{}, nil }
+func (*fake) LogLevel(context.Context) (*LogLevel, error) {
+	return &LogLevel{}, nil
+}
 func (*fake) SetLogLevel(_ context.Context, to *LogLevel) (*LogLevel, error) { return to, nil }
-func (*fake) Reload(context.Context) (*Reloaded, error)                      { return &Reloaded{}, nil }
+func (*fake) Reload(context.Context) (*Reloaded, error) {
+	return &Reloaded{}, nil
+}
 
 func (*fake) Dump(context.Context) (*Dumped, error)                   { return &Dumped{}, nil }
 func (*fake) Pins(context.Context) (*Pins, error)                     { return &Pins{}, nil }
@@ -80,7 +86,9 @@ func (*fake) AcceptPins(context.Context, string, *AcceptPins) (*PinChanges, erro
 	return &PinChanges{}, nil
 }
 
-func (*fake) Explain(context.Context, *Question) (*Explanation, error) { return &Explanation{}, nil }
+func (*fake) Explain(context.Context, *Question) (*Explanation, error) {
+	return &Explanation{}, nil
+}
 
 // send sends a request to a handler.
 func send(h http.Handler, method, path, body string, headers ...string) *httptest.ResponseRecorder {
@@ -115,7 +123,8 @@ func TestDocument(t *testing.T) {
 		} `json:"paths"`
 	}
 	f := &fake{}
-	if err := jsonv2.Unmarshal(send(New(f, f), http.MethodGet, base+document, "").Body.Bytes(), &doc); err != nil {
+	if err := jsonv2.Unmarshal(send(New(f, f), http.MethodGet, base+document, "").Body.Bytes(),
+		&doc); err != nil {
 		t.Fatal(err)
 	}
 	documented := 0
@@ -132,13 +141,17 @@ func TestDocument(t *testing.T) {
 			t.Errorf("%s %s has no unique operationId", r.method, r.path)
 		}
 		ids = append(ids, op.ID)
-		if (op.Permission != "") != r.changes() || (op.Body != nil) != (r.in != nil) || op.Responses["200"] == nil || op.Responses["default"] == nil {
+		if (op.Permission != "") != r.changes() || (op.Body != nil) != (r.in != nil) ||
+			op.Responses["200"] == nil || op.Responses["default"] == nil {
 			t.Errorf("%s %s is documented as %+v", r.method, r.path, op)
 		}
 		if r.changes() == (r.method == http.MethodGet) {
 			t.Errorf("%s %s: GET reads, and nothing else does", r.method, r.path)
 		}
-		if named := strings.Contains(r.path, "{"); named != slices.ContainsFunc(op.Parameters, func(p parameter) bool { return p.In == "path" }) {
+		if named := strings.Contains(r.path,
+			"{"); named != slices.ContainsFunc(op.Parameters, func(p parameter) bool {
+			return p.In == "path"
+		}) {
 			t.Errorf("%s %s: the parameters are %v", r.method, r.path, op.Parameters)
 		}
 	}
@@ -146,10 +159,14 @@ func TestDocument(t *testing.T) {
 
 // A body beyond the bound is refused, and that is written down.
 func TestBodyBound(t *testing.T) {
-	for n, want := range map[int]int{maxBody: http.StatusOK, maxBody + 1: http.StatusRequestEntityTooLarge} {
+	for n, want := range map[int]int{
+		maxBody:     http.StatusOK,
+		maxBody + 1: http.StatusRequestEntityTooLarge,
+	} {
 		f := &fake{}
 		body := "{}" + strings.Repeat(" ", n-2)
-		if got := send(New(f, f), http.MethodPost, base+"/reload", body); got.Code != want || f.begun+f.refused != 1 {
+		if got := send(New(f, f), http.MethodPost, base+"/reload", body); got.Code != want ||
+			f.begun+f.refused != 1 {
 			t.Errorf("%d bytes: %d, begun %d, refused %d: %s", n, got.Code, f.begun, f.refused, got.Body)
 		}
 	}
@@ -183,7 +200,8 @@ func FuzzHandler(f *testing.F) {
 		}
 		if got.Code != http.StatusOK {
 			var p Problem
-			if err := jsonv2.Unmarshal(got.Body.Bytes(), &p); err != nil || p.Status != got.Code || p.Detail == "" {
+			if err := jsonv2.Unmarshal(got.Body.Bytes(), &p); err != nil || p.Status != got.Code ||
+				p.Detail == "" {
 				t.Errorf("%d: %s", got.Code, got.Body)
 			}
 		} else if method != http.MethodGet && method != http.MethodHead && x.err != nil {
@@ -193,5 +211,6 @@ func FuzzHandler(f *testing.F) {
 }
 
 func validMethod(m string) bool {
-	return slices.Contains([]string{"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"}, m)
+	return slices.Contains(
+		[]string{"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"}, m)
 }

@@ -56,7 +56,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, ok := result.([]byte)
 	if !ok {
 		if body, err = jsonv2.Append(nil, result); err != nil {
-			NewProblem(http.StatusInternalServerError, "the answer cannot be written as JSON: "+err.Error()).write(w)
+			NewProblem(http.StatusInternalServerError,
+				"the answer cannot be written as JSON: "+err.Error()).write(w)
 			return
 		}
 	}
@@ -117,7 +118,9 @@ func (h *Handler) foreign(r *http.Request) *Problem {
 		return NewProblem(http.StatusForbidden, err.Error())
 	}
 	if err := policy.CheckOrigin(r); err != nil {
-		return NewProblem(http.StatusForbidden, "a web page of another origin cannot use this API: call it from a program, or from a page of this address")
+		return NewProblem(http.StatusForbidden,
+			"a web page of another origin cannot use this API: call it from a program, or from a page of "+
+				"this address")
 	}
 	return nil
 }
@@ -130,13 +133,15 @@ func (r *request) read(w http.ResponseWriter) *Problem {
 		kind, _, _ = mime.ParseMediaType(types[0])
 	}
 	if kind != "application/json" {
-		return NewProblem(http.StatusUnsupportedMediaType, "a change needs the header Content-Type: application/json, also without a body")
+		return NewProblem(http.StatusUnsupportedMediaType,
+			"a change needs the header Content-Type: application/json, also without a body")
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	tooLarge := (*http.MaxBytesError)(nil)
 	switch {
 	case errors.As(err, &tooLarge):
-		return NewProblem(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", maxBody))
+		return NewProblem(http.StatusRequestEntityTooLarge,
+			fmt.Sprintf("the body has more than %d bytes", maxBody))
 	case err != nil:
 		return NewProblem(http.StatusBadRequest, "the body cannot be read: send it whole")
 	}
@@ -145,7 +150,8 @@ func (r *request) read(w http.ResponseWriter) *Problem {
 	}
 	var object map[string]any
 	if err := jsonv2.Unmarshal(body, &object); err != nil || object == nil {
-		return NewProblem(http.StatusBadRequest, "the body is no JSON object: send one as the OpenAPI document at "+base+document+" says")
+		return NewProblem(http.StatusBadRequest,
+			"the body is no JSON object: send one as the OpenAPI document at "+base+document+" says")
 	}
 	r.body = body
 	return nil
@@ -174,23 +180,31 @@ func (r *request) decode(v any) error {
 	if p.Reason != "" {
 		reason = "is " + p.Reason
 	}
-	return NewProblem(http.StatusUnprocessableEntity, fmt.Sprintf("the member %.100q of the body %s: the OpenAPI document at %s has the members", p.Pointer, reason, base+document))
+	return NewProblem(http.StatusUnprocessableEntity,
+		fmt.Sprintf("the member %.100q of the body %s: the OpenAPI document at %s has the members",
+			p.Pointer, reason, base+document))
 }
 
 // question reads the parameters of the query.
 func (r *request) question() (*Question, error) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, NewProblem(http.StatusBadRequest, "the query cannot be read: encode its values as in ?call=tools%2Fcall%20files%2Fread")
+		return nil, NewProblem(http.StatusBadRequest,
+			"the query cannot be read: encode its values as in ?call=tools%2Fcall%20files%2Fread")
 	}
 	for name := range values {
 		if !slices.Contains([]string{"call", "as", "role", "arguments", "local"}, name) {
-			return nil, NewProblem(http.StatusBadRequest, fmt.Sprintf("there is no parameter %.100q: use call, as, role, arguments and local", name))
+			return nil, NewProblem(http.StatusBadRequest,
+				fmt.Sprintf("there is no parameter %.100q: use call, as, role, arguments and local", name))
 		}
 	}
-	q := &Question{Call: values.Get("call"), As: values.Get("as"), Roles: values["role"], Arguments: values.Get("arguments"), Local: values.Get("local") == "true"}
+	q := &Question{
+		Call: values.Get("call"), As: values.Get("as"), Roles: values["role"],
+		Arguments: values.Get("arguments"), Local: values.Get("local") == "true",
+	}
 	if q.Call == "" {
-		return nil, NewProblem(http.StatusBadRequest, "the parameter call is missing, as in ?call=tools%2Fcall%20files%2Fread")
+		return nil, NewProblem(http.StatusBadRequest,
+			"the parameter call is missing, as in ?call=tools%2Fcall%20files%2Fread")
 	}
 	return q, nil
 }
@@ -217,7 +231,8 @@ func find(r *http.Request) (found *route, name string, p *Problem) {
 		p.Candidates = methods
 		return nil, "", p
 	}
-	return nil, "", NewProblem(http.StatusNotFound, "nothing is at this path: "+base+document+" describes all that there are")
+	return nil, "", NewProblem(http.StatusNotFound,
+		"nothing is at this path: "+base+document+" describes all that there are")
 }
 
 // match reports whether a path is that of the route, and what {name} stands for in it.
@@ -325,16 +340,23 @@ type Finding struct {
 
 // problems are the kinds of problems by status.
 var problems = map[int]string{
-	http.StatusBadRequest: "bad-request", http.StatusForbidden: "forbidden", http.StatusNotFound: "not-found",
-	http.StatusMethodNotAllowed: "method-not-allowed", http.StatusConflict: "conflict", http.StatusRequestEntityTooLarge: "too-large",
-	http.StatusUnsupportedMediaType: "media-type", http.StatusUnprocessableEntity: "invalid", http.StatusTooManyRequests: "too-many-requests",
-	http.StatusInternalServerError: "internal", http.StatusNotImplemented: "not-available", http.StatusBadGateway: "upstream",
+	http.StatusBadRequest: "bad-request", http.StatusForbidden: "forbidden",
+	http.StatusNotFound:         "not-found",
+	http.StatusMethodNotAllowed: "method-not-allowed", http.StatusConflict: "conflict",
+	http.StatusRequestEntityTooLarge: "too-large",
+	http.StatusUnsupportedMediaType:  "media-type", http.StatusUnprocessableEntity: "invalid",
+	http.StatusTooManyRequests:     "too-many-requests",
+	http.StatusInternalServerError: "internal", http.StatusNotImplemented: "not-available",
+	http.StatusBadGateway:         "upstream",
 	http.StatusServiceUnavailable: "unavailable",
 }
 
 // NewProblem returns a problem of a status. Detail says what is wrong and what to do.
 func NewProblem(status int, detail string) *Problem {
-	return &Problem{Type: "urn:farcall:problem:" + problems[status], Title: http.StatusText(status), Status: status, Detail: detail}
+	return &Problem{
+		Type: "urn:farcall:problem:" + problems[status], Title: http.StatusText(status),
+		Status: status, Detail: detail,
+	}
 }
 
 // Error implements error.

@@ -68,7 +68,9 @@ var operations = map[string]*route{
 	"listCalls":       always(Backend.Calls),
 	"endSession":      ofName(Backend.EndSession),
 	"listSignIns":     ofAll(Backend.SignIns),
-	"endSignIns": given(func(b Backend, c context.Context, _ string, which *EndSignIns) (*EndedSignIns, error) {
+	"endSignIns": given(func(
+		b Backend, c context.Context, _ string, which *EndSignIns,
+	) (*EndedSignIns, error) {
 		return b.EndSignIns(c, which)
 	}),
 	"getLogLevel": ofAll(Backend.LogLevel),
@@ -144,8 +146,10 @@ func describe() []byte {
 		"openapi": "3.1.0",
 		"info": object{
 			"title": "farcall gateway", "version": "1",
-			"description": "What an operator can read and change of a gateway. Reads need a rule of the guard that allows gateway/status, changes one that allows " +
-				"gateway/admin CHANGE or gateway/admin UPSTREAM/CHANGE. Without a guard the API is for programs on the machine of the gateway.",
+			"description": "What an operator can read and change of a gateway. Reads need a rule of the " +
+				"guard that allows gateway/status, changes one that allows " +
+				"gateway/admin CHANGE or gateway/admin UPSTREAM/CHANGE. Without a guard the API is for " +
+				"programs on the machine of the gateway.",
 		},
 		"servers":  []any{object{"url": base}},
 		"security": []any{object{}, object{"bearer": []string{}}},
@@ -154,7 +158,8 @@ func describe() []byte {
 			"schemas":         set.Definitions(),
 			"securitySchemes": object{"bearer": object{"type": "http", "scheme": "bearer"}},
 			"responses": object{"problem": object{
-				"description": "what is wrong and what to do (RFC 9457)", "content": object{"application/problem+json": object{"schema": problem}},
+				"description": "what is wrong and what to do (RFC 9457)",
+				"content":     object{"application/problem+json": object{"schema": problem}},
 			}},
 		},
 	}
@@ -201,7 +206,10 @@ func (t *route) operation(set *schema.Set) object {
 func (t *route) parameters(set *schema.Set) (all []any) {
 	for part := range strings.SplitSeq(t.path, "/") {
 		if name, ok := strings.CutPrefix(part, "{"); ok {
-			all = append(all, object{"name": strings.TrimSuffix(name, "}"), "in": "path", "required": true, "schema": object{"type": "string"}})
+			all = append(all, object{
+				"name": strings.TrimSuffix(name, "}"), "in": "path", "required": true,
+				"schema": object{"type": "string"},
+			})
 		}
 	}
 	if t.query == nil {

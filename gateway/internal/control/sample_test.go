@@ -8,7 +8,8 @@ import (
 
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
-const evil = `<script>alert("x")</script><img src=x onerror=alert(1)>' " & </details></table> {{.Name}}`
+const evil = `<script>alert("x")</script><img src=x onerror=alert(1)>' " & ` +
+	`</details></table> {{.Name}}`
 
 // sample has an upstream of every state, and hostile text in every field.
 func sample(upstreams, tools int) *Status {
@@ -21,7 +22,8 @@ func sample(upstreams, tools int) *Status {
 		u := UpstreamStatus{Children: 3, Upstream: Upstream{
 			Name:    fmt.Sprintf("files-%02d", i),
 			Target:  fmt.Sprintf("npx -y @example/server-files /srv/data/%d", i),
-			Profile: "mcp", Lifetime: "shared", State: "up", Since: noon.Add(-time.Duration(i+1) * time.Hour),
+			Profile: "mcp", Lifetime: "shared", State: "up",
+			Since:    noon.Add(-time.Duration(i+1) * time.Hour),
 			Revision: "2025-11-25", Server: "Files 1.4.2",
 			Connections: 3, InFlight: i % 3, Calls: int64(i) * 7919, P50: 0.42, P99: 12,
 		}}
@@ -60,7 +62,8 @@ func hostile(u *UpstreamStatus, i int) {
 		u.Connections, u.Children, u.InFlight, u.Queued = 256, 256, 1024, 1024
 		u.P50, u.P99 = 59_000, 1_234_000
 	case 4:
-		u.Name, u.State, u.LastError = "ملفات\u202eevil", "idle", "\u202eتعذر الاتصال بالخادم: رفض الاتصال 10.0.0.1"
+		u.Name, u.State, u.LastError = "ملفات\u202eevil", "idle",
+			"\u202eتعذر الاتصال بالخادم: رفض الاتصال 10.0.0.1"
 		u.Target, u.Server = "https://مثال.example/mcp", "خادم 2"
 	case 5:
 		u.State = "some state that is not known " + evil

@@ -12,7 +12,9 @@ const StatusPath = "/api/status"
 
 // ServeStatus answers GET and HEAD with a status as JSON. check says which pages and hosts may read
 // it in addition to those of the same host.
-func ServeStatus(w http.ResponseWriter, r *http.Request, check origin.Policy, status func() *Status) {
+func ServeStatus(
+	w http.ResponseWriter, r *http.Request, check origin.Policy, status func() *Status,
+) {
 	header := w.Header()
 	protect(header)
 	if err := check.Check(r); err != nil {
@@ -26,7 +28,8 @@ func ServeStatus(w http.ResponseWriter, r *http.Request, check origin.Policy, st
 	}
 	body, err := jsonv2.Append(nil, status())
 	if err != nil {
-		http.Error(w, "The status cannot be written as JSON: "+err.Error(), http.StatusInternalServerError)
+		http.Error(w, "The status cannot be written as JSON: "+err.Error(),
+			http.StatusInternalServerError)
 		return
 	}
 	header.Set("Content-Type", "application/json")

@@ -70,7 +70,10 @@ func Main() {
 	if !ok {
 		return
 	}
-	s := &server{mode: mode, args: os.Args[1:], in: bufio.NewReader(os.Stdin), header: os.Getenv(header) != ""}
+	s := &server{
+		mode: mode, args: os.Args[1:], in: bufio.NewReader(os.Stdin),
+		header: os.Getenv(header) != "",
+	}
 	exit(s.run())
 }
 
@@ -147,7 +150,8 @@ func (s *server) run() int {
 	case "ignore-sigterm":
 		signal.Ignore(syscall.SIGTERM, os.Interrupt, syscall.SIGHUP)
 	case "binary-stderr":
-		_, _ = os.Stderr.WriteString("a\x00b\x1b[31mred\x1b[0m\x1b]0;title\a\xff\u202etxt\n" + strings.Repeat("x", 1<<20) + "\nwithout an end")
+		_, _ = os.Stderr.WriteString("a\x00b\x1b[31mred\x1b[0m\x1b]0;title\a\xff\u202etxt\n" +
+			strings.Repeat("x", 1<<20) + "\nwithout an end")
 	case "garbage":
 		s.print("Starting the server...\n[INFO] listening\n{\"level\":\"info\",\"msg\":\"up\"}\n")
 	case "slow-start":
@@ -269,7 +273,8 @@ func (s *server) print(text string) {
 
 func (s *server) answer(id []byte, result string) {
 	if s.mode == "garbage" {
-		s.print("\x00\x01\xff binary\n" + `{"jsonrpc":"2.0","id":1,"resu` + "\nTraceback (most recent call last):\n" + strings.Repeat("z", 1<<20) + "\n")
+		s.print("\x00\x01\xff binary\n" + `{"jsonrpc":"2.0","id":1,"resu` +
+			"\nTraceback (most recent call last):\n" + strings.Repeat("z", 1<<20) + "\n")
 	}
 	message := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result)
 	s.send(message)

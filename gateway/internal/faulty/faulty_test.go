@@ -30,7 +30,8 @@ func connect(t *testing.T, o *mcp.ClientOptions, mode string, args ...string) (*
 	path, args, env := Command(mode, args...)
 	cmd := exec.Command(path, args...)
 	cmd.Env = env
-	tr, err := stream.Command(cmd, stream.NDJSON, &stream.Options{Grace: 100 * time.Millisecond, MaxMessage: 100 << 20})
+	tr, err := stream.Command(cmd, stream.NDJSON,
+		&stream.Options{Grace: 100 * time.Millisecond, MaxMessage: 100 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +52,8 @@ func connect(t *testing.T, o *mcp.ClientOptions, mode string, args ...string) (*
 
 func call(ctx context.Context, c *mcp.Client, tool, said string) (string, error) {
 	var r spec.CallToolResult
-	err := c.Request(ctx, "tools/call", map[string]any{"name": tool, "arguments": map[string]any{"text": said}}, &r)
+	err := c.Request(ctx, "tools/call",
+		map[string]any{"name": tool, "arguments": map[string]any{"text": said}}, &r)
 	if err != nil || len(r.Content) != 1 {
 		return "", errors.Join(err, fmt.Errorf("%d blocks", len(r.Content)))
 	}
@@ -60,14 +62,18 @@ func call(ctx context.Context, c *mcp.Client, tool, said string) (string, error)
 
 // TestModes: each mode does what the package says, as an MCP client sees it.
 func TestModes(t *testing.T) {
-	for _, mode := range []string{"ok", "twice", "wrong-id", "hang-close", "ignore-sigterm", "flood-stderr", "slow-start", "binary-stderr"} {
+	for _, mode := range []string{
+		"ok", "twice", "wrong-id", "hang-close", "ignore-sigterm",
+		"flood-stderr", "slow-start", "binary-stderr",
+	} {
 		t.Run(mode, func(t *testing.T) {
 			c, err := connect(t, nil, mode)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for range 2 {
-				if got, err := call(t.Context(), c, "echo", "hel\"lo"); err != nil || got != `hel"lo` && got != `hel\"lo` {
+				if got, err := call(t.Context(), c, "echo", "hel\"lo"); err != nil ||
+					got != `hel"lo` && got != `hel\"lo` {
 					t.Errorf("%q, %v", got, err)
 				}
 			}
@@ -75,12 +81,18 @@ func TestModes(t *testing.T) {
 				t.Errorf("%q, %v", got, err)
 			}
 			pid, err := call(t.Context(), c, "pid", "")
-			if n, _ := strconv.Atoi(pid); err != nil || !slices.ContainsFunc(Descendants(), func(p Process) bool { return p.PID == n }) {
+			if n, _ := strconv.Atoi(pid); err != nil ||
+				!slices.ContainsFunc(Descendants(), func(p Process) bool {
+					return p.PID == n
+				}) {
 				t.Errorf("%q, %v, %v", pid, err, Descendants())
 			}
 		})
 	}
-	for mode, want := range map[string]string{"crash-start": "cannot open the database", "crash-after": "out of luck after 1"} {
+	for mode, want := range map[string]string{
+		"crash-start": "cannot open the database",
+		"crash-after": "out of luck after 1",
+	} {
 		t.Run(mode, func(t *testing.T) {
 			c, err := connect(t, nil, mode)
 			if err == nil {
@@ -96,7 +108,8 @@ func TestModes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := call(t.Context(), c, "work", ""); !errors.Is(err, farcall.ErrClosed) || !strings.Contains(err.Error(), "panic: in a call") {
+		if _, err := call(t.Context(), c, "work", ""); !errors.Is(err, farcall.ErrClosed) ||
+			!strings.Contains(err.Error(), "panic: in a call") {
 			t.Error(err)
 		}
 	})
@@ -115,7 +128,8 @@ func TestModes(t *testing.T) {
 		}
 	})
 	t.Run("silent", func(t *testing.T) {
-		if _, err := connect(t, &mcp.ClientOptions{Era: "legacy", Timeout: 50 * time.Millisecond}, "silent"); err == nil {
+		if _, err := connect(t, &mcp.ClientOptions{Era: "legacy", Timeout: 50 * time.Millisecond},
+			"silent"); err == nil {
 			t.Error("it has answered")
 		}
 	})
@@ -129,9 +143,13 @@ func TestModes(t *testing.T) {
 		}
 	})
 	t.Run("ask", func(t *testing.T) {
-		c, err := connect(t, &mcp.ClientOptions{Era: "legacy", Elicit: func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
-			return &spec.ElicitResult{Action: "accept", Content: jsonrpc.Raw(`{"name":"Eve"}`)}, nil
-		}}, "ask")
+		c, err := connect(t,
+			&mcp.ClientOptions{
+				Era: "legacy",
+				Elicit: func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
+					return &spec.ElicitResult{Action: "accept", Content: jsonrpc.Raw(`{"name":"Eve"}`)}, nil
+				},
+			}, "ask")
 		if err != nil {
 			t.Fatal(err)
 		}

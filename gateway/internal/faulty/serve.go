@@ -37,7 +37,8 @@ func (s *server) handle(message []byte) {
 			s.held = nil
 			s.answer(held, text("late"))
 		}
-	case s.mode == "roots" && (method == "notifications/initialized" || method == "notifications/roots/list_changed"):
+	case s.mode == "roots" &&
+		(method == "notifications/initialized" || method == "notifications/roots/list_changed"):
 		s.send([]byte(`{"jsonrpc":"2.0","id":"roots","method":"roots/list"}`))
 	case id == nil:
 	case method == "initialize":
@@ -45,16 +46,23 @@ func (s *server) handle(message []byte) {
 		if rev == nil {
 			rev = strconv.AppendQuote(nil, era.LatestLegacy().Name)
 		}
-		s.answer(id, fmt.Sprintf(`{"protocolVersion":%s,"capabilities":{"tools":{}},"serverInfo":{"name":"faulty","version":"1"}}`, rev))
+		s.answer(id,
+			fmt.Sprintf(`{"protocolVersion":%s,"capabilities":{"tools":{}},"serverInfo":{"name":"faulty",`+
+				`"version":"1"}}`, rev))
 	case method == "ping":
 		s.answer(id, "{}")
 	case method == "tools/list":
-		s.answer(id, fmt.Sprintf(`{"tools":[{"name":"echo","inputSchema":%s},{"name":"pid","inputSchema":%s},{"name":"work","inputSchema":%s},`+
-			`{"name":"safe","annotations":{"idempotentHint":true},"inputSchema":%s}]}`, schema, schema, schema, schema))
+		s.answer(id,
+			fmt.Sprintf(
+				`{"tools":[{"name":"echo","inputSchema":%s},{"name":"pid","inputSchema":%s},{"name":"work",`+
+					`"inputSchema":%s},`+
+					`{"name":"safe","annotations":{"idempotentHint":true},"inputSchema":%s}]}`, schema, schema,
+				schema, schema))
 	case method == "tools/call":
 		s.call(id, params)
 	default:
-		s.send(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`, id))
+		s.send(fmt.Appendf(nil,
+			`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`, id))
 	}
 }
 
@@ -80,7 +88,8 @@ func (s *server) call(id, params []byte) {
 	case "flood-stderr":
 		lines := s.number(10_000)
 		for n := range lines {
-			fmt.Fprintf(os.Stderr, "line %d of the flood, which is about as long as lines of logs are wont to be\n", n+1)
+			fmt.Fprintf(os.Stderr,
+				"line %d of the flood, which is about as long as lines of logs are wont to be\n", n+1)
 		}
 	case "late":
 		s.held = append([]byte(nil), id...)
@@ -101,8 +110,12 @@ func (s *server) call(id, params []byte) {
 			s.asks = make(map[string][]byte)
 		}
 		s.asks[key] = append([]byte(nil), id...)
-		s.send(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%q,"method":"elicitation/create","params":{"message":"What is your name?",`+
-			`"requestedSchema":{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}}}`, key))
+		s.send(
+			fmt.Appendf(nil,
+				`{"jsonrpc":"2.0","id":%q,"method":"elicitation/create","params":{"message":"What is `+
+					`your name?",`+
+					`"requestedSchema":{"type":"object","properties":{"name":{"type":"string"}},`+
+					`"required":["name"]}}}`, key))
 		return
 	}
 	s.answer(id, text(said))

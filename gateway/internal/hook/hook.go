@@ -88,11 +88,13 @@ func (h *Hook) failed() Outcome {
 
 // A Call is what a hook learns of a call.
 type Call struct {
-	Owner                             owner.Key // the owner of the places that it takes; the hook does not learn it
+	// the owner of the places that it takes; the hook does not learn it
+	Owner                             owner.Key
 	Upstream, Tool, Revision, Session string
 	Method, Kind, Issuer, ID          string // of the principal; without a Method there is none
 	TraceParent, TraceState           string
-	Value                             jsonrpc.Raw // the arguments before the call, the result after it; nil: none
+	// the arguments before the call, the result after it; nil: none
+	Value jsonrpc.Raw
 	// RPC says that Tool is a method of JSON-RPC, and Value its params, its result, or its error.
 	RPC, Error bool
 }
@@ -158,7 +160,8 @@ func (h *Hook) report(v *Verdict) {
 	switch {
 	case failed == h.failing.Swap(failed):
 	case failed:
-		h.opts.Logger.Warn("a hook fails", "hook", h.opts.Name, "outcome", string(v.Outcome), "error", v.Err)
+		h.opts.Logger.Warn("a hook fails", "hook", h.opts.Name, "outcome", string(v.Outcome),
+			"error", v.Err)
 	default:
 		h.opts.Logger.Info("a hook answers again", "hook", h.opts.Name)
 	}
@@ -185,7 +188,8 @@ func (h *Hook) ask(ctx context.Context, c *Call) (answer, error) {
 }
 
 // take waits for a place. Owners share the places: one that takes many leaves room for others. A
-// place that is free when the time is over comes too late: the hook was not asked, and has not failed.
+// place that is free when the time is over comes too late: the hook was not asked, and has not
+// failed.
 func (h *Hook) take(ctx context.Context, o owner.Key) (*share.Holder, error) {
 	for {
 		if ctx.Err() != nil {

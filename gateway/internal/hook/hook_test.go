@@ -44,13 +44,18 @@ var wrongs = map[string]struct {
 	"an escaped twin":      {text: `{"decision":"deny","\u0064ecision":"allow"}`},
 	"arguments no object":  {text: `{"decision":"allow","arguments":[],"result":[]}`},
 	"both phases":          {text: `{"decision":"allow","arguments":{},"result":{}}`},
-	"too deep":             {text: `{"decision":"allow","arguments":` + strings.Repeat(`{"a":`, 300) + `1` + strings.Repeat(`}`, 300) + `}`},
-	"too large":            {text: `{"decision":"allow","reason":"` + strings.Repeat("x", MaxAnswer) + `"}`},
-	"bad status or exit":   {text: `{"decision":"allow"}`, status: 500, exit: 1},
-	"a redirect":           {text: `{"decision":"allow"}`, status: 302, exit: 2},
-	"accepted":             {text: `{"decision":"allow"}`, status: 202, exit: 3},
-	"hangs":                {hangs: true},
-	"vanishes":             {vanishs: true, text: `{"decision":`},
+	"too deep": {
+		text: `{"decision":"allow","arguments":` + strings.Repeat(`{"a":`, 300) + `1` +
+			strings.Repeat(`}`, 300) + `}`,
+	},
+	"too large": {
+		text: `{"decision":"allow","reason":"` + strings.Repeat("x", MaxAnswer) + `"}`,
+	},
+	"bad status or exit": {text: `{"decision":"allow"}`, status: 500, exit: 1},
+	"a redirect":         {text: `{"decision":"allow"}`, status: 302, exit: 2},
+	"accepted":           {text: `{"decision":"allow"}`, status: 202, exit: 3},
+	"hangs":              {hangs: true},
+	"vanishes":           {vanishs: true, text: `{"decision":`},
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -59,7 +64,10 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 func atURL(t *testing.T, o Options, h http.HandlerFunc) *Hook {
 	t.Helper()
 	s := httptest.NewServer(h)
-	o.URL, o.Client, o.Logger = s.URL, &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, quiet()
+	o.URL, o.Client, o.Logger = s.URL,
+		&http.Client{CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		}}, quiet()
 	k := New(&o)
 	t.Cleanup(func() { k.Close(); s.CloseClientConnections(); s.Close() })
 	return k
@@ -113,12 +121,14 @@ func TestFailures(t *testing.T) {
 							}
 							h = shell(o, script)
 						}
-						v, err := h.Ask(t.Context(), &Call{Owner: owner.Named("ann"), Upstream: "u", Tool: "t", Value: jsonrpc.Raw(`{}`)})
+						v, err := h.Ask(t.Context(),
+							&Call{Owner: owner.Named("ann"), Upstream: "u", Tool: "t", Value: jsonrpc.Raw(`{}`)})
 						want := Failed
 						if open {
 							want = FailedOpen
 						}
-						if err != nil || v.Outcome != want || v.Err == nil || v.Value != nil || v.Outcome.Passes() != open {
+						if err != nil || v.Outcome != want || v.Err == nil || v.Value != nil ||
+							v.Outcome.Passes() != open {
 							t.Errorf("%+.200v, %v", v, err)
 						}
 					})
@@ -134,28 +144,49 @@ func TestAnswers(t *testing.T) {
 		member := map[bool]string{false: "arguments", true: "result"}[after]
 		var got string
 		say := ""
-		h := atURL(t, Options{Name: "scan", After: after, Timeout: time.Minute, MaxInFlight: 1, Header: http.Header{"X-Token": {"t"}}}, func(w http.ResponseWriter, r *http.Request) {
+		h := atURL(t, Options{
+			Name: "scan", After: after, Timeout: time.Minute, MaxInFlight: 1,
+			Header: http.Header{"X-Token": {"t"}},
+		}, func(w http.ResponseWriter, r *http.Request) {
 			b, _ := io.ReadAll(r.Body)
-			got = r.Method + " " + r.Header.Get("X-Token") + " " + r.Header.Get("Content-Type") + " " + string(b)
+			got = r.Method + " " + r.Header.Get("X-Token") + " " + r.Header.Get("Content-Type") + " " +
+				string(b)
 			_, _ = io.WriteString(w, say)
 		})
 		for text, want := range map[string]Verdict{
-			`{"decision":"allow"}`:                                                  {Outcome: Allowed},
-			" {\"decision\" : \"allow\"}\n":                                         {Outcome: Allowed},
-			`{"decision":"allow","` + member + `":{"a":1}}`:                         {Outcome: Changed, Value: jsonrpc.Raw(`{"a":1}`)},
-			`{"decision":"deny"}`:                                                   {Outcome: Denied},
-			`{"decision":"deny","reason":"no \u00e9","` + member + `":{}}`:          {Outcome: Denied, Reason: "no é"},
-			`{"decision":"deny","reason":"` + strings.Repeat("é", maxReason) + `"}`: {Outcome: Denied, Reason: strings.Repeat("é", maxReason/2)},
+			`{"decision":"allow"}`:          {Outcome: Allowed},
+			" {\"decision\" : \"allow\"}\n": {Outcome: Allowed},
+			`{"decision":"allow","` + member + `":{"a":1}}`: {
+				Outcome: Changed,
+				Value:   jsonrpc.Raw(`{"a":1}`),
+			},
+			`{"decision":"deny"}`: {Outcome: Denied},
+			`{"decision":"deny","reason":"no \u00e9","` + member + `":{}}`: {
+				Outcome: Denied,
+				Reason:  "no é",
+			},
+			`{"decision":"deny","reason":"` + strings.Repeat("é", maxReason) + `"}`: {
+				Outcome: Denied,
+				Reason:  strings.Repeat("é", maxReason/2),
+			},
 		} {
 			say = text
-			v, err := h.Ask(t.Context(), &Call{Upstream: "files", Tool: "read", Revision: "r", Session: "s", Method: "key", Kind: "user", Issuer: "i", ID: `a"b`, TraceParent: "p", TraceState: "q", Value: jsonrpc.Raw(`{"x":1}`)})
-			if err != nil || v.Outcome != want.Outcome || v.Reason != want.Reason || string(v.Value) != string(want.Value) {
+			v, err := h.Ask(t.Context(),
+				&Call{
+					Upstream: "files", Tool: "read", Revision: "r", Session: "s", Method: "key", Kind: "user",
+					Issuer: "i", ID: `a"b`, TraceParent: "p", TraceState: "q", Value: jsonrpc.Raw(`{"x":1}`),
+				})
+			if err != nil || v.Outcome != want.Outcome || v.Reason != want.Reason ||
+				string(v.Value) != string(want.Value) {
 				t.Errorf("%.80s: %.200v %v", text, v, err)
 			}
 		}
 		phase := map[bool]string{false: "before", true: "after"}[after]
-		if want := `POST t application/json {"version":1,"hook":"scan","phase":"` + phase + `","upstream":"files","tool":"read","revision":"r","session":"s","traceparent":"p","tracestate":"q",` +
-			`"principal":{"method":"key","kind":"user","issuer":"i","id":"a\"b"},"` + member + `":{"x":1}}`; got != want {
+		if want := `POST t application/json {"version":1,"hook":"scan","phase":"` + phase +
+			`","upstream":"files","tool":"read","revision":"r","session":"s","traceparent":"p",` +
+			`"tracestate":"q",` +
+			`"principal":{"method":"key","kind":"user","issuer":"i","id":"a\"b"},"` + member +
+			`":{"x":1}}`; got != want {
 			t.Errorf("it gets %s\nnot %s", got, want)
 		}
 		if _, err := h.Ask(t.Context(), &Call{Upstream: "files", Tool: "read"}); err != nil {
@@ -172,18 +203,24 @@ func TestAnswers(t *testing.T) {
 func TestFairPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var most, now atomic.Int64
-		h := New(&Options{Name: "h", Open: true, Timeout: time.Second, MaxInFlight: 8, Logger: quiet(), Client: &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
-			n := now.Add(1)
-			defer now.Add(-1)
-			for was := most.Load(); n > was && !most.CompareAndSwap(was, n); was = most.Load() {
-			}
-			b, _ := io.ReadAll(r.Body)
-			if strings.Contains(string(b), `"tool":"hang"`) {
-				<-r.Context().Done()
-				return nil, r.Context().Err()
-			}
-			return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(`{"decision":"allow"}`))}, nil
-		})}})
+		h := New(
+			&Options{
+				Name: "h", Open: true, Timeout: time.Second, MaxInFlight: 8, Logger: quiet(),
+				Client: &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+					n := now.Add(1)
+					defer now.Add(-1)
+					for was := most.Load(); n > was && !most.CompareAndSwap(was, n); was = most.Load() {
+					}
+					b, _ := io.ReadAll(r.Body)
+					if strings.Contains(string(b), `"tool":"hang"`) {
+						<-r.Context().Done()
+						return nil, r.Context().Err()
+					}
+					return &http.Response{
+						StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(`{"decision":"allow"}`)),
+					}, nil
+				})},
+			})
 		var busy, failed atomic.Int64
 		for range 100 {
 			go func() {
@@ -200,7 +237,8 @@ func TestFairPlaces(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		for range 10 {
-			if v, err := h.Ask(t.Context(), &Call{Owner: owner.Named("ann"), Tool: "look"}); err != nil || v.Outcome != Allowed {
+			if v, err := h.Ask(t.Context(), &Call{Owner: owner.Named("ann"), Tool: "look"}); err != nil ||
+				v.Outcome != Allowed {
 				t.Errorf("%+v %v", v, err)
 			}
 		}
@@ -209,7 +247,8 @@ func TestFairPlaces(t *testing.T) {
 		}
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := h.Ask(gone, &Call{Owner: owner.Named("eve"), Tool: "hang"}); !errors.Is(err, context.Canceled) {
+		if _, err := h.Ask(gone, &Call{Owner: owner.Named("eve"), Tool: "hang"}); !errors.Is(err,
+			context.Canceled) {
 			t.Errorf("the caller has gone: %v", err)
 		}
 		<-time.After(2 * time.Second)

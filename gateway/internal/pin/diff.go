@@ -265,7 +265,9 @@ func line(text string) string {
 }
 
 func hidden(r rune) bool {
-	return r != ' ' && !unicode.IsGraphic(r) || unicode.Is(unicode.Zs, r) && r != ' ' || unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) || unicode.Is(unicode.Variation_Selector, r)
+	return r != ' ' && !unicode.IsGraphic(r) || unicode.Is(unicode.Zs, r) && r != ' ' ||
+		unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) ||
+		unicode.Is(unicode.Variation_Selector, r)
 }
 
 const maxDepth = 256
@@ -314,7 +316,9 @@ func definition(list string, item jsonrpc.Raw) ([]byte, error) {
 		case name == volatileSize:
 			return nil, false
 		case name == "annotations" && value[0] == '{':
-			kept, err := appendObject(nil, value, func(name string, value []byte) ([]byte, bool) { return value, name != volatileTime })
+			kept, err := appendObject(nil, value, func(name string, value []byte) ([]byte, bool) {
+				return value, name != volatileTime
+			})
 			if err != nil {
 				return value, true // which fails as well
 			}
@@ -374,7 +378,9 @@ func AppendCanonical(dst, value []byte) (out []byte, err error) {
 
 // appendObject appends the canonical form of a valid object. keep, unless it is nil, says which
 // members stay, and with which value.
-func appendObject(dst, object []byte, keep func(name string, value []byte) ([]byte, bool)) ([]byte, error) {
+func appendObject(
+	dst, object []byte, keep func(name string, value []byte) ([]byte, bool),
+) ([]byte, error) {
 	all, err := members(object)
 	if err != nil {
 		return nil, err

@@ -29,7 +29,10 @@ const (
 )
 
 // ids are the members by which the items of a list are distinguished. A file has no other lists.
-var ids = map[string]string{Server: "name", Tools: "name", Prompts: "name", Resources: "uri", Templates: "uriTemplate"}
+var ids = map[string]string{
+	Server: "name", Tools: "name", Prompts: "name", Resources: "uri",
+	Templates: "uriTemplate",
+}
 
 // A Lock is the content of a farcall.lock: the lists of upstreams as they were
 // accepted. Its methods may be called from several goroutines at once.
@@ -58,7 +61,8 @@ const (
 // A Change is how an item differs from what was accepted.
 type Change struct {
 	Source, List, Name, Kind string // the name as its source has it: hostile text
-	Diff                     string // lines, to be read by a person; without characters that cannot be seen
+	// lines, to be read by a person; without characters that cannot be seen
+	Diff string
 }
 
 // What names the item for people: tool, prompt, resource, template, or the server itself.
@@ -116,7 +120,8 @@ func ServerItems(name, title, version, instructions string) []jsonrpc.Raw {
 		}
 		return jsonrpc.AppendString(append(dst, `,"`+member+`":`...), value)
 	}
-	identity := add(add(add([]byte(`{"name":"identity"`), "server", name), "title", title), "version", version)
+	identity := add(add(add([]byte(`{"name":"identity"`), "server", name), "title", title),
+		"version", version)
 	all := []jsonrpc.Raw{append(identity, '}')}
 	if instructions != "" {
 		all = append(all, append(add([]byte(`{"name":"instructions"`), "text", instructions), '}'))
@@ -232,7 +237,9 @@ func (l *Lock) Remove(source string) {
 const (
 	lockVersion = 2
 	maxFile     = 64 << 20
-	about       = "What servers say about themselves, as it was accepted. farcall blocks what differs from its definition here. Written by `farcall pin`; look at the diff, then `farcall pin --accept`."
+	about       = "What servers say about themselves, as it was accepted. farcall blocks what " +
+		"differs from its definition here. Written by `farcall pin`; look at the diff, then `farcall " +
+		"pin --accept`."
 )
 
 // Load reads a file that Save has written. An error that is fs.ErrNotExist says
@@ -241,7 +248,8 @@ func Load(path string) (*Lock, error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("there is no lock file %s: `farcall pin` writes it: %w", path, fs.ErrNotExist)
+		return nil, fmt.Errorf("there is no lock file %s: `farcall pin` writes it: %w", path,
+			fs.ErrNotExist)
 	case err != nil:
 		return nil, err
 	case info.Size() > maxFile:
@@ -270,7 +278,8 @@ func Parse(data []byte) (*Lock, error) {
 		return nil, explain(err)
 	}
 	if head.Version != lockVersion {
-		return nil, fmt.Errorf("it is of version %d; this farcall reads version %d", head.Version, lockVersion)
+		return nil, fmt.Errorf("it is of version %d; this farcall reads version %d", head.Version,
+			lockVersion)
 	}
 	var f file
 	if err := jsonv2.UnmarshalStrict(data, &f); err != nil {
@@ -317,7 +326,8 @@ func (w written) read(source, list string) (map[string]*item, error) {
 		case called != name:
 			err = fmt.Errorf("its definition is that of %.100q", called)
 		case sum(def) != t.SHA256:
-			err = errors.New("its definition is not that of its sha256: the file was changed by hand, or not wholly written")
+			err = errors.New(
+				"its definition is not that of its sha256: the file was changed by hand, or not wholly written")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%.100q of the %s of %.100q: %w", name, list, source, err)
@@ -332,7 +342,8 @@ func explain(err error) error {
 	if p.Pointer == "" {
 		return fmt.Errorf("it is no lock file: %w", err)
 	}
-	return fmt.Errorf("it is no lock file: at %.200q: %s", p.Pointer, cmp.Or(p.Reason, "it has another type"))
+	return fmt.Errorf("it is no lock file: at %.200q: %s", p.Pointer,
+		cmp.Or(p.Reason, "it has another type"))
 }
 
 // Bytes returns the content of the file: JSON with a line for each value, in the
@@ -340,7 +351,10 @@ func explain(err error) error {
 func (l *Lock) Bytes() []byte {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	f := file{About: about, Version: lockVersion, Accepted: l.accepted, Upstreams: map[string]map[string]written{}}
+	f := file{
+		About: about, Version: lockVersion, Accepted: l.accepted,
+		Upstreams: map[string]map[string]written{},
+	}
 	for source, all := range l.sources {
 		f.Upstreams[source] = map[string]written{}
 		for list, items := range all {

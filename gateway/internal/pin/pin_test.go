@@ -38,7 +38,8 @@ func TestHash(t *testing.T) {
 		`{ "inputSchema" : {"b":[ 2.0 , null ] , "a":10e-1}, "description":"\u0064", "na\u006de":"x" }`,
 	}
 	def, err := definition(Tools, raw(same[0]))
-	if err != nil || string(def) != `{"description":"d","inputSchema":{"a":1,"b":[2,null]},"name":"x"}` {
+	if err != nil ||
+		string(def) != `{"description":"d","inputSchema":{"a":1,"b":[2,null]},"name":"x"}` {
 		t.Errorf("%s, %v", def, err)
 	}
 	first := hash(t, same[0])
@@ -69,8 +70,10 @@ func TestHash(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{
-		``, `{`, `[]`, `7`, `null`, `{"name":"x","name":"y"}`, `{"name":"x","description":"a","description":"b"}`,
-		`{"inputSchema":{"a":{"b":1,"\u0062":2}}}`, `{"inputSchema":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `}`,
+		``, `{`, `[]`, `7`, `null`, `{"name":"x","name":"y"}`,
+		`{"name":"x","description":"a","description":"b"}`,
+		`{"inputSchema":{"a":{"b":1,"\u0062":2}}}`,
+		`{"inputSchema":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `}`,
 	} {
 		if sum, err := Hash(Tools, raw(bad)); err == nil {
 			t.Errorf("%s has the hash %s", bad, sum)
@@ -80,9 +83,12 @@ func TestHash(t *testing.T) {
 
 func TestNumbers(t *testing.T) {
 	for in, want := range map[string]string{
-		"0": "0", "-0": "0", "0.000": "0", "0e9": "0", "1": "1", "1.0": "1", "10e-1": "1", "-1.50": "-1.5", "1E2": "100", "1e+2": "100",
-		"9007199254740993": "9007199254740993", "123456789012345678901": "123456789012345678901", "1e20": "100000000000000000000",
-		"1e21": "1e21", "0.1": "0.1", "1e-1": "0.1", "0.000001": "0.000001", "1e-7": "1e-7", "12e-9": "12e-9", "1e999999999999": "1e999999999999", "1.25e1": "12.5",
+		"0": "0", "-0": "0", "0.000": "0", "0e9": "0", "1": "1", "1.0": "1", "10e-1": "1",
+		"-1.50": "-1.5", "1E2": "100", "1e+2": "100",
+		"9007199254740993": "9007199254740993", "123456789012345678901": "123456789012345678901",
+		"1e20": "100000000000000000000",
+		"1e21": "1e21", "0.1": "0.1", "1e-1": "0.1", "0.000001": "0.000001", "1e-7": "1e-7",
+		"12e-9": "12e-9", "1e999999999999": "1e999999999999", "1.25e1": "12.5",
 	} {
 		if got := string(appendNumber(nil, []byte(in))); got != want {
 			t.Errorf("%s becomes %s, want %s", in, got, want)
@@ -91,8 +97,11 @@ func TestNumbers(t *testing.T) {
 }
 
 const (
-	readFile = `{"name":"read_file","description":"Reads a file from the disk and returns all that is in it, as text, line by line.","inputSchema":{"type":"object","properties":{"path":{"type":"string"},"mode":{"enum":["a","b"]}},"required":["path"]},"annotations":{"readOnlyHint":true}}`
-	listDir  = `{"name":"list_dir","inputSchema":{}}`
+	readFile = `{"name":"read_file","description":"Reads a file from the disk and returns all that ` +
+		`is in it, as text, line by line.","inputSchema":{"type":"object",` +
+		`"properties":{"path":{"type":"string"},"mode":{"enum":["a","b"]}},"required":["path"]},` +
+		`"annotations":{"readOnlyHint":true}}`
+	listDir = `{"name":"list_dir","inputSchema":{}}`
 )
 
 func lock(t *testing.T, source string, tools ...string) *Lock {
@@ -129,7 +138,10 @@ func TestAllowed(t *testing.T) {
 			{"a", strings.Replace(readFile, `{"name"`, `{"_meta":{"x":1},"name"`, 1), false},
 			{"a", strings.Replace(readFile, "true", "false", 1), false},
 			{"a", strings.Replace(readFile, "Reads", "Writes", 1), false},
-			{"a", strings.Replace(readFile, `"name":"read_file"`, `"name":"read_file","name":"list_dir"`, 1), false},
+			{
+				"a", strings.Replace(readFile, `"name":"read_file"`, `"name":"read_file","name":"list_dir"`, 1),
+				false,
+			},
 			{"a", `{"name":"new"}`, false},
 			{"a", `{"name":7}`, false},
 			{"a", `{}`, false},
@@ -159,18 +171,21 @@ func TestAllowed(t *testing.T) {
 func TestAcceptRefuses(t *testing.T) {
 	l := lock(t, "a", readFile)
 	for _, bad := range []string{`{"name":""}`, `{}`, `{"name":7}`, `[]`, readFile} {
-		if err := l.Accept("a", Tools, raws([]string{readFile, bad})); err == nil || !strings.Contains(err.Error(), `tools of "a": number 2 cannot be pinned`) {
+		if err := l.Accept("a", Tools, raws([]string{readFile, bad})); err == nil ||
+			!strings.Contains(err.Error(), `tools of "a": number 2 cannot be pinned`) {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
-	if !allowed(l, "a", Tools, raw(readFile)) || slices.Contains(l.Sources(), "b") || strings.Join(l.Sources(), " ") != "a" {
+	if !allowed(l, "a", Tools, raw(readFile)) || slices.Contains(l.Sources(), "b") ||
+		strings.Join(l.Sources(), " ") != "a" {
 		t.Errorf("the lock has changed: %v", l.Sources())
 	}
 }
 
 func TestCheck(t *testing.T) {
 	l := lock(t, "a", readFile, listDir)
-	if same, got := l.Check("a", Tools, raws([]string{listDir, readFile})); len(got) != 0 || len(same) != 2 {
+	if same, got := l.Check("a", Tools, raws([]string{listDir, readFile})); len(got) != 0 ||
+		len(same) != 2 {
 		t.Errorf("%+v", got)
 	}
 	now := strings.NewReplacer(
@@ -180,7 +195,11 @@ func TestCheck(t *testing.T) {
 		`["a","b"]`, `["a","c"]`,
 		"true", "false",
 	).Replace(readFile)
-	_, got := l.Check("a", Tools, raws([]string{now, `{"name":"new","description":"n"}`, `{"name":"new"}`, `[]`, `{"name":"x","name":"y"}`}))
+	_, got := l.Check("a", Tools,
+		raws([]string{
+			now, `{"name":"new","description":"n"}`, `{"name":"new"}`, `[]`,
+			`{"name":"x","name":"y"}`,
+		}))
 	var text strings.Builder
 	for _, c := range got {
 		fmt.Fprintf(&text, "%s %s %q\n%s", c.Source, c.Kind, c.Name, c.Diff)
@@ -222,7 +241,8 @@ func TestDiffOfWords(t *testing.T) {
 		{"1 2 3 4 5 6 7 8 9", "1 2 3 4 5 6 7 8 9 10", "- d: … 3 4 5 6 7 8 9\n+ d: … 3 4 5 6 7 8 9 10\n"},
 		{
 			"x 1 2 3 4 5 6 7 8 9 10 11 12 13 y", "z 1 2 3 4 5 6 7 8 9 10 11 12 13 w",
-			"- d: x 1 2 3 4 5 6 …\n+ d: z 1 2 3 4 5 6 …\n- d: … 8 9 10 11 12 13 y\n+ d: … 8 9 10 11 12 13 w\n",
+			"- d: x 1 2 3 4 5 6 …\n+ d: z 1 2 3 4 5 6 …\n- d: … 8 9 10 11 12 13 y\n" +
+				"+ d: … 8 9 10 11 12 13 w\n",
 		},
 		{"a b", "a\u200b b", "- d: a b\n+ d: a\\u200b b\n"},
 		{"a", "a\U000e0041\u00a0", "- d: a\n+ d: a\\U000e0041\\u00a0\n"},
@@ -253,7 +273,8 @@ func TestDiffOfWords(t *testing.T) {
 
 func TestFile(t *testing.T) {
 	l := lock(t, "b", readFile, listDir)
-	if err := l.Accept("a\n", Tools, raws([]string{`{"name":"é\"","inputSchema":{"x":[{"y":[1,2]},[]]}}`})); err != nil {
+	if err := l.Accept("a\n", Tools,
+		raws([]string{`{"name":"é\"","inputSchema":{"x":[{"y":[1,2]},[]]}}`})); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Accept("none", Tools, nil); err != nil {
@@ -309,7 +330,8 @@ func TestFile(t *testing.T) {
       }
     },
     "b": {`
-	if sum := hash(t, `{"name":"é\"","inputSchema":{"x":[{"y":[1,2]},[]]}}`); !strings.Contains(string(l.Bytes()), strings.Replace(want, "SUM", sum, 1)) {
+	if sum := hash(t, `{"name":"é\"","inputSchema":{"x":[{"y":[1,2]},[]]}}`); !strings.Contains(
+		string(l.Bytes()), strings.Replace(want, "SUM", sum, 1)) {
 		t.Errorf("got\n%s", l.Bytes())
 	}
 }
@@ -392,7 +414,8 @@ func FuzzCanonical(f *testing.F) {
 		if x, y, isNumber := numbers(one, two); ok && isNumber && (x.Cmp(y) == 0) != (one == two) {
 			t.Errorf("%s and %s are %s and %s", a, b, one, two)
 		}
-		if ok && (diff([]byte(one), []byte(two)) == "") != (one == two) && strings.HasPrefix(one, "{") && strings.HasPrefix(two, "{") {
+		if ok && (diff([]byte(one), []byte(two)) == "") != (one == two) && strings.HasPrefix(one, "{") &&
+			strings.HasPrefix(two, "{") {
 			t.Errorf("%s and %s differ by %q", one, two, diff([]byte(one), []byte(two)))
 		}
 	})

@@ -73,9 +73,11 @@ func (s *Shared) Load(ctx context.Context, sources []string) (*Lock, error) {
 // Same reports whether two locks were read from the same records.
 func (l *Lock) Same(other *Lock) bool { return maps.Equal(l.versions, other.versions) }
 
-// Accept makes what a source lists what was accepted, in place of what the lock has of it. ErrOther:
-// something else was accepted since the lock was loaded, and that stays.
-func (s *Shared) Accept(ctx context.Context, lock *Lock, source string, all map[string][]jsonrpc.Raw) error {
+// Accept makes what a source lists what was accepted, in place of what the lock has of it.
+// ErrOther: something else was accepted since the lock was loaded, and that stays.
+func (s *Shared) Accept(
+	ctx context.Context, lock *Lock, source string, all map[string][]jsonrpc.Raw,
+) error {
 	next := New()
 	if err := next.AcceptAll(source, all); err != nil {
 		return err
@@ -142,7 +144,8 @@ func (s *Shared) put(ctx context.Context, source string, r, next *Lock) error {
 		return err
 	}
 	_, err = s.Records.Put(ctx, &store.Record{
-		Owner: sharedOwner, ID: source, Version: r.versions[source], Expires: time.Now().Add(sharedFor), Value: packed.Bytes(),
+		Owner: sharedOwner, ID: source, Version: r.versions[source], Expires: time.Now().Add(sharedFor),
+		Value: packed.Bytes(),
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrStore, err)

@@ -13,7 +13,9 @@ import (
 
 // tool is a list with one tool.
 func tool(description string) map[string][]jsonrpc.Raw {
-	return map[string][]jsonrpc.Raw{Tools: raws([]string{`{"name":"tell","description":"` + description + `"}`})}
+	return map[string][]jsonrpc.Raw{
+		Tools: raws([]string{`{"name":"tell","description":"` + description + `"}`}),
+	}
 }
 
 // A sharer is a process with a lock file, and a store that it shares with others.
@@ -26,7 +28,9 @@ type sharer struct {
 func newSharer(t *testing.T, records store.Records) *sharer {
 	t.Helper()
 	s := &sharer{file: filepath.Join(t.TempDir(), "farcall.lock")}
-	s.Shared = Shared{File: s.file, Records: records, Changed: func(source string) { s.changed = append(s.changed, source) }}
+	s.Shared = Shared{File: s.file, Records: records, Changed: func(source string) {
+		s.changed = append(s.changed, source)
+	}}
 	s.save(t, "")
 	return s
 }
@@ -147,9 +151,12 @@ func TestSharedWithoutStore(t *testing.T) {
 // readable is a store without a quorum that still answers reads.
 type readable struct{ store.Records }
 
-func (readable) Put(context.Context, *store.Record) (uint64, error) { return 0, store.ErrUnavailable }
+func (readable) Put(context.Context, *store.Record) (uint64, error) {
+	return 0, store.ErrUnavailable
+}
 
-// What was accepted already is accepted again only where the store decides: what it reads may be old.
+// What was accepted already is accepted again only where the store decides: what it reads may be
+// old.
 func TestSharedDecidesByWriting(t *testing.T) {
 	records := store.New(nil)
 	s := newSharer(t, records)
