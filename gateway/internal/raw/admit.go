@@ -19,7 +19,9 @@ import (
 // called exactly once: with the result or the error, when the call is given up, or when the
 // connection ends; it must not block. The params must not be kept. An Admission may be
 // called by any number of goroutines.
-type Admission func(method string, params jsonrpc.Raw) (done func(result jsonrpc.Raw, err error), err error)
+type Admission func(
+	method string, params jsonrpc.Raw,
+) (done func(result jsonrpc.Raw, err error), err error)
 
 // screen asks about every request and notification of the frame at hand, and returns what
 // may go on of it: nil when there is nothing. What may not is answered, or dropped, and so
@@ -80,7 +82,8 @@ func (f *front) owns() bool {
 
 // own reports whether a message is not for the upstream.
 func (f *front) own(m *jsonrpc.Message) bool {
-	return f.u.opts.Own != nil && (m.Kind == jsonrpc.Request || m.Kind == jsonrpc.Notification) && f.u.opts.Own(m.Method)
+	return f.u.opts.Own != nil && (m.Kind == jsonrpc.Request || m.Kind == jsonrpc.Notification) &&
+		f.u.opts.Own(m.Method)
 }
 
 // answerOwn answers a message that is not for the upstream. Nil: it wants no answer.
@@ -123,15 +126,24 @@ func (f *front) ask(m *jsonrpc.Message) (done func(jsonrpc.Raw, error), refused 
 	case f.admission == nil:
 		return nil, nil
 	case disguised(m.Raw):
-		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Invalid Request: the names of members are case-sensitive"}
+		return nil, &jsonrpc.Error{
+			Code:    jsonrpc.InvalidRequest,
+			Message: "Invalid Request: the names of members are case-sensitive",
+		}
 	case m.Kind == jsonrpc.Response && !f.admitted: // no client was connected
-		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Invalid Request: nothing was asked"}
+		return nil, &jsonrpc.Error{
+			Code:    jsonrpc.InvalidRequest,
+			Message: "Invalid Request: nothing was asked",
+		}
 	case m.Kind == jsonrpc.Response:
 		return nil, nil
 	case m.Kind == jsonrpc.Invalid: // the upstream might be less strict
 		return nil, m.Err
 	case len(m.ID.Raw()) > trackedID: // its end would not be noticed
-		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Invalid Request: the id is too long"}
+		return nil, &jsonrpc.Error{
+			Code:    jsonrpc.InvalidRequest,
+			Message: "Invalid Request: the id is too long",
+		}
 	}
 	done, err := f.admission(string(m.Method), m.Params)
 	if err == nil {
@@ -145,7 +157,10 @@ func (f *front) ask(m *jsonrpc.Message) (done func(jsonrpc.Raw, error), refused 
 }
 
 // envelope are the names that some readers accept in any case.
-var envelope = [...][]byte{[]byte("jsonrpc"), []byte("id"), []byte("method"), []byte("params"), []byte("result"), []byte("error")}
+var envelope = [...][]byte{
+	[]byte("jsonrpc"), []byte("id"), []byte("method"), []byte("params"),
+	[]byte("result"), []byte("error"),
+}
 
 // disguised reports whether a message has a member that some readers take for one of
 // JSON-RPC, and others do not: the call that they see is another.
@@ -197,7 +212,9 @@ func (f *front) admitting(h farcall.Handler) farcall.Handler {
 	if f.admission == nil {
 		return h
 	}
-	return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (result any, err error) {
+	return farcall.HandlerFunc(func(
+		ctx context.Context, req *farcall.Request,
+	) (result any, err error) {
 		done, err := f.admission(req.Method, req.Params)
 		if err != nil {
 			if req.IsNotification() {

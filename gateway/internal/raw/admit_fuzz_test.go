@@ -21,9 +21,12 @@ func (sink) Close() error          { return nil }
 // FuzzScreen lets a lenient server read what goes on: it sees no call that was not asked about.
 func FuzzScreen(f *testing.F) {
 	for _, seed := range []string{
-		call("1", "a", "[]"), call("1", "deny", "[]"), `[` + call("1", "a", "[]") + `, ` + call("2", "deny", "{}") + `,{"jsonrpc":"2.0","method":"n"}]`,
-		`{"jsonrpc":"2.0","id":1,"method":"a","Method":"deny"}`, `{"jsonrpc":"2.0","id":1,"method":"a","\u006dethod":"deny"}`,
-		`{"jsonrpc":"2.0","id":1,"result":1,"METHOD":"deny"}`, `{"id":1,"method":"deny","params":{}}`, `[17,{}]`,
+		call("1", "a", "[]"), call("1", "deny", "[]"),
+		`[` + call("1", "a", "[]") + `, ` + call("2", "deny", "{}") + `,{"jsonrpc":"2.0","method":"n"}]`,
+		`{"jsonrpc":"2.0","id":1,"method":"a","Method":"deny"}`,
+		`{"jsonrpc":"2.0","id":1,"method":"a","\u006dethod":"deny"}`,
+		`{"jsonrpc":"2.0","id":1,"result":1,"METHOD":"deny"}`, `{"id":1,"method":"deny","params":{}}`,
+		`[17,{}]`,
 		`{"jsonrpc":"2.0","id":{},"method":"deny"}`, ` {"id":null,"method":"deny","params":[]} `,
 	} {
 		f.Add([]byte(seed))

@@ -97,23 +97,27 @@ func testAdmit(t *testing.T) {
 		}
 	}
 	expect(` { "id":1.0, "method":"m\u0061y" ,"jsonrpc":"2.0"}`)
-	p.send(t, `[`+call("4", "deny", "[]")+`, `+call("5", "a", "[]")+`, {"jsonrpc":"2.0","method":"n"}]`)
+	p.send(t,
+		`[`+call("4", "deny", "[]")+`, `+call("5", "a", "[]")+`, {"jsonrpc":"2.0","method":"n"}]`)
 	expect(`[` + call("5", "a", "[]") + `,{"jsonrpc":"2.0","method":"n"}]`)
 	p.expectLike(t, `[{"jsonrpc":"2.0","error":{"code":-32002,`, `"id":4}]`)
-	p.send(t, `[`+call("6", "a", "[]")+`, `+call("7", "b", "[]")+` ]`, `{"jsonrpc":"2.0","id":0,"result":1}`)
+	p.send(t, `[`+call("6", "a", "[]")+`, `+call("7", "b", "[]")+` ]`,
+		`{"jsonrpc":"2.0","id":0,"result":1}`)
 	expect(`[` + call("6", "a", "[]") + `, ` + call("7", "b", "[]") + ` ]`)
 	expect(`{"jsonrpc":"2.0","id":0,"result":1}`)
 	if n := w.left(); n != 4 {
 		t.Errorf("%d are open, want 4", n)
 	}
-	if err := server.Write([]byte(result("1", "1")), []byte(`[`+result("5", "1")+`]`), []byte(`{"jsonrpc":"2.0","id":6,"error":{"code":5,"message":"no"}}`)); err != nil {
+	if err := server.Write([]byte(result("1", "1")), []byte(`[`+result("5", "1")+`]`),
+		[]byte(`{"jsonrpc":"2.0","id":6,"error":{"code":5,"message":"no"}}`)); err != nil {
 		t.Fatal(err)
 	}
 	p.expect(t, result("1", "1"), `[`+result("5", "1")+`]`)
 	p.expectLike(t, "no")
 	p.Close()
 	<-p.done
-	if n := w.left(); n != 0 || w.pipes != 1 || w.passed != 5 || len(w.errs) != 2 || !strings.HasPrefix(w.errs[0], "a: jsonrpc") && !strings.HasPrefix(w.errs[0], "a: ") {
+	if n := w.left(); n != 0 || w.pipes != 1 || w.passed != 5 || len(w.errs) != 2 ||
+		!strings.HasPrefix(w.errs[0], "a: jsonrpc") && !strings.HasPrefix(w.errs[0], "a: ") {
 		t.Errorf("%+v", w)
 	}
 }
@@ -158,7 +162,9 @@ func TestAdmitEnds(t *testing.T) {
 				s, w := newScripted(), &porter{t: t}
 				o := &Options{Name: "up", Dial: s.dial, Admit: w.admit}
 				if end == "refused" {
-					o.Dial = func(context.Context) (farcall.Transport, error) { return nil, fmt.Errorf("connection refused") }
+					o.Dial = func(context.Context) (farcall.Transport, error) {
+						return nil, fmt.Errorf("connection refused")
+					}
 				}
 				u := New(o)
 				ours, theirs := farcall.Pipe()
@@ -225,7 +231,10 @@ func TestAdmitForgotten(t *testing.T) {
 	ask := w.admit(t.Context())
 	for i := range 2 * trackedCalls {
 		done, _ := ask("m", nil)
-		if _, err := k.add(&jsonrpc.Batch{Messages: []jsonrpc.Message{{Kind: jsonrpc.Request, ID: jsonrpc.IntID(int64(i))}}}, false, []func(jsonrpc.Raw, error){done}); err != nil {
+		if _, err := k.add(
+			&jsonrpc.Batch{
+				Messages: []jsonrpc.Message{{Kind: jsonrpc.Request, ID: jsonrpc.IntID(int64(i))}},
+			}, false, []func(jsonrpc.Raw, error){done}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -249,7 +258,9 @@ func TestAdmitOtherWays(t *testing.T) {
 		return r.Params, nil
 	})
 	for name, o := range map[string]*Options{
-		"exchanger": {Exchanger: exchanger(func(ctx context.Context, frame []byte, reply func([]byte) error) error {
+		"exchanger": {Exchanger: exchanger(func(
+			ctx context.Context, frame []byte, reply func([]byte) error,
+		) error {
 			seen.Store(string(frame), true)
 			if strings.Contains(string(frame), "hang") {
 				<-ctx.Done()
@@ -277,7 +288,8 @@ func TestAdmitOtherWays(t *testing.T) {
 				p.expectLike(t, "[]", `"id":`+strconv.Itoa(i))
 			}
 			if name == "exchanger" {
-				p.send(t, call("99", "hang", "[]"), `{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":99}}`)
+				p.send(t, call("99", "hang", "[]"),
+					`{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":99}}`)
 				p.expectLike(t, "-32800")
 			}
 			p.Close()

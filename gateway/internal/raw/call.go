@@ -164,7 +164,9 @@ func wantsProgress(req *farcall.Request) (member, meta bool) {
 }
 
 // over makes a call over a line.
-func (u *Upstream) over(ctx, front context.Context, l *line, req *farcall.Request) (result jsonrpc.Raw, err error) {
+func (u *Upstream) over(
+	ctx, front context.Context, l *line, req *farcall.Request,
+) (result jsonrpc.Raw, err error) {
 	member, meta := wantsProgress(req)
 	params := req.Params
 	if !member && !meta {
@@ -196,7 +198,9 @@ func (u *Upstream) over(ctx, front context.Context, l *line, req *farcall.Reques
 }
 
 // exchange makes a call by an exchange.
-func (u *Upstream) exchange(ctx, front context.Context, req *farcall.Request) (result jsonrpc.Raw, err error) {
+func (u *Upstream) exchange(
+	ctx, front context.Context, req *farcall.Request,
+) (result jsonrpc.Raw, err error) {
 	if member, _ := wantsProgress(req); member {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(ctx)
@@ -242,7 +246,9 @@ func (u *Upstream) asked(ctx context.Context, req *farcall.Request) (any, error)
 }
 
 // pass passes what the upstream asks on to a client.
-func (u *Upstream) pass(ctx context.Context, client farcall.Caller, req *farcall.Request) (any, error) {
+func (u *Upstream) pass(
+	ctx context.Context, client farcall.Caller, req *farcall.Request,
+) (any, error) {
 	if req.IsNotification() {
 		err := client.Notify(ctx, req.Method, req.Params)
 		if err != nil {
@@ -270,7 +276,8 @@ type tooEarlyError struct {
 }
 
 func (e *tooEarlyError) Error() string {
-	return fmt.Sprintf("raw: not tried again for another %v: %v", e.after.Round(time.Millisecond), e.err)
+	return fmt.Sprintf("raw: not tried again for another %v: %v", e.after.Round(time.Millisecond),
+		e.err)
 }
 
 func (e *tooEarlyError) Unwrap() error { return e.err }
@@ -298,11 +305,15 @@ func (u *Upstream) failure(cause error, sent bool) *jsonrpc.Error {
 		e.Code, e.Message = jsonrpc.Timeout, "The upstream "+u.opts.Name+" has not answered in time"
 	case comeBack(cause) > 0:
 		sent = false
-		e.Message = "The upstream " + u.opts.Name + " takes no calls at the moment and has not begun this one; call it again in " + comeBack(cause).String()
+		e.Message = "The upstream " + u.opts.Name +
+			" takes no calls at the moment and has not begun this one; call it again in " +
+			comeBack(cause).String()
 	case errors.Is(cause, farcall.ErrProtocol):
-		e.Code, e.Message = jsonrpc.InternalError, "The upstream "+u.opts.Name+" has answered what is no JSON-RPC"
+		e.Code, e.Message = jsonrpc.InternalError,
+			"The upstream "+u.opts.Name+" has answered what is no JSON-RPC"
 	case sent:
-		e.Message = "The upstream " + u.opts.Name + " went away; whether the call had an effect is not known"
+		e.Message = "The upstream " + u.opts.Name +
+			" went away; whether the call had an effect is not known"
 	default:
 		e.Message = "The upstream " + u.opts.Name + " cannot be reached; the call was not sent"
 	}
@@ -311,11 +322,13 @@ func (u *Upstream) failure(cause error, sent bool) *jsonrpc.Error {
 	case errors.Is(cause, errShuttingDown):
 		data = append(data, `,"reason":"the gateway is shutting down"`...)
 	case errors.Is(cause, errFull):
-		data = fmt.Appendf(data, `,"reason":"the limit of %d calls in flight at the upstream, or the caller's share `+
-			`of it, is reached"`, u.opts.MaxInFlight)
+		data = fmt.Appendf(data,
+			`,"reason":"the limit of %d calls in flight at the upstream, or the caller's share `+
+				`of it, is reached"`, u.opts.MaxInFlight)
 	case errors.Is(cause, errCrowded):
-		data = fmt.Appendf(data, `,"reason":"the limit of %d connections to the upstream, or the caller's share `+
-			`of it, is reached"`, u.opts.MaxConnections)
+		data = fmt.Appendf(data,
+			`,"reason":"the limit of %d connections to the upstream, or the caller's share `+
+				`of it, is reached"`, u.opts.MaxConnections)
 	}
 	data = append(data, sentData(sent, held == "")...)
 	after, stderr := u.opts.Explain(cause)

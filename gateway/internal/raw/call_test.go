@@ -55,18 +55,25 @@ func TestServe(t *testing.T) {
 			u := open(t, o)
 			for frame, want := range map[string]string{
 				call("1.0", "echo", `[ 1.0 , {"a":1e400} ]`): result("1.0", `[ 1.0 , {"a":1e400} ]`),
-				call(`"\u0061"`, "fail", `[]`):               `{"jsonrpc":"2.0","error":{"code":17,"message":"no","data":{"a": 1.0}},"id":"\u0061"}`,
-				call("2", "unknown", `[]`):                   `{"jsonrpc":"2.0","error":{"code":-32601,"message":"Method not found"},"id":2}`,
-				`{"jsonrpc":"2.0","method":"echo"}`:          ``,
-				`[` + call("1", "echo", `[1]`) + `,{"jsonrpc":"2.0","method":"echo"},` + call("2", "echo", `[2]`) + `]`:             `[` + result("1", "[1]") + `,` + result("2", "[2]") + `]`,
-				`{"jsonrpc":"2.0","id":3,"method":"trace","traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}`: result("3", `"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"`),
-				call("4", "count", `[3]`):   result("4", "[0,1,2]"),
-				call("5", "ask", `{"q":1}`): `{"jsonrpc":"2.0","error":{"code":-32601,"message":"Method not found"},"id":5}`,
+				call(`"\u0061"`, "fail", `[]`): `{"jsonrpc":"2.0","error":{"code":17,` +
+					`"message":"no","data":{"a": 1.0}},"id":"\u0061"}`,
+				call("2", "unknown", `[]`): `{"jsonrpc":"2.0","error":{"code":-32601,` +
+					`"message":"Method not found"},"id":2}`,
+				`{"jsonrpc":"2.0","method":"echo"}`: ``,
+				`[` + call("1", "echo", `[1]`) + `,{"jsonrpc":"2.0","method":"echo"},` +
+					call("2", "echo", `[2]`) + `]`: `[` + result("1", "[1]") + `,` + result("2", "[2]") + `]`,
+				`{"jsonrpc":"2.0","id":3,"method":"trace",` +
+					`"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}`: result("3",
+					`"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"`),
+				call("4", "count", `[3]`): result("4", "[0,1,2]"),
+				call("5", "ask",
+					`{"q":1}`): `{"jsonrpc":"2.0","error":{"code":-32601,"message":"Method not found"},"id":5}`,
 			} {
 				got, _ := respond(t, u, frame)
 				if name == "http" && strings.Contains(frame, "ask") {
 					want = strings.Replace(want, "-32601", "-32043", 1) // the server cannot even ask
-					want = strings.Replace(want, "Method not found", "This transport cannot call the caller back; use WebSocket, TCP, a unix socket or stdio", 1)
+					want = strings.Replace(want, "Method not found",
+						"This transport cannot call the caller back; use WebSocket, TCP, a unix socket or stdio", 1)
 				}
 				if got != want {
 					t.Errorf("%s: %s, want %s", frame, got, want)
@@ -86,12 +93,14 @@ func TestServeProgress(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			u := open(t, o)
-			got, pushed := respond(t, u, `{"jsonrpc":"2.0","id":1,"method":"count","params":[1000],"progressToken":"t"}`)
+			got, pushed := respond(t, u,
+				`{"jsonrpc":"2.0","id":1,"method":"count","params":[1000],"progressToken":"t"}`)
 			if got != result("1", "null") || len(pushed) != 1000 {
 				t.Fatalf("%s, %d pushed", got, len(pushed))
 			}
 			for i, p := range pushed {
-				if want := fmt.Sprintf(`{"jsonrpc":"2.0","method":"$/progress","params":{"token":"t","value":%d}}`, i); p != want {
+				if want := fmt.Sprintf(
+					`{"jsonrpc":"2.0","method":"$/progress","params":{"token":"t","value":%d}}`, i); p != want {
 					t.Fatalf("%s, want %s", p, want)
 				}
 			}
@@ -126,9 +135,13 @@ func TestServeMetaProgress(t *testing.T) {
 			var wg sync.WaitGroup
 			for i := range 20 {
 				wg.Go(func() {
-					got, pushed := respond(t, u, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"m","params":{"i":%d.0,"_meta":{"a":[1.0],"progressToken":1}}}`, i))
+					got, pushed := respond(t, u,
+						fmt.Sprintf(
+							`{"jsonrpc":"2.0","id":1,"method":"m","params":{"i":%d.0,"_meta":{"a":[1.0],`+
+								`"progressToken":1}}}`, i))
 					want := fmt.Sprintf(`{"i":%d.0,"_meta":{"a":[1.0],"progressToken":`, i)
-					if !strings.Contains(got, want) || len(pushed) != 3 || !strings.Contains(pushed[2], `{"token":1,"value":2}`) {
+					if !strings.Contains(got, want) || len(pushed) != 3 ||
+						!strings.Contains(pushed[2], `{"token":1,"value":2}`) {
 						t.Errorf("%s, %s", got, pushed)
 					}
 				})
@@ -143,11 +156,13 @@ func TestServeMetaProgress(t *testing.T) {
 func TestServeNotices(t *testing.T) {
 	t.Parallel()
 	u := open(t, overHTTP(t, newServer()))
-	if got, pushed := respond(t, u, call("1", "tell", `[1.0]`)); got != result("1", `"told"`) || len(pushed) != 1 || pushed[0] != `{"jsonrpc":"2.0","method":"news","params":[1.0]}` {
+	if got, pushed := respond(t, u, call("1", "tell", `[1.0]`)); got != result("1", `"told"`) ||
+		len(pushed) != 1 || pushed[0] != `{"jsonrpc":"2.0","method":"news","params":[1.0]}` {
 		t.Errorf("%s, %s", got, pushed)
 	}
 	u = open(t, &Options{Dial: inMemory(newServer())})
-	if got, pushed := respond(t, u, call("1", "tell", `[1.0]`)); got != result("1", `"told"`) || len(pushed) != 0 {
+	if got, pushed := respond(t, u, call("1", "tell", `[1.0]`)); got != result("1", `"told"`) ||
+		len(pushed) != 0 {
 		t.Errorf("%s, %s", got, pushed)
 	}
 	hanging := make(chan string, 1)
@@ -198,7 +213,10 @@ func TestServeRedial(t *testing.T) {
 			answer(server)
 			server.Close()
 		}()
-		for i, want := range []string{result("1", "true"), `"sent":"unknown","retryable":false`, result("1", "true")} {
+		for i, want := range []string{
+			result("1", "true"), `"sent":"unknown","retryable":false`,
+			result("1", "true"),
+		} {
 			if got, _ := respond(t, u, call("1", "m", "[]")); !strings.Contains(got, want) {
 				t.Errorf("%d: %s, want %s", i, got, want)
 			}
@@ -223,7 +241,8 @@ func TestServeBackoff(t *testing.T) {
 		early := false
 		for range 100 {
 			got, _ := respond(t, u, call("1", "m", "[]"))
-			if !strings.Contains(got, `"code":-32008`) || !strings.Contains(got, `"sent":"no","retryable":true`) {
+			if !strings.Contains(got, `"code":-32008`) ||
+				!strings.Contains(got, `"sent":"no","retryable":true`) {
 				t.Fatal(got)
 			}
 			early = early || strings.Contains(got, `"retryAfterMs":`)
@@ -247,7 +266,8 @@ func TestServeExplain(t *testing.T) {
 			Explain: func(error) (time.Duration, []string) { return 7 * time.Second, []string{"a", "b"} },
 		})
 		for range 2 {
-			if got, _ := respond(t, u, call("1", "m", "[]")); !strings.Contains(got, `"retryAfterMs":7001,"stderr":["a","b"]}`) {
+			if got, _ := respond(t, u, call("1", "m", "[]")); !strings.Contains(got,
+				`"retryAfterMs":7001,"stderr":["a","b"]}`) {
 				t.Error(got)
 			}
 		}
@@ -263,10 +283,14 @@ func TestServeDialOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		dial := inMemory(newServer())
-		u := New(&Options{Name: "up", MaxInFlight: 50, Dial: func(ctx context.Context) (farcall.Transport, error) {
-			<-time.After(time.Second)
-			return dial(ctx)
-		}})
+		u := New(
+			&Options{
+				Name: "up", MaxInFlight: 50,
+				Dial: func(ctx context.Context) (farcall.Transport, error) {
+					<-time.After(time.Second)
+					return dial(ctx)
+				},
+			})
 		var wg sync.WaitGroup
 		var full atomic.Int32
 		for range 60 {
@@ -335,7 +359,8 @@ func TestServeTimeout(t *testing.T) {
 		u := New(&Options{Name: "up", Dial: inMemory(newServer()), Timeout: time.Minute})
 		began := time.Now()
 		got, _ := respond(t, u, call("1", "hang", "[]"))
-		if !strings.Contains(got, `"code":-32009`) || !strings.Contains(got, `"sent":"unknown"`) || time.Since(began) != time.Minute {
+		if !strings.Contains(got, `"code":-32009`) || !strings.Contains(got, `"sent":"unknown"`) ||
+			time.Since(began) != time.Minute {
 			t.Errorf("%s after %v", got, time.Since(began))
 		}
 		shut(t, u)
@@ -359,15 +384,18 @@ func TestServeSlowCaller(t *testing.T) {
 		close(cancelled)
 		return nil, ctx.Err()
 	}))
-	big.Handle("echo", farcall.HandlerFunc(func(_ context.Context, r *farcall.Request) (any, error) { return r.Params, nil }))
+	big.Handle("echo", farcall.HandlerFunc(func(_ context.Context, r *farcall.Request) (any, error) {
+		return r.Params, nil
+	}))
 	u := open(t, &Options{Dial: inMemory(big)})
 	block, slow := make(chan struct{}), make(chan string, 1)
 	go func() {
 		r := farcall.NewResponder(u, nil)
-		out := r.Respond(context.Background(), nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"big","progressToken":1}`), func([]byte) error {
-			<-block
-			return nil
-		})
+		out := r.Respond(context.Background(), nil,
+			[]byte(`{"jsonrpc":"2.0","id":1,"method":"big","progressToken":1}`), func([]byte) error {
+				<-block
+				return nil
+			})
 		slow <- string(out)
 	}()
 	for range 10 {
@@ -392,7 +420,8 @@ func TestServeHTTPDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	u := open(t, &Options{Exchanger: x})
-	if got, _ := respond(t, u, call("1", "m", "[]")); !strings.Contains(got, `"code":-32008`) || !strings.Contains(got, `"sent":"no"`) {
+	if got, _ := respond(t, u, call("1", "m", "[]")); !strings.Contains(got, `"code":-32008`) ||
+		!strings.Contains(got, `"sent":"no"`) {
 		t.Error(got)
 	}
 	if st := u.Status(); st.State != "down" {
@@ -422,7 +451,10 @@ func TestComeBack(t *testing.T) {
 		t.Fatal(readErr)
 	}
 	for _, text := range []string{answer, string(piped)} {
-		for _, want := range []string{"has not begun this one; call it again in 3s", `"sent":"no","retryable":true,"retryAfterMs":300`} {
+		for _, want := range []string{
+			"has not begun this one; call it again in 3s",
+			`"sent":"no","retryable":true,"retryAfterMs":300`,
+		} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: want %s", text, want)
 			}

@@ -52,7 +52,9 @@ func (p *pipe) line(ctx context.Context) (*line, error) {
 		return nil, errCrowded
 	}
 	client := farcall.CallerFrom(ctx)
-	l, err := p.u.open(ctx, func(ctx context.Context, req *farcall.Request) (any, error) { return p.u.pass(ctx, client, req) })
+	l, err := p.u.open(ctx, func(ctx context.Context, req *farcall.Request) (any, error) {
+		return p.u.pass(ctx, client, req)
+	})
 	if err != nil {
 		p.u.own.leave(p.owner)
 		return nil, err

@@ -7,17 +7,18 @@ import (
 	"github.com/farcall-dev/farcall"
 )
 
-// A pipe with messages that are handled one by one has its own connection to the upstream: the upstream
-// asks and notifies its client, and the pipe ends with that connection, but not before the calls
-// have their answers.
+// A pipe with messages that are handled one by one has its own connection to the upstream: the
+// upstream asks and notifies its client, and the pipe ends with that connection, but not before the
+// calls have their answers.
 func TestCalls(t *testing.T) {
 	ends, began := make(chan *farcall.Peer, 2), make(chan struct{})
 	server := newServer()
-	server.Handle("wait", farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
-		close(began)
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}))
+	server.Handle("wait",
+		farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
+			close(began)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}))
 	var u *Upstream
 	u = open(t, &Options{
 		Dial: func(context.Context) (farcall.Transport, error) {
@@ -27,7 +28,9 @@ func TestCalls(t *testing.T) {
 			ends <- peer
 			return ours, nil
 		},
-		Calls:          func(context.Context) (farcall.Handler, *farcall.Options) { return u, &farcall.Options{} },
+		Calls: func(context.Context) (farcall.Handler, *farcall.Options) {
+			return u, &farcall.Options{}
+		},
 		MaxConnections: 8, // one owner has seven of them
 	})
 	one, two := pipeTo(t, u), pipeTo(t, u)

@@ -18,9 +18,12 @@ import (
 // The dialects of servers: what they answer to a call. Hybrid ones say that they speak 2.0 and send
 // both members.
 var dialects = map[string]struct{ result, failure string }{
-	"2.0":    {`{"jsonrpc":"2.0","id":%s,"result":%s}`, `{"jsonrpc":"2.0","id":%s,"error":%s}`},
-	"1.0":    {`{"result":%[2]s,"error":null,"id":%[1]s}`, `{"result":null,"error":%[2]s,"id":%[1]s}`},
-	"hybrid": {`{"jsonrpc":"2.0","result":%[2]s,"error":null,"id":%[1]s}`, `{"jsonrpc":"2.0","result":null,"error":%[2]s,"id":%[1]s}`},
+	"2.0": {`{"jsonrpc":"2.0","id":%s,"result":%s}`, `{"jsonrpc":"2.0","id":%s,"error":%s}`},
+	"1.0": {`{"result":%[2]s,"error":null,"id":%[1]s}`, `{"result":null,"error":%[2]s,"id":%[1]s}`},
+	"hybrid": {
+		`{"jsonrpc":"2.0","result":%[2]s,"error":null,"id":%[1]s}`,
+		`{"jsonrpc":"2.0","result":null,"error":%[2]s,"id":%[1]s}`,
+	},
 }
 
 const (
@@ -72,26 +75,30 @@ func TestDialects(t *testing.T) {
 		for back, o := range backs {
 			u := open(t, o)
 			for front, send := range rawFronts(t, u) {
-				for version, form := range map[string]string{"2.0": `{"jsonrpc":"2.0","id":7,"method":%q,"params":[1]}`, "1.0": `{"method":%q,"params":[1],"id":7}`} {
-					t.Run(strings.Join([]string{version, "from", front, "to", dialect, back}, " "), func(t *testing.T) {
-						for method, want := range map[string]string{"get": dialectResult, "fail": dialectFailure} {
-							got := send(t, fmt.Sprintf(form, method))
-							var answer struct {
-								ID            json.RawMessage
-								Result, Error json.RawMessage
+				for version, form := range map[string]string{
+					"2.0": `{"jsonrpc":"2.0","id":7,"method":%q,"params":[1]}`,
+					"1.0": `{"method":%q,"params":[1],"id":7}`,
+				} {
+					t.Run(strings.Join([]string{version, "from", front, "to", dialect, back}, " "),
+						func(t *testing.T) {
+							for method, want := range map[string]string{"get": dialectResult, "fail": dialectFailure} {
+								got := send(t, fmt.Sprintf(form, method))
+								var answer struct {
+									ID            json.RawMessage
+									Result, Error json.RawMessage
+								}
+								if err := json.Unmarshal(got, &answer); err != nil || string(answer.ID) != "7" {
+									t.Fatalf("%s: %v", got, err)
+								}
+								has, lacks := answer.Result, answer.Error
+								if method == "fail" {
+									has, lacks = lacks, has
+								}
+								if string(has) != want || len(lacks) > 0 && string(lacks) != "null" {
+									t.Errorf("%s: %s", method, got)
+								}
 							}
-							if err := json.Unmarshal(got, &answer); err != nil || string(answer.ID) != "7" {
-								t.Fatalf("%s: %v", got, err)
-							}
-							has, lacks := answer.Result, answer.Error
-							if method == "fail" {
-								has, lacks = lacks, has
-							}
-							if string(has) != want || len(lacks) > 0 && string(lacks) != "null" {
-								t.Errorf("%s: %s", method, got)
-							}
-						}
-					})
+						})
 				}
 			}
 		}
@@ -118,7 +125,9 @@ func rawFronts(t *testing.T, u *Upstream) map[string]func(t *testing.T, frame st
 			return body
 		},
 	}
-	for name, dial := range overTransports(t, func(tr farcall.Transport) { _ = u.Pipe(context.Background(), tr) }) {
+	for name, dial := range overTransports(t, func(tr farcall.Transport) {
+		_ = u.Pipe(context.Background(), tr)
+	}) {
 		fronts[name] = func(t *testing.T, frame string) []byte {
 			t.Helper()
 			tr, err := dial(t.Context())

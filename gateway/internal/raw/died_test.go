@@ -46,9 +46,10 @@ func diedBeforeWrite(t *testing.T) {
 	t.Helper()
 	u := New(&Options{Name: "bad", Dial: func(ctx context.Context) (farcall.Transport, error) {
 		exited := make(chan struct{})
-		child, err := stream.Command(exec.Command("sh", "-c", "echo the key is 42 >&2; exit 3"), stream.NDJSON, &stream.Options{
-			OnExit: func(*stream.ExitError) { close(exited) },
-		})
+		child, err := stream.Command(exec.Command("sh", "-c", "echo the key is 42 >&2; exit 3"),
+			stream.NDJSON, &stream.Options{
+				OnExit: func(*stream.ExitError) { close(exited) },
+			})
 		if err != nil {
 			return nil, err
 		}
@@ -58,7 +59,8 @@ func diedBeforeWrite(t *testing.T) {
 	defer func() { _ = u.Close(t.Context()) }()
 	_, err := u.ServeRPC(t.Context(), &farcall.Request{Method: "x", ID: jsonrpc.IntID(1)})
 	wire, ok := errors.AsType[*jsonrpc.Error](err)
-	if !ok || wire.Code != jsonrpc.Unavailable || !strings.Contains(string(wire.Data), `"stderr":["the key is 42"]`) {
+	if !ok || wire.Code != jsonrpc.Unavailable ||
+		!strings.Contains(string(wire.Data), `"stderr":["the key is 42"]`) {
 		t.Errorf("%v %s", err, wire.Data)
 	}
 }

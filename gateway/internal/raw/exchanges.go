@@ -94,7 +94,10 @@ func traceOf(b *jsonrpc.Batch) farcall.Trace {
 		}
 		return string(scan.Unquote(raw))
 	}
-	return farcall.Trace{Parent: text("traceparent"), State: text("tracestate"), Baggage: text("baggage")}
+	return farcall.Trace{
+		Parent: text("traceparent"), State: text("tracestate"),
+		Baggage: text("baggage"),
+	}
 }
 
 func (x *exchanges) wake() {
@@ -167,7 +170,8 @@ func (x *exchanges) notify(ctx context.Context, frame []byte) {
 	defer cancel()
 	if err := x.exchange(ctx, frame); err != nil {
 		x.u.meter.dropped.Add(1)
-		x.u.opts.Logger.WarnContext(ctx, "a notification was lost", "upstream", x.u.opts.Name, "error", textOf(err))
+		x.u.opts.Logger.WarnContext(ctx, "a notification was lost", "upstream", x.u.opts.Name, "error",
+			textOf(err))
 	}
 }
 
@@ -226,7 +230,8 @@ func (x *exchanges) exchange(ctx context.Context, frame []byte) error {
 const progressBytes = 8 << 20
 
 var errSlow = &jsonrpc.Error{
-	Code: jsonrpc.Overloaded, Message: "More than 8 MiB of progress were not taken; take it faster or ask for less",
+	Code:    jsonrpc.Overloaded,
+	Message: "More than 8 MiB of progress were not taken; take it faster or ask for less",
 }
 
 // progress is what a call over a shared connection reports, on its way to a

@@ -25,7 +25,10 @@ func TestNothingIsHeld(t *testing.T) {
 		{`{"jsonrpc":"2.0","method":"deny"}`, "", 0},
 		{`{garbage`, "", 1},
 		{call("3", "large", `["`+strings.Repeat("x", 400)+`"]`), "", 1},
-		{`[` + call("4", "deny", "[]") + `,` + call("5", "b", "[]") + `]`, `[` + call("5", "b", "[]") + `]`, 1},
+		{
+			`[` + call("4", "deny", "[]") + `,` + call("5", "b", "[]") + `]`,
+			`[` + call("5", "b", "[]") + `]`, 1,
+		},
 		{`[` + call("6", "deny", "[]") + `,` + call("7", "deny", "[]") + `]`, "", 1},
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -85,7 +88,8 @@ func TestNothingIsHeld(t *testing.T) {
 func TestNothingIsHeldUnscreened(t *testing.T) {
 	t.Parallel()
 	for name, after := range map[string]string{
-		"garbage": "{garbage", "an empty batch": "[]", "no message": "17", "too large": `{"id":"` + strings.Repeat("x", 300) + `"}`,
+		"garbage": "{garbage", "an empty batch": "[]", "no message": "17",
+		"too large": `{"id":"` + strings.Repeat("x", 300) + `"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -94,7 +98,9 @@ func TestNothingIsHeldUnscreened(t *testing.T) {
 				u := open(t, &Options{Dial: s.dial})
 				far, near := net.Pipe()
 				done := make(chan error, 1)
-				go func() { done <- u.Pipe(t.Context(), stream.New(near, stream.NDJSON, &stream.Options{MaxMessage: 200})) }()
+				go func() {
+					done <- u.Pipe(t.Context(), stream.New(near, stream.NDJSON, &stream.Options{MaxMessage: 200}))
+				}()
 				server := <-s.made
 				if _, err := io.WriteString(far, call("1", "a", "[]")+"\n"+after+"\n"); err != nil {
 					t.Fatal(err)
@@ -119,7 +125,10 @@ func TestNothingIsHeldUnscreened(t *testing.T) {
 // what follows it is kept from those who call.
 func TestAnswersToUpstreamsAreNotHeld(t *testing.T) {
 	t.Parallel()
-	for name, after := range map[string]string{"garbage": "Listening", "invalid": `{"jsonrpc":"2.0","method":1}`} {
+	for name, after := range map[string]string{
+		"garbage": "Listening",
+		"invalid": `{"jsonrpc":"2.0","method":1}`,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {

@@ -24,7 +24,8 @@ func (u *Upstream) dial(ctx context.Context) (t farcall.Transport, end func(), e
 	}
 	u.meter.dials.Add(1)
 	dialling := ctx
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx)) // the connection is closed first
+	// the connection is closed first
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	timer := time.AfterFunc(dialTimeout, func() { cancel(errDialTimeout) })
 	stop := context.AfterFunc(dialling, func() { cancel(context.Cause(dialling)) })
 	t, err = u.opts.Dial(ctx)

@@ -52,8 +52,13 @@ func child(mode string) func(context.Context) (farcall.Transport, error) {
 // newServer is the server behind the upstreams of the tests.
 func newServer() *farcall.Mux {
 	mux := farcall.NewMux()
-	mux.Handle("echo", farcall.HandlerFunc(func(_ context.Context, r *farcall.Request) (any, error) { return r.Params, nil }))
-	mux.Handle("trace", farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) { return farcall.TraceFrom(ctx).Parent, nil }))
+	mux.Handle("echo", farcall.HandlerFunc(func(_ context.Context, r *farcall.Request) (any, error) {
+		return r.Params, nil
+	}))
+	mux.Handle("trace",
+		farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
+			return farcall.TraceFrom(ctx).Parent, nil
+		}))
 	mux.Handle("fail", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
 		return nil, &jsonrpc.Error{Code: 17, Message: "no", Data: jsonrpc.Raw(`{"a": 1.0}`)}
 	}))

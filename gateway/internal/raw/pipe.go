@@ -34,8 +34,8 @@ const (
 // connection can be made, calls are answered with an error that says so, and the
 // next call tries again.
 //
-// With Options.Calls messages are handled one by one. The client has a connection to the upstream all
-// the same.
+// With Options.Calls messages are handled one by one. The client has a connection to the upstream
+// all the same.
 //
 // To an Exchanger each frame is an exchange. Notifications and answers go one
 // after the other, and what follows them waits for them; calls go side by side.
@@ -45,7 +45,8 @@ func (u *Upstream) Pipe(ctx context.Context, t farcall.Transport) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	p := &pipe{
-		front: newFront(ctx, u, t), cancel: cancel, downDone: make(chan struct{}), owner: owner.From(ctx), making: make(chan struct{}, 1),
+		front: newFront(ctx, u, t), cancel: cancel, downDone: make(chan struct{}), owner: owner.From(ctx),
+		making: make(chan struct{}, 1),
 	}
 	if !u.enter(ctx, p) {
 		_ = t.Close()
@@ -378,7 +379,8 @@ func (p *pipe) unread(reason *jsonrpc.Error) *jsonrpc.Error {
 		return p.tooLarge()
 	}
 	e := p.u.failure(reason, true)
-	e.Message = "The answer of the upstream " + p.u.opts.Name + " could not be read; whether the call had an effect is not known"
+	e.Message = "The answer of the upstream " + p.u.opts.Name +
+		" could not be read; whether the call had an effect is not known"
 	return e
 }
 

@@ -55,7 +55,8 @@ func TestPipeBytes(t *testing.T) {
 			t.Fatalf("%s, %v, want %s", got, err, want)
 		}
 	}
-	p.send(t, `{"id":`, `nonsense`, `17`, `{"jsonrpc":"2.0","id":5,"method":"`+strings.Repeat("x", 300)+`"}`)
+	p.send(t, `{"id":`, `nonsense`, `17`,
+		`{"jsonrpc":"2.0","id":5,"method":"`+strings.Repeat("x", 300)+`"}`)
 	p.expectLike(t, "-32700", `"id":null`)
 	p.expectLike(t, "-32700", `"id":null`)
 	p.expectLike(t, "-32600", `"id":null`)
@@ -76,12 +77,14 @@ func TestPipeBytes(t *testing.T) {
 	}
 	p.expect(t, back...)
 	// The answer is too large for the client: it is notified.
-	if err := server.Write([]byte(`{"jsonrpc":"2.0","id":8,"result":"` + strings.Repeat("x", 300) + `"}`)); err != nil {
+	if err := server.Write(
+		[]byte(`{"jsonrpc":"2.0","id":8,"result":"` + strings.Repeat("x", 300) + `"}`)); err != nil {
 		t.Fatal(err)
 	}
 	p.expectLike(t, "-32012", `"sent":"unknown"`, `"maxSize":`, `"unit":"bytes"}`, `"id":8`)
 	// One answer of the upstream was an error, two were ours for what is too large.
-	if st := u.Status(); st.Garbage != 4 || st.Calls != 5 || st.Errors != 3 || st.InFlight != 0 || st.State != "up" || st.Connections != 1 {
+	if st := u.Status(); st.Garbage != 4 || st.Calls != 5 || st.Errors != 3 || st.InFlight != 0 ||
+		st.State != "up" || st.Connections != 1 {
 		t.Errorf("%+v", st)
 	}
 	p.Close()
@@ -137,8 +140,13 @@ func TestPipeOrder(t *testing.T) {
 	}()
 	go func() {
 		for i := range pairs {
-			_ = p.Write(fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"textDocument/didChange","params":{"n":%d,"text":""}}`, 2*i))
-			_ = p.Write(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"textDocument/completion","params":{"n":%d,"at":0}}`, i, 2*i+1))
+			_ = p.Write(
+				fmt.Appendf(nil,
+					`{"jsonrpc":"2.0","method":"textDocument/didChange","params":{"n":%d,"text":""}}`, 2*i))
+			_ = p.Write(
+				fmt.Appendf(nil,
+					`{"jsonrpc":"2.0","id":%d,"method":"textDocument/completion","params":{"n":%d,"at":0}}`,
+					i, 2*i+1))
 		}
 	}()
 	for i := range pairs {
@@ -158,12 +166,15 @@ func TestPipeUpstreamGone(t *testing.T) {
 	t.Parallel()
 	s := newScripted()
 	records := make(chan farcall.Record, 10)
-	u := open(t, &Options{Dial: s.dial, OnRecord: func(_ context.Context, r farcall.Record) { records <- r }})
+	u := open(t, &Options{Dial: s.dial, OnRecord: func(_ context.Context, r farcall.Record) {
+		records <- r
+	}})
 	p := pipeTo(t, u)
 	server := <-s.made
 	p.send(t,
 		call("1", "a", "[]"), call(`"two"`, "b", "[]"), `{"jsonrpc":"2.0","method":"n"}`,
-		`[`+call("3", "c", "[]")+`,{"jsonrpc":"2.0","method":"n"},`+call("4", "d", "[]")+`]`, `{"id":5,"method":"e","params":[]}`)
+		`[`+call("3", "c", "[]")+`,{"jsonrpc":"2.0","method":"n"},`+call("4", "d", "[]")+`]`,
+		`{"id":5,"method":"e","params":[]}`)
 	for range 5 {
 		if _, err := server.Read(); err != nil {
 			t.Fatal(err)
@@ -174,7 +185,8 @@ func TestPipeUpstreamGone(t *testing.T) {
 	}
 	server.Close()
 	p.expect(t, result("1", "1"), result("3", "1"))
-	const e = `{"code":-32008,"message":"The upstream up went away; whether the call had an effect is not known","data":{"upstream":"up","sent":"unknown","retryable":false}}`
+	const e = `{"code":-32008,"message":"The upstream up went away; whether the call had an effect ` +
+		`is not known","data":{"upstream":"up","sent":"unknown","retryable":false}}`
 	p.expect(t,
 		`{"jsonrpc":"2.0","error":`+e+`,"id":"two"}`,
 		`[{"jsonrpc":"2.0","error":`+e+`,"id":4}]`,
@@ -191,7 +203,10 @@ func TestPipeUpstreamGone(t *testing.T) {
 	for r := range records {
 		got = append(got, fmt.Sprintf("%s %s %d %v", r.Method, r.ID, int(r.Code), r.Batch))
 	}
-	want := []string{"a 1 0 false", "c 3 0 true", `b "two" -32008 false`, "d 4 -32008 true", "e 5 -32008 false"}
+	want := []string{
+		"a 1 0 false", "c 3 0 true", `b "two" -32008 false`, "d 4 -32008 true",
+		"e 5 -32008 false",
+	}
 	if !slices.Equal(got, want) {
 		t.Errorf("records\n%q, want\n%q", got, want)
 	}
@@ -261,7 +276,8 @@ func TestPipeLinger(t *testing.T) {
 		u := New(&Options{Name: "up", Dial: newScripted().dial})
 		ours, theirs := farcall.Pipe()
 		began := time.Now()
-		if err := u.Pipe(t.Context(), &halfClosed{theirs, []string{call("1", "hang", "[]")}}); err != nil {
+		if err := u.Pipe(t.Context(),
+			&halfClosed{theirs, []string{call("1", "hang", "[]")}}); err != nil {
 			t.Error(err)
 		}
 		if took := time.Since(began); took != lingerTime {
@@ -291,11 +307,13 @@ func TestPipeDialFails(t *testing.T) {
 		for range 5 {
 			p.send(t, `{"jsonrpc":"2.0","method":"n"}`, call("1", "echo", "[]"))
 			got, err := p.Read()
-			if err != nil || !strings.Contains(string(got), `"sent":"no","retryable":true`) || strings.Contains(string(got), "secret") {
+			if err != nil || !strings.Contains(string(got), `"sent":"no","retryable":true`) ||
+				strings.Contains(string(got), "secret") {
 				t.Fatalf("%s, %v", got, err)
 			}
 		}
-		if st := u.Status(); st.State != "down" || !strings.Contains(st.LastError, "secret reason") || st.Dropped != 5 {
+		if st := u.Status(); st.State != "down" || !strings.Contains(st.LastError, "secret reason") ||
+			st.Dropped != 5 {
 			t.Errorf("%+v", st)
 		}
 		up.Store(true)
@@ -319,9 +337,10 @@ func TestPipeCallback(t *testing.T) {
 	ours, theirs := farcall.Pipe()
 	done := make(chan error, 1)
 	go func() { done <- u.Pipe(context.Background(), theirs) }()
-	client := farcall.NewPeer(ours, farcall.HandlerFunc(func(_ context.Context, r *farcall.Request) (any, error) {
-		return map[string]any{"answer to": r.Params}, nil
-	}), nil)
+	client := farcall.NewPeer(ours,
+		farcall.HandlerFunc(func(_ context.Context, r *farcall.Request) (any, error) {
+			return map[string]any{"answer to": r.Params}, nil
+		}), nil)
 	var wg sync.WaitGroup
 	for i := range 100 {
 		wg.Go(func() {
@@ -345,7 +364,8 @@ func TestPipeCallback(t *testing.T) {
 		t.Error(err)
 	}
 	// The cancellation has gone through, and the answer has come back.
-	if _, err := farcall.Call[jsonrpc.Raw](t.Context(), client, "echo", []int{1}); err != nil || n != 100 {
+	if _, err := farcall.Call[jsonrpc.Raw](t.Context(), client, "echo", []int{1}); err != nil ||
+		n != 100 {
 		t.Error(err, n)
 	}
 	client.Close()
@@ -471,7 +491,8 @@ func TestPipeStalled(t *testing.T) {
 		p := &piped{ours, make(chan error, 1)}
 		go func() { p.done <- u.Pipe(context.Background(), theirs) }()
 		began := time.Now()
-		p.send(t, call("1", "a", `["`+strings.Repeat("x", 256<<10)+`"]`), call("2", "a", `["`+strings.Repeat("x", 256<<10)+`"]`))
+		p.send(t, call("1", "a", `["`+strings.Repeat("x", 256<<10)+`"]`),
+			call("2", "a", `["`+strings.Repeat("x", 256<<10)+`"]`))
 		p.expectLike(t, `"sent":"unknown"`, `"id":1`)
 		p.expectLike(t, `"sent":"unknown"`, `"id":2`)
 		p.ended(t)

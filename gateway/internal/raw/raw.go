@@ -145,7 +145,8 @@ func New(o *Options) *Upstream {
 	//nolint:forbidigo // an upstream lives until it is closed, not as long as the call that made it
 	u.ctx, u.stop = context.WithCancel(context.Background())
 	if o.Exchanger != nil {
-		u.client = farcall.NewClient(o.Exchanger, farcall.HandlerFunc(u.asked), &farcall.Options{Logger: u.opts.Logger, Budget: u.opts.Budget})
+		u.client = farcall.NewClient(o.Exchanger, farcall.HandlerFunc(u.asked),
+			&farcall.Options{Logger: u.opts.Logger, Budget: u.opts.Budget})
 	}
 	return u
 }

@@ -31,11 +31,12 @@ type tracker struct {
 
 	mu         sync.Mutex
 	young, old map[string]*openCall // by key
-	open       int                  // calls that are not answered, or with answers that are not settled
-	last       uint64               // number of the last call
-	ended      error                // why there shall be no more calls
-	idle       chan struct{}        // closed when nothing is open; nil when no goroutine waits
-	key        []byte               // scratch
+	// calls that are not answered, or with answers that are not settled
+	open  int
+	last  uint64        // number of the last call
+	ended error         // why there shall be no more calls
+	idle  chan struct{} // closed when nothing is open; nil when no goroutine waits
+	key   []byte        // scratch
 }
 
 // openCall is a call that is in flight.
@@ -70,7 +71,9 @@ type group struct {
 // add tracks the calls in a frame; the group is nil when there are none. It fails
 // when there shall be no more. It takes what ends the admission of each call out of
 // asked, which has a place for each message, or none at all.
-func (t *tracker) add(b *jsonrpc.Batch, methods bool, asked []func(jsonrpc.Raw, error)) (*group, error) {
+func (t *tracker) add(
+	b *jsonrpc.Batch, methods bool, asked []func(jsonrpc.Raw, error),
+) (*group, error) {
 	n := 0
 	for i := range b.Messages {
 		if wantsAnswer(&b.Messages[i]) {
@@ -92,7 +95,8 @@ func (t *tracker) add(b *jsonrpc.Batch, methods bool, asked []func(jsonrpc.Raw, 
 		if !wantsAnswer(m) || len(m.ID.Raw()) > trackedID {
 			continue
 		}
-		g.calls = append(g.calls, openCall{id: string(m.ID.Raw()), version: m.Version, frame: g, size: len(m.Raw), began: now})
+		g.calls = append(g.calls,
+			openCall{id: string(m.ID.Raw()), version: m.Version, frame: g, size: len(m.Raw), began: now})
 		f := &g.calls[len(g.calls)-1]
 		if methods {
 			f.method, f.parent = string(m.Method), parentOf(m)

@@ -71,7 +71,9 @@ func TestTracker(t *testing.T) {
 	k := &tracker{meter: m}
 	added(t, k, call("1", "a", "[]"))
 	added(t, k, call("1.0", "a", "[]")) // twice in flight
-	batch := added(t, k, `[`+call(`"x"`, "a", "[]")+`,{"jsonrpc":"2.0","method":"n"},`+call("2", "a", "[]")+`,{"jsonrpc":"2.0","result":1,"id":9}]`)
+	batch := added(t, k,
+		`[`+call(`"x"`, "a", "[]")+`,{"jsonrpc":"2.0","method":"n"},`+call("2", "a", "[]")+
+			`,{"jsonrpc":"2.0","result":1,"id":9}]`)
 	if g := added(t, k, `{"jsonrpc":"2.0","method":"n"}`); g != nil {
 		t.Error("a notification is tracked")
 	}
@@ -114,11 +116,15 @@ func TestTrackerBounded(t *testing.T) {
 	k := &tracker{meter: m}
 	const n = 2 * trackedCalls
 	for i := range n {
-		if _, err := k.add(&jsonrpc.Batch{Messages: []jsonrpc.Message{{Kind: jsonrpc.Request, ID: jsonrpc.IntID(int64(i))}}}, false, nil); err != nil {
+		if _, err := k.add(
+			&jsonrpc.Batch{
+				Messages: []jsonrpc.Message{{Kind: jsonrpc.Request, ID: jsonrpc.IntID(int64(i))}},
+			}, false, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if have := len(k.young) + len(k.old); have > trackedCalls || k.open != have || int(m.inFlight.Load()) != have {
+	if have := len(k.young) + len(k.old); have > trackedCalls || k.open != have ||
+		int(m.inFlight.Load()) != have {
 		t.Errorf("%d are tracked, %d open, %d in flight", have, k.open, m.inFlight.Load())
 	}
 	if k.answered(idOf(t, strconv.Itoa(n-1))) == nil || k.answered(idOf(t, "0")) != nil {
@@ -135,7 +141,8 @@ func TestTrackerBounded(t *testing.T) {
 // written otherwise: nothing may be left, nor found twice.
 func FuzzTracker(f *testing.F) {
 	f.Add([]byte(call("1", "a", "[]")), []byte(result("1.0", "1")))
-	f.Add([]byte(`[`+call("1", "a", "[]")+`,`+call(`"\u0061"`, "a", "[]")+`]`), []byte(`[{"jsonrpc":"2.0","result":1,"id":"a"}]`))
+	f.Add([]byte(`[`+call("1", "a", "[]")+`,`+call(`"\u0061"`, "a", "[]")+`]`),
+		[]byte(`[{"jsonrpc":"2.0","result":1,"id":"a"}]`))
 	f.Add([]byte(`{"id":1e400,"method":"x"}`), []byte(`{"id":null,"error":"x","result":null}`))
 	f.Add([]byte(`{"id":{},"method":1}`), []byte(`{}`))
 	f.Fuzz(func(t *testing.T, calls, answers []byte) {

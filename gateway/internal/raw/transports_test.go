@@ -46,7 +46,9 @@ func listen(t *testing.T, serve func(net.Conn)) (address string) {
 	return l.Addr().String()
 }
 
-func dialTCP(address string, framing stream.Framing) func(context.Context) (farcall.Transport, error) {
+func dialTCP(
+	address string, framing stream.Framing,
+) func(context.Context) (farcall.Transport, error) {
 	return func(ctx context.Context) (farcall.Transport, error) {
 		return stream.Dial(ctx, "tcp", address, framing, nil)
 	}
@@ -54,7 +56,9 @@ func dialTCP(address string, framing stream.Framing) func(context.Context) (farc
 
 // overTransports returns what serves connections, over each transport that there
 // is, and a dialler for it.
-func overTransports(t *testing.T, serve func(farcall.Transport)) map[string]func(context.Context) (farcall.Transport, error) {
+func overTransports(
+	t *testing.T, serve func(farcall.Transport),
+) map[string]func(context.Context) (farcall.Transport, error) {
 	t.Helper()
 	dials := map[string]func(context.Context) (farcall.Transport, error){
 		"pipe": func(context.Context) (farcall.Transport, error) {
@@ -63,11 +67,16 @@ func overTransports(t *testing.T, serve func(farcall.Transport)) map[string]func
 			return ours, nil
 		},
 	}
-	for name, framing := range map[string]stream.Framing{"lines": stream.NDJSON, "headers": stream.Header} {
+	for name, framing := range map[string]stream.Framing{
+		"lines":   stream.NDJSON,
+		"headers": stream.Header,
+	} {
 		dials[name] = dialTCP(listen(t, func(c net.Conn) { serve(stream.New(c, framing, nil)) }), framing)
 	}
 	var wg sync.WaitGroup
-	ws := httptest.NewServer(wsrpc.NewHandler(func(tr farcall.Transport, _ *http.Request) { wg.Go(func() { serve(tr) }) }, nil))
+	ws := httptest.NewServer(wsrpc.NewHandler(func(tr farcall.Transport, _ *http.Request) {
+		wg.Go(func() { serve(tr) })
+	}, nil))
 	t.Cleanup(func() { ws.Close(); wg.Wait() })
 	dials["websocket"] = func(ctx context.Context) (farcall.Transport, error) {
 		return wsrpc.Dial(ctx, strings.Replace(ws.URL, "http", "ws", 1), nil)
@@ -80,20 +89,27 @@ func TestTransports(t *testing.T) {
 	t.Parallel()
 	mux := newServer()
 	backs := map[string]*Options{"http": overHTTP(t, mux)}
-	for name, dial := range overTransports(t, func(tr farcall.Transport) { <-farcall.NewPeer(tr, mux, nil).Done() }) {
+	for name, dial := range overTransports(t, func(tr farcall.Transport) {
+		<-farcall.NewPeer(tr, mux, nil).Done()
+	}) {
 		backs[name] = &Options{Dial: dial}
 	}
 	for back, o := range backs {
 		t.Run("to "+back, func(t *testing.T) {
 			t.Parallel()
 			u := open(t, o)
-			for front, dial := range overTransports(t, func(tr farcall.Transport) { _ = u.Pipe(context.Background(), tr) }) {
+			for front, dial := range overTransports(t, func(tr farcall.Transport) {
+				_ = u.Pipe(context.Background(), tr)
+			}) {
 				t.Run("from "+front, func(t *testing.T) {
 					tr, err := dial(t.Context())
 					if err != nil {
 						t.Fatal(err)
 					}
-					client := farcall.NewPeer(tr, farcall.HandlerFunc(func(_ context.Context, r *farcall.Request) (any, error) { return r.Params, nil }), nil)
+					client := farcall.NewPeer(tr,
+						farcall.HandlerFunc(func(_ context.Context, r *farcall.Request) (any, error) {
+							return r.Params, nil
+						}), nil)
 					t.Cleanup(func() { client.Close() })
 					converse(t, client, back != "http")
 				})
@@ -127,7 +143,8 @@ func converse(t *testing.T, client *farcall.Peer, asks bool) {
 	}
 	wg.Wait()
 	var wire *jsonrpc.Error
-	if err := client.Call(t.Context(), "fail", nil, nil); !errors.As(err, &wire) || wire.Code != 17 || string(wire.Data) != `{"a": 1.0}` {
+	if err := client.Call(t.Context(), "fail", nil, nil); !errors.As(err, &wire) || wire.Code != 17 ||
+		string(wire.Data) != `{"a": 1.0}` {
 		t.Error(err)
 	}
 	n := 0
@@ -140,7 +157,10 @@ func converse(t *testing.T, client *farcall.Peer, asks bool) {
 	if n != 200 {
 		t.Errorf("%d values", n)
 	}
-	got, err := farcall.Call[string](farcall.WithTrace(t.Context(), farcall.Trace{Parent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}), client, "trace", nil)
+	got, err := farcall.Call[string](
+		farcall.WithTrace(t.Context(),
+			farcall.Trace{Parent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}), client,
+		"trace", nil)
 	if !strings.HasPrefix(got, "00-4bf92f") || err != nil {
 		t.Error(got, err)
 	}
@@ -174,24 +194,29 @@ func TestExchangesOrder(t *testing.T) {
 	t.Parallel()
 	const pairs = 10_000
 	var o ordered
-	u := open(t, &Options{Exchanger: exchanger(func(_ context.Context, frame []byte, reply func([]byte) error) error {
-		if id, ok := strings.CutPrefix(string(frame), `{"jsonrpc":"2.0","id":`); ok {
-			id, _, _ = strings.Cut(id, ",")
-			n, _ := strconv.Atoi(id)
-			o.mu.Lock()
-			if o.next <= n {
-				o.bad = append(o.bad, string(frame))
+	u := open(t,
+		&Options{Exchanger: exchanger(func(
+			_ context.Context, frame []byte, reply func([]byte) error,
+		) error {
+			if id, ok := strings.CutPrefix(string(frame), `{"jsonrpc":"2.0","id":`); ok {
+				id, _, _ = strings.Cut(id, ",")
+				n, _ := strconv.Atoi(id)
+				o.mu.Lock()
+				if o.next <= n {
+					o.bad = append(o.bad, string(frame))
+				}
+				o.mu.Unlock()
+				return reply([]byte(result(id, "[]")))
 			}
-			o.mu.Unlock()
-			return reply([]byte(result(id, "[]")))
-		}
-		o.see(frame)
-		return nil
-	})})
+			o.see(frame)
+			return nil
+		})})
 	p := pipeTo(t, u)
 	go func() {
 		for i := range pairs {
-			_ = p.Write(fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"textDocument/didChange","params":{"n":%d,"text":""}}`, i))
+			_ = p.Write(
+				fmt.Appendf(nil,
+					`{"jsonrpc":"2.0","method":"textDocument/didChange","params":{"n":%d,"text":""}}`, i))
 			_ = p.Write(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"textDocument/completion"}`, i))
 		}
 	}()
@@ -212,26 +237,30 @@ func TestExchangesOrder(t *testing.T) {
 func TestExchangesFail(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		u := New(&Options{Name: "up", MaxMessage: 1000, Exchanger: exchanger(func(ctx context.Context, frame []byte, reply func([]byte) error) error {
-			switch {
-			case bytes.Contains(frame, []byte("nothing")):
-				return nil
-			case bytes.Contains(frame, []byte("half")):
-				return reply([]byte(`[` + result("1", "1") + `]`))
-			case bytes.Contains(frame, []byte("garbage")):
-				return reply([]byte("<html>"))
-			case bytes.Contains(frame, []byte("refused")):
-				return &net.OpError{Op: "dial", Err: errors.New("refused")}
-			case bytes.Contains(frame, []byte("broken")):
-				return io.ErrUnexpectedEOF
-			case bytes.Contains(frame, []byte("large")):
-				return reply([]byte(result("1", `"`+strings.Repeat("x", 1000)+`"`)))
-			case bytes.Contains(frame, []byte("twice")):
-				return errors.Join(reply([]byte(result("1", "1"))), errors.New("and then broken"))
-			}
-			<-ctx.Done()
-			return ctx.Err()
-		})})
+		u := New(
+			&Options{
+				Name: "up", MaxMessage: 1000,
+				Exchanger: exchanger(func(ctx context.Context, frame []byte, reply func([]byte) error) error {
+					switch {
+					case bytes.Contains(frame, []byte("nothing")):
+						return nil
+					case bytes.Contains(frame, []byte("half")):
+						return reply([]byte(`[` + result("1", "1") + `]`))
+					case bytes.Contains(frame, []byte("garbage")):
+						return reply([]byte("<html>"))
+					case bytes.Contains(frame, []byte("refused")):
+						return &net.OpError{Op: "dial", Err: errors.New("refused")}
+					case bytes.Contains(frame, []byte("broken")):
+						return io.ErrUnexpectedEOF
+					case bytes.Contains(frame, []byte("large")):
+						return reply([]byte(result("1", `"`+strings.Repeat("x", 1000)+`"`)))
+					case bytes.Contains(frame, []byte("twice")):
+						return errors.Join(reply([]byte(result("1", "1"))), errors.New("and then broken"))
+					}
+					<-ctx.Done()
+					return ctx.Err()
+				}),
+			})
 		ours, theirs := farcall.Pipe()
 		p := &piped{ours, make(chan error, 1)}
 		go func() { p.done <- u.Pipe(context.Background(), theirs) }()
@@ -253,7 +282,8 @@ func TestExchangesFail(t *testing.T) {
 		p.send(t, "["+call("1", "half", "[]")+","+call("2", "half", "[]")+"]")
 		p.expect(t, "["+result("1", "1")+"]")
 		p.expectLike(t, "[", "-32603", `"id":2`)
-		p.send(t, call("3", "slow", "[]"), `{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":3}}`)
+		p.send(t, call("3", "slow", "[]"),
+			`{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":3}}`)
 		p.expectLike(t, "-32800", `"id":3`)
 		p.Close()
 		if err := <-p.done; err != nil {
@@ -270,17 +300,21 @@ func TestExchangesBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		running, most := 0, 0
 		var mu sync.Mutex
-		u := New(&Options{Name: "up", MaxInFlight: 5, Exchanger: exchanger(func(_ context.Context, frame []byte, reply func([]byte) error) error {
-			mu.Lock()
-			running++
-			most = max(most, running)
-			mu.Unlock()
-			<-time.After(time.Second)
-			mu.Lock()
-			running--
-			mu.Unlock()
-			return reply(frame) // no answer, but it goes through
-		})})
+		u := New(
+			&Options{
+				Name: "up", MaxInFlight: 5,
+				Exchanger: exchanger(func(_ context.Context, frame []byte, reply func([]byte) error) error {
+					mu.Lock()
+					running++
+					most = max(most, running)
+					mu.Unlock()
+					<-time.After(time.Second)
+					mu.Lock()
+					running--
+					mu.Unlock()
+					return reply(frame) // no answer, but it goes through
+				}),
+			})
 		ours, theirs := farcall.Pipe()
 		done := make(chan error, 1)
 		go func() { done <- u.Pipe(context.Background(), theirs) }()
@@ -307,7 +341,10 @@ func TestExchangesBounded(t *testing.T) {
 // frame, and it is given back. Not parallel: it measures.
 func TestBigResult(t *testing.T) {
 	const size = 50 << 20
-	for name, framing := range map[string]stream.Framing{"lines": stream.NDJSON, "headers": stream.Header} {
+	for name, framing := range map[string]stream.Framing{
+		"lines":   stream.NDJSON,
+		"headers": stream.Header,
+	} {
 		t.Run(name, func(t *testing.T) {
 			head, tail := `{"jsonrpc":"2.0","id":1,"result":"`, `"}`
 			server := listen(t, func(c net.Conn) {
@@ -328,7 +365,9 @@ func TestBigResult(t *testing.T) {
 				_, _ = io.Copy(io.Discard, c)
 			})
 			u := open(t, &Options{Dial: dialTCP(server, framing)})
-			front := listen(t, func(c net.Conn) { _ = u.Pipe(context.Background(), stream.New(c, framing, nil)) })
+			front := listen(t, func(c net.Conn) {
+				_ = u.Pipe(context.Background(), stream.New(c, framing, nil))
+			})
 			client, err := net.Dial("tcp", front)
 			if err != nil {
 				t.Fatal(err)
@@ -356,7 +395,8 @@ func TestBigResult(t *testing.T) {
 			for deadline := time.Now().Add(5 * time.Second); after > 2<<20 && time.Now().Before(deadline); {
 				after = heap() - before
 			}
-			t.Logf("a result of %d MiB: %d KiB held without a reader, %d KiB after", size>>20, held>>10, after>>10)
+			t.Logf("a result of %d MiB: %d KiB held without a reader, %d KiB after", size>>20, held>>10,
+				after>>10)
 			if held > size*3/2 || after > 2<<20 {
 				t.Errorf("%d held, %d after", held, after)
 			}

@@ -47,7 +47,8 @@ func TestUnreadAnswers(t *testing.T) {
 					return stream.New(ours, stream.NDJSON, &stream.Options{MaxMessage: 1000}), nil
 				}})
 				begun := time.Now()
-				if got, _ := respond(t, u, call("7", "large", `[]`)); !strings.Contains(got, `"error"`) || !strings.Contains(got, `"id":7`) {
+				if got, _ := respond(t, u, call("7", "large", `[]`)); !strings.Contains(got, `"error"`) ||
+					!strings.Contains(got, `"id":7`) {
 					t.Error(got)
 				}
 				if took := time.Since(begun); took > time.Second {
@@ -68,9 +69,10 @@ func TestUnreadAnswers(t *testing.T) {
 func TestPipedUnreadAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
-		u := New(&Options{Name: "up", MaxMessage: 1000, Dial: func(context.Context) (farcall.Transport, error) {
-			return stream.New(ours, stream.NDJSON, &stream.Options{MaxMessage: 1000}), nil
-		}})
+		u := New(
+			&Options{Name: "up", MaxMessage: 1000, Dial: func(context.Context) (farcall.Transport, error) {
+				return stream.New(ours, stream.NDJSON, &stream.Options{MaxMessage: 1000}), nil
+			}})
 		p := pipeTo(t, u)
 		in := bufio.NewReader(theirs)
 		for id, answer := range map[string]string{
