@@ -11,7 +11,8 @@ func server(name string) *Server { return &Server{Name: name, Label: Label(name)
 func TestLabel(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
-		"a": "a", "GitHub": "github", "my_srv": "my.srv", "2fa": "n.2fa", "-x": "n.-x", "_x": "n..x", "a-b.c": "a-b.c",
+		"a": "a", "GitHub": "github", "my_srv": "my.srv", "2fa": "n.2fa", "-x": "n.-x", "_x": "n..x",
+		"a-b.c": "a-b.c",
 	} {
 		got := Label(name)
 		if got != want || !ValidLabel(got) {
@@ -42,7 +43,8 @@ func TestClash(t *testing.T) {
 		{"a_b", "A.b", false, true},
 		{"a", "a", true, true},
 	} {
-		if names, labels := Clash(*server(test.a), *server(test.b)); names != test.names || labels != test.labels {
+		if names, labels := Clash(*server(test.a), *server(test.b)); names != test.names ||
+			labels != test.labels {
 			t.Errorf("%s and %s clash: %v, %v", test.a, test.b, names, labels)
 		}
 	}
@@ -125,7 +127,8 @@ func TestStripURI(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"a+file:///x": "file:///x", "ui://a+/x": "ui://x", "a+b": "", "a+b c:d": "", "see a+file:///x": "", "a+1:2": "", "b+file:///x": "",
+		"a+file:///x": "file:///x", "ui://a+/x": "ui://x", "a+b": "", "a+b c:d": "",
+		"see a+file:///x": "", "a+1:2": "", "b+file:///x": "",
 	} {
 		if got, ok := server("a").StripArgument(text); ok != (want != "") || ok && got != want {
 			t.Errorf("the argument %q is given as %q, %v; want %q", text, got, ok, want)
@@ -166,7 +169,8 @@ func FuzzNames(f *testing.F) {
 				t.Errorf("%q is shown as %q, which leads to %q", uri, twice, again)
 			}
 		}
-		if strings.HasPrefix(strings.ToLower(uri), "ui://") && !strings.HasPrefix(strings.ToLower(shown), "ui://") {
+		if strings.HasPrefix(strings.ToLower(uri), "ui://") &&
+			!strings.HasPrefix(strings.ToLower(shown), "ui://") {
 			t.Errorf("%q lost its scheme: %q", uri, shown)
 		}
 		if back, ok := s.StripName(s.QualifyName(uri)); uri != "" && (!ok || back != uri) {

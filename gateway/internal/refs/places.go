@@ -104,7 +104,10 @@ func compile(rows []row) index {
 
 // partOf cuts the part of the message from a path.
 func partOf(path string) (Part, string) {
-	for part, prefix := range [parts]string{Params: "params", Result: "result", ErrorData: "error.data"} {
+	for part, prefix := range [parts]string{
+		Params: "params", Result: "result",
+		ErrorData: "error.data",
+	} {
 		if rest, ok := strings.CutPrefix(path, prefix); ok {
 			return Part(part), strings.TrimPrefix(rest, ".")
 		}

@@ -14,7 +14,8 @@ func TestWords(t *testing.T) {
 		shapes[r.method] = strings.HasPrefix(r.method, "<")
 	}
 	for _, r := range all {
-		if kinds[r.what] == kindNone && !shapes[r.what] || shapes[r.method] != (r.revs == 0 && r.dirs == nil) {
+		if kinds[r.what] == kindNone && !shapes[r.what] ||
+			shapes[r.method] != (r.revs == 0 && r.dirs == nil) {
 			t.Errorf("places.txt: %+v has a word that is not known", r)
 		}
 	}

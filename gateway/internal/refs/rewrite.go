@@ -215,7 +215,8 @@ func (s *Server) edit(k kind, dir direction, ref []byte) (from, to int, label, m
 	if dir == toServer {
 		switch k {
 		case kindName:
-			if n := len(s.Name) + len(separator); begins(ref, s.Name) && begins(ref[len(s.Name):], separator) && len(ref) > n {
+			if n := len(s.Name) + len(separator); begins(ref, s.Name) &&
+				begins(ref[len(s.Name):], separator) && len(ref) > n {
 				to = n
 			}
 		case kindURI:

@@ -15,7 +15,8 @@ import (
 	"github.com/farcall-dev/farcall/mcp/era"
 )
 
-var update = flag.Bool("update", false, "write testdata/leaves.txt from the schemas in FARCALL_SPEC_DIR")
+var update = flag.Bool("update", false,
+	"write testdata/leaves.txt from the schemas in FARCALL_SPEC_DIR")
 
 const leavesFile = "testdata/leaves.txt"
 
@@ -50,13 +51,19 @@ func TestSchemas(t *testing.T) {
 		count[revision]++
 		pattern := neverAs(leaf)
 		used[pattern] = true
-		if pattern == "" && !decided(dir, method, leaf, 1<<slices.IndexFunc(oldestFirst(), func(r *era.Revision) bool { return r.Name == revision })) {
-			t.Errorf("nothing decides what becomes of %s of %s, %s, in revision %s: add a row to the table, or a line to never", leaf, method, f[1], revision)
+		if pattern == "" &&
+			!decided(dir, method, leaf, 1<<slices.IndexFunc(oldestFirst(), func(r *era.Revision) bool {
+				return r.Name == revision
+			})) {
+			t.Errorf(
+				"nothing decides what becomes of %s of %s, %s, in revision %s: add a row to the table, or a "+
+					"line to never", leaf, method, f[1], revision)
 		}
 	}
 	for _, r := range era.Revisions() {
 		if count[r.Name] < 30 {
-			t.Errorf("there are %d leaves of revision %s: run this test with -update and FARCALL_SPEC_DIR", count[r.Name], r.Name)
+			t.Errorf("there are %d leaves of revision %s: run this test with -update and FARCALL_SPEC_DIR",
+				count[r.Name], r.Name)
 		}
 	}
 	for pattern := range never {
@@ -67,7 +74,9 @@ func TestSchemas(t *testing.T) {
 }
 
 func oldestFirst() []*era.Revision {
-	return slices.SortedFunc(slices.Values(era.Revisions()), func(a, b *era.Revision) int { return strings.Compare(a.Name, b.Name) })
+	return slices.SortedFunc(slices.Values(era.Revisions()), func(a, b *era.Revision) int {
+		return strings.Compare(a.Name, b.Name)
+	})
 }
 
 func neverAs(leaf string) string {
@@ -212,7 +221,8 @@ func (l *leaves) senders(def string) (all []string) {
 }
 
 var leafNames = []string{
-	"uri", "uriTemplate", "name", "taskId", "cursor", "nextCursor", "elicitationId", "requestState", "progressToken",
+	"uri", "uriTemplate", "name", "taskId", "cursor", "nextCursor", "elicitationId", "requestState",
+	"progressToken",
 	"requestId", "resourceSubscriptions", "resourceUri",
 }
 

@@ -14,9 +14,10 @@ const (
 	kindURI                  // or a URI template: LABEL+x and ui://LABEL+/x
 	kindID                   // an id that is unique at one server only: LABEL+x
 	kindArgument             // anything that a caller gives to a tool: a URI is stripped, at any depth
-	kindOwn                  // the gateway's own in each hop: cursors, tokens, task ids. Left alone here
-	kindKept                 // no reference to anything of the server, or none that may be changed
-	kindDropped              // true of the server's own address only: removed for the client
+	// the gateway's own in each hop: cursors, tokens, task ids. Left alone here
+	kindOwn
+	kindKept    // no reference to anything of the server, or none that may be changed
+	kindDropped // true of the server's own address only: removed for the client
 )
 
 // kinds has the kinds as places.txt writes them.

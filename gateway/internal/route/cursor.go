@@ -62,7 +62,10 @@ func readCursor(k kind, text string) (p position, err error) {
 		return p, ErrCursor
 	}
 	b = b[n+m:]
-	return position{int(source), int(item), binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])}, nil
+	return position{
+		int(source), int(item), binary.BigEndian.Uint64(b),
+		binary.BigEndian.Uint64(b[8:]),
+	}, nil
 }
 
 func nameSum(name string) uint64 {
@@ -102,5 +105,8 @@ func (m *merged) after(sources []*source, p position) int {
 // position returns that of an item of the merged list.
 func (m *merged) position(sources []*source, i int) position {
 	it := &m.items[i]
-	return position{it.source, i - m.start[it.source], nameSum(sources[it.source].Name), nameSum(it.entry.name)}
+	return position{
+		it.source, i - m.start[it.source], nameSum(sources[it.source].Name),
+		nameSum(it.entry.name),
+	}
 }

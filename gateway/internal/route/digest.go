@@ -79,7 +79,8 @@ func digestOf(k kind, f *filter, l *List) *digest {
 	left := 0
 	for i, raw := range l.Items {
 		if d.bytes += len(raw); i >= maxItems || d.bytes > maxBytes {
-			d.notes = append(d.notes, fmt.Sprintf("the list is cut after %d items: it has too many, or they are too large", i))
+			d.notes = append(d.notes,
+				fmt.Sprintf("the list is cut after %d items: it has too many, or they are too large", i))
 			break
 		}
 		if fault := d.take(k, f, raw); fault != "" {
@@ -98,8 +99,8 @@ func digestOf(k kind, f *filter, l *List) *digest {
 	return d
 }
 
-// expected notes which patterns that should match something do not. Clients learn the number of those
-// that name what is shown: the guard may hide these from them.
+// expected notes which patterns that should match something do not. Clients learn the number of
+// those that name what is shown: the guard may hide these from them.
 func (d *digest) expected(k kind, f *filter) {
 	if len(f.Expect) == 0 {
 		return
@@ -115,7 +116,8 @@ func (d *digest) expected(k kind, f *filter) {
 		if slices.ContainsFunc(names, func(name string) bool { return glob.Match(p, name) }) {
 			continue
 		}
-		d.dead = append(d.dead, fmt.Sprintf("%.100q is in the configuration, and nothing has this name", p))
+		d.dead = append(d.dead,
+			fmt.Sprintf("%.100q is in the configuration, and nothing has this name", p))
 		if !strings.ContainsAny(p, "*?") && f.shows(p) {
 			lost++
 		}
@@ -180,7 +182,8 @@ func toolOf(raw jsonrpc.Raw) *Tool {
 	for key, value := range scan.Members(raw) {
 		switch string(key) {
 		case "annotations":
-			t.Repeatable = string(scan.Member(value, "readOnlyHint")) == "true" || string(scan.Member(value, "idempotentHint")) == "true"
+			t.Repeatable = string(scan.Member(value, "readOnlyHint")) == "true" ||
+				string(scan.Member(value, "idempotentHint")) == "true"
 		case "execution":
 			if support := scan.Member(value, "taskSupport"); len(support) > 0 && support[0] == '"' {
 				t.TaskSupport = string(scan.Unquote(support))
@@ -233,7 +236,8 @@ func nameOf(k kind, raw jsonrpc.Raw) (name, fault string) {
 	case name == "":
 		return "", fmt.Sprintf("its member %q is empty", layouts[k].key)
 	case len(name) > layouts[k].longest:
-		return "", fmt.Sprintf("its member %q has %d bytes; %d are allowed", layouts[k].key, len(name), layouts[k].longest)
+		return "", fmt.Sprintf("its member %q has %d bytes; %d are allowed", layouts[k].key, len(name),
+			layouts[k].longest)
 	case strings.ContainsFunc(name, invisible):
 		return "", fmt.Sprintf("%.100q has characters that cannot be seen", name)
 	}
@@ -242,7 +246,8 @@ func nameOf(k kind, raw jsonrpc.Raw) (name, fault string) {
 
 // invisible reports whether a character of a name can deceive who reads it.
 func invisible(r rune) bool {
-	return unicode.IsControl(r) || r == utf8.RuneError || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co, unicode.Cs)
+	return unicode.IsControl(r) || r == utf8.RuneError ||
+		unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co, unicode.Cs)
 }
 
 // tidy makes an untrusted text fit for a message.

@@ -25,12 +25,14 @@ func TestHangingSourceIsNotWaitedFor(t *testing.T) {
 			return time.Since(began)
 		}
 		find := func() {
-			if target, ok, err := v.Find(t.Context(), Tools, "good__echo"); !ok || err != nil || target.Source != "good" {
+			if target, ok, err := v.Find(t.Context(), Tools, "good__echo"); !ok || err != nil ||
+				target.Source != "good" {
 				t.Error(target, ok, err)
 			}
 		}
 		list := func() {
-			if page, err := v.Page(t.Context(), Tools, ""); err != nil || len(page.Items) != 1 || len(page.Missing) != 1 {
+			if page, err := v.Page(t.Context(), Tools, ""); err != nil || len(page.Items) != 1 ||
+				len(page.Missing) != 1 {
 				t.Error(page, err)
 			}
 		}
@@ -82,7 +84,8 @@ func TestSlowSourceKeepsItsNames(t *testing.T) {
 				}
 				v := view(t, nil, sources...)
 				began := time.Now()
-				if got := found(t, v, Tools, c.shown); got != c.want && (c.want != refused || !strings.HasPrefix(got, refused)) {
+				if got := found(t, v, Tools, c.shown); got != c.want &&
+					(c.want != refused || !strings.HasPrefix(got, refused)) {
 					t.Errorf("%q leads to %q, want %q", c.shown, got, c.want)
 				}
 				if d := time.Since(began); d != c.wait {

@@ -179,8 +179,8 @@ func (v *View) run(ctx context.Context, f *fetch) {
 }
 
 // unchanged returns the digest that those who asked have, when the list that came is what it was
-// made of: then what is made of it, such as an index of all sources, is as good as before. Nil: it is
-// another list.
+// made of: then what is made of it, such as an index of all sources, is as good as before. Nil: it
+// is another list.
 func (v *View) unchanged(f *fetch, l *List) *digest {
 	v.mu.Lock()
 	var d *digest

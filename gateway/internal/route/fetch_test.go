@@ -88,11 +88,14 @@ func TestMissRefreshesOnce(t *testing.T) {
 
 // No caller gets what was listed for another one.
 func TestScopes(t *testing.T) {
-	s := Source{Name: "a", Rules: Rules{Namespace: NamespaceAuto}, Scope: scopeOf, List: func(ctx context.Context, _ string) (List, error) {
-		l := listed(Tools, "of-"+scopeOf(ctx))
-		l.Public, l.TTL = false, time.Hour
-		return l, nil
-	}}
+	s := Source{
+		Name: "a", Rules: Rules{Namespace: NamespaceAuto}, Scope: scopeOf,
+		List: func(ctx context.Context, _ string) (List, error) {
+			l := listed(Tools, "of-"+scopeOf(ctx))
+			l.Public, l.TTL = false, time.Hour
+			return l, nil
+		},
+	}
 	v := view(t, &Options{MaxLists: 7}, s, with(Tools, "all").source("b", Rules{}))
 	var wg sync.WaitGroup
 	for i := range 40 {
@@ -145,12 +148,15 @@ func TestScopes(t *testing.T) {
 func TestPublicTurnsPrivate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		public := true
-		s := Source{Name: "a", Rules: Rules{Namespace: NamespaceAuto}, Scope: scopeOf, List: func(ctx context.Context, _ string) (List, error) {
-			<-time.After(time.Second)
-			l := listed(Tools, "of-"+scopeOf(ctx))
-			l.Public = public
-			return l, nil
-		}}
+		s := Source{
+			Name: "a", Rules: Rules{Namespace: NamespaceAuto}, Scope: scopeOf,
+			List: func(ctx context.Context, _ string) (List, error) {
+				<-time.After(time.Second)
+				l := listed(Tools, "of-"+scopeOf(ctx))
+				l.Public = public
+				return l, nil
+			},
+		}
 		v := view(t, nil, s)
 		if _, err := v.Page(as(t, "p"), Tools, ""); err != nil {
 			t.Fatal(err)
@@ -176,7 +182,8 @@ func TestPartialFailure(t *testing.T) {
 		page(t, v, Tools, "good__x y bad__x z")
 		bad.fail(errors.New("it is \x1b[31mdown"))
 		p := page(t, v, Tools, "good__x y bad__x z")
-		if len(p.Missing) != 1 || p.Missing[0] != (Missing{"bad", Stale, "it is  [31mdown"}) || p.TTL != 0 || p.Public {
+		if len(p.Missing) != 1 || p.Missing[0] != (Missing{"bad", Stale, "it is  [31mdown"}) ||
+			p.TTL != 0 || p.Public {
 			t.Errorf("%+v", p)
 		}
 		<-time.After(staleFor)
@@ -215,7 +222,8 @@ func TestHangingSource(t *testing.T) {
 		took(0, func() {
 			_, ok, err := v.Find(t.Context(), Tools, "z")
 			var unknown *UnknownError
-			if ok || !errors.As(err, &unknown) || !strings.Contains(err.Error(), "bad (it has not answered within 10s)") {
+			if ok || !errors.As(err, &unknown) ||
+				!strings.Contains(err.Error(), "bad (it has not answered within 10s)") {
 				t.Errorf("%v, %v", ok, err)
 			}
 		})
@@ -228,12 +236,14 @@ func TestHangingSource(t *testing.T) {
 // A name that is not found says of each source once why it could not be asked.
 func TestUnknownReasons(t *testing.T) {
 	down := &fake{err: &jsonrpc.Error{
-		Code: jsonrpc.Unavailable, Message: "down cannot be reached: exit status 3", Cause: errors.New("exit"),
+		Code: jsonrpc.Unavailable, Message: "down cannot be reached: exit status 3",
+		Cause: errors.New("exit"),
 	}}
 	refuses := &fake{err: jsonrpc.Errorf(jsonrpc.InternalError, "Internal error")}
 	v := view(t, nil, down.source("down", Rules{}), refuses.source("odd", Rules{}))
 	_, _, err := v.Find(t.Context(), Tools, "z")
-	const want = `"z" is not among the tools of the upstreams that can be asked; it may be of one that cannot: ` +
+	const want = `"z" is not among the tools of the upstreams that can be asked; it may be of one ` +
+		`that cannot: ` +
 		"down (cannot be reached: exit status 3), odd (Internal error (code -32603))"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v; want %s", err, want)
@@ -300,7 +310,8 @@ func TestUnknownMethodIsNoFailure(t *testing.T) {
 
 func TestBounds(t *testing.T) {
 	f := &fake{}
-	f.set(Tools, List{Items: []jsonrpc.Raw{jsonrpc.Raw(`{"name":"x","d":"` + strings.Repeat("d", 1000) + `"}`)}})
+	f.set(Tools,
+		List{Items: []jsonrpc.Raw{jsonrpc.Raw(`{"name":"x","d":"` + strings.Repeat("d", 1000) + `"}`)}})
 	v := view(t, &Options{MaxBytes: 10_000}, f.source("a", Rules{}))
 	for i := range 100 {
 		if p, err := v.Page(as(t, fmt.Sprint(i)), Tools, ""); err != nil || len(p.Items) != 1 {
@@ -309,7 +320,8 @@ func TestBounds(t *testing.T) {
 	}
 	v.mu.Lock()
 	if v.bytes > 10_000 || v.kept.Len() > 10 || len(v.sources[0].states[tools].own) != v.kept.Len() {
-		t.Errorf("%d bytes of %d lists are kept, %d by scope", v.bytes, v.kept.Len(), len(v.sources[0].states[tools].own))
+		t.Errorf("%d bytes of %d lists are kept, %d by scope", v.bytes, v.kept.Len(),
+			len(v.sources[0].states[tools].own))
 	}
 	v.mu.Unlock()
 
@@ -332,8 +344,13 @@ func TestBounds(t *testing.T) {
 func TestWarnsOnce(t *testing.T) {
 	var got []string
 	f := with(Tools, "x")
-	v := view(t, &Options{OnWarning: func(source, kind string, err error) { got = append(got, source+" "+kind+": "+err.Error()) }}, f.source("a", Rules{}))
-	for _, err := range []error{nil, errors.New("one"), errors.New("one"), errors.New("two"), nil, nil, errors.New("one")} {
+	v := view(t, &Options{OnWarning: func(source, kind string, err error) {
+		got = append(got, source+" "+kind+": "+err.Error())
+	}}, f.source("a", Rules{}))
+	for _, err := range []error{
+		nil, errors.New("one"), errors.New("one"), errors.New("two"), nil, nil,
+		errors.New("one"),
+	} {
 		f.fail(err)
 		if _, err := v.Page(t.Context(), Tools, ""); err != nil {
 			t.Error(err)

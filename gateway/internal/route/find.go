@@ -118,7 +118,8 @@ func (v *View) owner(g *gathered, kind, name string) (Target, bool, error) {
 	}
 	e := &AmbiguousError{Kind: kind, Name: name}
 	for _, i := range all {
-		e.Candidates = append(e.Candidates, v.candidate(g.target(v.sources, i), g.kind, g.items[i].entry.plain))
+		e.Candidates = append(e.Candidates,
+			v.candidate(g.target(v.sources, i), g.kind, g.items[i].entry.plain))
 	}
 	return Target{}, false, e
 }
@@ -205,7 +206,9 @@ func (v *View) contested(k kind, it *item, shown string, pending []bool) bool {
 
 // changed wants the list of one source if it has changed.
 func changed(source int) want {
-	return func(i int, r *record) bool { return i == source && r != nil && r.invalid && r.failed == nil }
+	return func(i int, r *record) bool {
+		return i == source && r != nil && r.invalid && r.failed == nil
+	}
 }
 
 func unknown(kind, name string, missing []Missing) error {
@@ -278,7 +281,8 @@ func (v *View) byTemplate(g *gathered, uri string) (Target, bool, error) {
 	e := &AmbiguousError{Kind: Resources, Name: uri}
 	for i := range v.sources {
 		if v.expands(g, i, uri) {
-			e.Candidates = append(e.Candidates, v.candidate(Target{Source: v.sources[i].Name, Name: uri}, resources, uri))
+			e.Candidates = append(e.Candidates,
+				v.candidate(Target{Source: v.sources[i].Name, Name: uri}, resources, uri))
 		}
 	}
 	switch len(e.Candidates) {
@@ -310,7 +314,8 @@ func (v *View) expands(g *gathered, source int, uri string) bool {
 func (v *View) byGuess(list, patterns *gathered, uri string) (Target, bool) {
 	if i, rest := v.qualified(uri); i >= 0 {
 		s := v.sources[i]
-		return Target{Source: s.Name, Name: rest, Guessed: true}, has(list, patterns, i) && s.filters[resources].opens(rest, false)
+		return Target{Source: s.Name, Name: rest, Guessed: true},
+			has(list, patterns, i) && s.filters[resources].opens(rest, false)
 	}
 	one, some, oneOpaque, opaque := 0, 0, 0, 0
 	for i := range v.sources {

@@ -53,7 +53,8 @@ func FuzzSetMember(f *testing.F) {
 			t.Fatalf("%s becomes %s: %v", text, out, fault)
 		}
 		var got string
-		if err := json.Unmarshal(scan.Member(out, "name"), &got); err != nil || got != strings.ToValidUTF8(value, "\uFFFD") && utf8.ValidString(value) {
+		if err := json.Unmarshal(scan.Member(out, "name"), &got); err != nil ||
+			got != strings.ToValidUTF8(value, "\uFFFD") && utf8.ValidString(value) {
 			t.Errorf("%s has the name %q, %v; want %q", out, got, err, value)
 		}
 		// What is before and behind the value is as it was.
@@ -97,7 +98,11 @@ func FuzzDigest(f *testing.F) {
 		for item := range scan.Elements([]byte(text)) {
 			l.Items = append(l.Items, item)
 		}
-		filter := newFilter(&Filter{Deny: []string{"*x*"}, Rename: map[string]string{"a": "b"}, Describe: map[string]string{"a": "d"}})
+		filter := newFilter(
+			&Filter{
+				Deny: []string{"*x*"}, Rename: map[string]string{"a": "b"},
+				Describe: map[string]string{"a": "d"},
+			})
 		d := digestOf(tools, filter, &l)
 		if len(d.names) != len(d.entries) || len(d.plains) != len(d.entries) {
 			t.Errorf("%d, %d and %d names", len(d.names), len(d.plains), len(d.entries))

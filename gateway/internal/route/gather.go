@@ -93,7 +93,9 @@ type waiting struct {
 
 // beginAll asks for the lists that are wanted, and notes the others: what is kept
 // may be dropped at any time.
-func (v *View) beginAll(ctx context.Context, k kind, scopes []string, wanted want, have []*digest) []waiting {
+func (v *View) beginAll(
+	ctx context.Context, k kind, scopes []string, wanted want, have []*digest,
+) []waiting {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	all := make([]waiting, len(v.sources))
@@ -130,7 +132,12 @@ func (v *View) known(k kind, scopes []string, came []*digest) *gathered {
 			g.missing = append(g.missing, Missing{v.sources[i].Name, Partial, note})
 		}
 		if n := g.left[i]; n > 0 {
-			g.missing = append(g.missing, Missing{v.sources[i].Name, Partial, strconv.Itoa(n) + " are left out: another source has their names, or would be taken for having them"})
+			g.missing = append(g.missing,
+				Missing{
+					v.sources[i].Name, Partial,
+					strconv.Itoa(n) +
+						" are left out: another source has their names, or would be taken for having them",
+				})
 		}
 	}
 	return g
@@ -303,7 +310,8 @@ func Collect(kind string, ask func(cursor string) (jsonrpc.Raw, error)) (List, e
 		}
 		for item := range scan.Elements(items) {
 			if size += len(item); size > maxBytes || len(all.Items) >= maxItems {
-				all.Note = fmt.Sprintf("the list is cut after %d items: it has too many, or they are too large", len(all.Items))
+				all.Note = fmt.Sprintf("the list is cut after %d items: it has too many, or they are too large",
+					len(all.Items))
 				break
 			}
 			all.Items = append(all.Items, item)
@@ -312,7 +320,8 @@ func Collect(kind string, ask func(cursor string) (jsonrpc.Raw, error)) (List, e
 		case next == "" || all.Note != "":
 			return all, nil
 		case next == cursor:
-			return List{}, errors.New("the list has no end: the cursor of its next page is that of the page itself")
+			return List{}, errors.New(
+				"the list has no end: the cursor of its next page is that of the page itself")
 		case page == maxPages:
 			all.Note = fmt.Sprintf("the list is cut after %d pages", page)
 			return all, nil
@@ -323,7 +332,9 @@ func Collect(kind string, ask func(cursor string) (jsonrpc.Raw, error)) (List, e
 
 // pageOf reads a result: its items, nil when there are none, and what it says
 // about itself.
-func pageOf(result jsonrpc.Raw, member string) (ttl time.Duration, public bool, next string, items []byte) {
+func pageOf(
+	result jsonrpc.Raw, member string,
+) (ttl time.Duration, public bool, next string, items []byte) {
 	for key, value := range scan.Members(result) {
 		switch string(key) {
 		case member:
@@ -352,9 +363,9 @@ type Whole struct {
 }
 
 // Whole returns the merged list of a kind as the caller in the ctx may see it. It asks sources as
-// Page does for the first page, but no source that was asked less than a second ago and has not said
-// since that its list has changed: callers that read a list again and again do not wait for sources
-// that give no time for which it may be kept. The error is that of the ctx.
+// Page does for the first page, but no source that was asked less than a second ago and has not
+// said since that its list has changed: callers that read a list again and again do not wait for
+// sources that give no time for which it may be kept. The error is that of the ctx.
 func (v *View) Whole(ctx context.Context, kind string) (*Whole, error) {
 	k, err := kindOf(kind)
 	if err != nil {

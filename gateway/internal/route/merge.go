@@ -42,7 +42,10 @@ const maxPrefixes = 4
 
 // merge makes the list and gives names.
 func merge(k kind, sources []*source, parts []*digest) *merged {
-	m := &merged{kind: k, parts: parts, start: make([]int, 0, len(sources)+1), left: make([]int, len(sources))}
+	m := &merged{
+		kind: k, parts: parts, start: make([]int, 0, len(sources)+1),
+		left: make([]int, len(sources)),
+	}
 	n := 0
 	for _, d := range parts {
 		m.start = append(m.start, n)
@@ -75,7 +78,8 @@ func merge(k kind, sources []*source, parts []*digest) *merged {
 		it := &m.items[i]
 		plain, must := sources[it.source].plain(k)
 		c := claims[it.entry.plain]
-		if plain && (c.all == 1 || must && c.must == 1) && !posing(k, sources, it.source, it.entry.plain) {
+		if plain && (c.all == 1 || must && c.must == 1) &&
+			!posing(k, sources, it.source, it.entry.plain) {
 			m.name(i, it.entry.plain)
 			if !must && sources[it.source].uris {
 				m.qualify(it, sources[it.source], it.entry.plain)
@@ -131,7 +135,10 @@ func (m *merged) qualify(it *item, s *source, name string) {
 }
 
 // methods has those of the lists, by kind.
-var methods = [kinds]string{"tools/list", "resources/list", "resources/templates/list", "prompts/list"}
+var methods = [kinds]string{
+	"tools/list", "resources/list", "resources/templates/list",
+	"prompts/list",
+}
 
 // plain reports whether a source would show its own names of a kind, and whether it can show no
 // others.
@@ -207,5 +214,8 @@ func (m *merged) owners(sources []*source, name string) (all []int) {
 
 func (m *merged) target(sources []*source, i int) Target {
 	it := &m.items[i]
-	return Target{Source: sources[it.source].Name, Name: it.entry.name, Item: it.entry.raw, Tool: it.entry.tool}
+	return Target{
+		Source: sources[it.source].Name, Name: it.entry.name, Item: it.entry.raw,
+		Tool: it.entry.tool,
+	}
 }

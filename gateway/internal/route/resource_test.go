@@ -32,9 +32,11 @@ func TestResources(t *testing.T) {
 				with(Tools, "x").source("c", Rules{}),
 			},
 			map[string]string{
-				"f:1": `"f:1" is among the resources of a and b: use a+f:1 or b+f:1`, "a+f:1": "a/f:1", "b+f:1": "b/f:1",
-				"db://t/7": `"db://t/7" is among the resources of a and b: use a+db://t/7 or b+db://t/7`, "b+db://t/7": "b/db://t/7",
-				"web:a/b": "b/web:a/b", "db://t": "-", "b+db://t": "b/db://t", "c+db://t": "-", "x:": "-",
+				"f:1": `"f:1" is among the resources of a and b: use a+f:1 or b+f:1`, "a+f:1": "a/f:1",
+				"b+f:1":      "b/f:1",
+				"db://t/7":   `"db://t/7" is among the resources of a and b: use a+db://t/7 or b+db://t/7`,
+				"b+db://t/7": "b/db://t/7",
+				"web:a/b":    "b/web:a/b", "db://t": "-", "b+db://t": "b/db://t", "c+db://t": "-", "x:": "-",
 			},
 		},
 		{
@@ -51,15 +53,19 @@ func TestResources(t *testing.T) {
 			"denied",
 			[]Source{with(Resources, "file:///etc/passwd", "file:///a").and(Templates, "file:///{+path}").source("a", deny)},
 			map[string]string{
-				"file:///a": "a/file:///a", "file:///b": "a/file:///b", "file:///etc/passwd": "-", "a+file:///etc/passwd": "a/a+file:///etc/passwd", // it is alone
-				"file:///b/../etc/passwd": "-", "file:///%65tc/passwd": "-", "FILE:///etc/x": "-", "file:////etc/x": "-", "file:///etc/": "-",
+				// it is alone
+				"file:///a": "a/file:///a", "file:///b": "a/file:///b", "file:///etc/passwd": "-",
+				"a+file:///etc/passwd":    "a/a+file:///etc/passwd",
+				"file:///b/../etc/passwd": "-", "file:///%65tc/passwd": "-", "FILE:///etc/x": "-",
+				"file:////etc/x": "-", "file:///etc/": "-",
 			},
 		},
 		{
 			"allowed",
 			[]Source{with(Resources, "file:///pub/1", "file:///a").and(Templates, "file:///{+path}").source("a", allow)},
 			map[string]string{
-				"file:///pub/1": "a/file:///pub/1", "file:///pub/2": "a/file:///pub/2", "file:///a": "-", "file:///b": "-",
+				"file:///pub/1": "a/file:///pub/1", "file:///pub/2": "a/file:///pub/2", "file:///a": "-",
+				"file:///b":        "-",
 				"file:///pub/../a": "-", "file:///pub/%2e%2e/a": "-",
 			},
 		},
@@ -110,7 +116,10 @@ func TestTemplates(t *testing.T) {
 			}
 		}
 	}
-	for _, bad := range []string{"{", "}", "a{}", "{x", "x}", "{{x}}", "{+}", "{x y}", "{x:}", "{x:12345}", "{x:a}", "{,}", "{=x}", "{x,}"} {
+	for _, bad := range []string{
+		"{", "}", "a{}", "{x", "x}", "{{x}}", "{+}", "{x y}", "{x:}",
+		"{x:12345}", "{x:a}", "{,}", "{=x}", "{x,}",
+	} {
 		if _, ok := newTemplate(bad); ok {
 			t.Errorf("%s can be read", bad)
 		}
@@ -157,7 +166,9 @@ func TestCollect(t *testing.T) {
 		t.Errorf("%d items, %q, %v", len(l.Items), l.Note, err)
 	}
 	failure := errors.New("no")
-	if _, err := Collect(Tools, func(string) (jsonrpc.Raw, error) { return nil, failure }); !errors.Is(err, failure) {
+	if _, err := Collect(Tools, func(string) (jsonrpc.Raw, error) {
+		return nil, failure
+	}); !errors.Is(err, failure) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -171,7 +182,10 @@ func TestQualifiedObeysRules(t *testing.T) {
 		{Name: "b", Rules: Rules{Resources: Filter{Only: []string{}}}, List: nothing},
 	}, nil)
 	t.Cleanup(v.Close)
-	for uri, want := range map[string]bool{"a+file:///x": true, "a+file:///secret/x": false, "a+file:///x/%2e%2e/secret": false, "b+file:///x": false} {
+	for uri, want := range map[string]bool{
+		"a+file:///x": true, "a+file:///secret/x": false,
+		"a+file:///x/%2e%2e/secret": false, "b+file:///x": false,
+	} {
 		if _, _, ok := v.Qualified(uri); ok != want {
 			t.Errorf("%s: %v", uri, ok)
 		}

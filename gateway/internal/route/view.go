@@ -29,8 +29,10 @@ const (
 // The ways in which the names of a source may get its prefix.
 const (
 	NamespaceAlways = "always" // URIs as well
-	NamespaceAuto   = "auto"   // names when another source has them too; URIs always, unless there is one source
-	NamespaceNever  = "never"  // no name and no URI; what two sources of this kind have is left out
+	// NamespaceAuto is for names that another source has too, and for URIs, unless there is one
+	// source.
+	NamespaceAuto  = "auto"
+	NamespaceNever = "never" // no name and no URI; what two sources of this kind have is left out
 )
 
 // A Source is an upstream with lists that are merged. Its functions may be called
@@ -61,15 +63,18 @@ type List struct {
 	TTL    time.Duration // how long it may be shown without asking again; negative: until Invalidate
 	Public bool          // all callers get the same
 	Note   string        // what is wrong with it though it can be used; see Missing
-	AsItIs bool          // the rules of the source are not for it: it stands in the place of the source's own
+	// the rules of the source are not for it: it stands in the place of the source's own
+	AsItIs bool
 }
 
 // Options has what may be chosen for a View.
 type Options struct {
-	PageSize    int           // items on a page; default 100
-	ListTimeout time.Duration // how long anybody waits for a list of a source; a tenth where it had nothing the last time; default 10 s
-	MaxLists    int           // lists that are kept; default 4096
-	MaxBytes    int           // bytes of them, and of the merged ones; default 256 MB
+	PageSize int // items on a page; default 100
+	// how long anybody waits for a list of a source; a tenth where it had nothing the last time;
+	// default 10 s
+	ListTimeout time.Duration
+	MaxLists    int // lists that are kept; default 4096
+	MaxBytes    int // bytes of them, and of the merged ones; default 256 MB
 	// OnWarning receives why a list of a source is not there or not whole. It must
 	// not call the View.
 	OnWarning func(source, kind string, err error)
@@ -78,8 +83,9 @@ type Options struct {
 // A Target is what a name stands for.
 type Target struct {
 	Source string
-	Name   string      // as the source has it; a name, a URI or a URI template
-	Item   jsonrpc.Raw // as the source has it; nil for a resource that is not listed. Not to be changed
+	Name   string // as the source has it; a name, a URI or a URI template
+	// as the source has it; nil for a resource that is not listed. Not to be changed
+	Item jsonrpc.Raw
 	// Guessed: nothing lists the resource, and no template has it; its source is the only one it can
 	// be of.
 	Guessed bool
@@ -139,7 +145,8 @@ func (e *AmbiguousError) Error() string {
 	for _, c := range e.Candidates {
 		names, sources = append(names, c.Shown), append(sources, c.Source)
 	}
-	return fmt.Sprintf("%.200q is among the %s of %s: use %s", e.Name, e.Kind, strings.Join(sources, " and "), strings.Join(names, " or "))
+	return fmt.Sprintf("%.200q is among the %s of %s: use %s", e.Name, e.Kind,
+		strings.Join(sources, " and "), strings.Join(names, " or "))
 }
 
 // An UnknownError says that a name was not found, but that not every source
@@ -161,7 +168,8 @@ func (e *UnknownError) Text(why bool) string {
 		}
 		reasons = append(reasons, text)
 	}
-	return fmt.Sprintf("%.200q is not among the %s of the upstreams that can be asked; it may be of one that cannot: %s",
+	return fmt.Sprintf(
+		"%.200q is not among the %s of the upstreams that can be asked; it may be of one that cannot: %s",
 		e.Name, e.Kind, strings.Join(reasons, ", "))
 }
 
@@ -221,7 +229,8 @@ func NewView(sources []Source, o *Options) *View {
 		if one.Refs == (refs.Server{}) {
 			one.Refs = refs.Server{Name: s.Name, Label: refs.Label(s.Name)}
 		}
-		one.uris = s.Rules.Namespace != NamespaceNever && (s.Rules.Namespace != NamespaceAuto || len(sources) > 1)
+		one.uris = s.Rules.Namespace != NamespaceNever &&
+			(s.Rules.Namespace != NamespaceAuto || len(sources) > 1)
 		one.filters[tools] = newFilter(&s.Rules.Tools)
 		one.filters[resources] = newFilter(&s.Rules.Resources)
 		one.filters[templates] = one.filters[resources]

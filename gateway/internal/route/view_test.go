@@ -84,7 +84,8 @@ func listed(kind string, names ...string) List {
 	k, _ := kindOf(kind)
 	l := List{Public: true}
 	for _, n := range names {
-		l.Items = append(l.Items, jsonrpc.Raw(fmt.Sprintf(`{"description":"d","%s":%q,"x":1.0}`, layouts[k].key, n)))
+		l.Items = append(l.Items,
+			jsonrpc.Raw(fmt.Sprintf(`{"description":"d","%s":%q,"x":1.0}`, layouts[k].key, n)))
 	}
 	return l
 }
@@ -142,7 +143,10 @@ func finds(t *testing.T, v *View, kind string, want map[string]string) {
 func TestNames(t *testing.T) {
 	always, never := Rules{Namespace: NamespaceAlways}, Rules{Namespace: NamespaceNever}
 	renamed := Rules{
-		Tools:     Filter{Rename: map[string]string{"x": "y"}, Describe: map[string]string{"x": "said\n"}},
+		Tools: Filter{
+			Rename:   map[string]string{"x": "y"},
+			Describe: map[string]string{"x": "said\n"},
+		},
 		Resources: Filter{Rename: map[string]string{"f:x": "f:y"}},
 	}
 	hidden := Rules{Tools: Filter{Deny: []string{"x"}}}
@@ -164,7 +168,10 @@ func TestNames(t *testing.T) {
 			"both get a prefix", Tools,
 			[]Source{with(Tools, "x", "y").source("a", Rules{}), with(Tools, "z", "x").source("b", Rules{})},
 			"a__x y z b__x",
-			map[string]string{"x": `"x" is among the tools of a and b: use a__x or b__x`, "a__x": "a/x", "b__x": "b/x"},
+			map[string]string{
+				"x": `"x" is among the tools of a and b: use a__x or b__x`, "a__x": "a/x",
+				"b__x": "b/x",
+			},
 		},
 		{
 			"prompts likewise", Prompts,
@@ -183,7 +190,8 @@ func TestNames(t *testing.T) {
 			[]Source{with(Tools, "x", "y", "b__z").source("a", always), with(Tools, "x", "a__x").source("b", always)},
 			"a__x a__y a__b__z b__x b__a__x",
 			map[string]string{
-				"a__x": "a/x", "b__x": "b/x", "y": "a/y", "x": `"x" is among the tools of a and b: use a__x or b__x`,
+				"a__x": "a/x", "b__x": "b/x", "y": "a/y",
+				"x":    `"x" is among the tools of a and b: use a__x or b__x`,
 				"b__z": "-", "b__a__x": "b/a__x", "z": "-",
 			},
 		},
@@ -192,7 +200,8 @@ func TestNames(t *testing.T) {
 			[]Source{with(Resources, "f:x", "ui://v", "https://w").source("a", always)},
 			"a+f:x ui://a+/v https://w",
 			map[string]string{
-				"a+f:x": "a/f:x", "f:x": "a/f:x", "ui://a+/v": "a/ui://v", "a+ui://v": "a/ui://v", "ui://v": "a/ui://v",
+				"a+f:x": "a/f:x", "f:x": "a/f:x", "ui://a+/v": "a/ui://v", "a+ui://v": "a/ui://v",
+				"ui://v":    "a/ui://v",
 				"https://w": "a/https://w", "a+https://w": "a/https://w",
 			},
 		},
@@ -202,7 +211,8 @@ func TestNames(t *testing.T) {
 			"https://w a+b+f:x b+f:x",
 			map[string]string{
 				"https://w": `"https://w" is among the resources of a and b: use a+https://w or b+https://w`, "b+https://w": "b/https://w",
-				"b+f:x": "b/f:x", "a+b+f:x": "a/b+f:x", "b+f:y": "b/f:y", // which b may have, and a must not take
+				// which b may have, and a must not take
+				"b+f:x": "b/f:x", "a+b+f:x": "a/b+f:x", "b+f:y": "b/f:y",
 			},
 		},
 		{
@@ -246,7 +256,8 @@ func TestNames(t *testing.T) {
 			[]Source{with(Resources, "f:x", "f:y").source("a", Rules{}), with(Resources, "f:x").source("b", Rules{})},
 			"a+f:x a+f:y b+f:x",
 			map[string]string{
-				"f:x": `"f:x" is among the resources of a and b: use a+f:x or b+f:x`, "b+f:x": "b/f:x", "a+f:x": "a/f:x", "f:y": "a/f:y",
+				"f:x": `"f:x" is among the resources of a and b: use a+f:x or b+f:x`, "b+f:x": "b/f:x",
+				"a+f:x": "a/f:x", "f:y": "a/f:y",
 			},
 		},
 		{
@@ -273,7 +284,8 @@ func TestNames(t *testing.T) {
 	if got, want := string(p.Items[0]), `{"description":"said\n","name":"y","x":1.0}`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if target, _, _ := v.Find(t.Context(), Tools, "y"); string(target.Item) != `{"description":"d","name":"x","x":1.0}` {
+	if target, _, _ := v.Find(t.Context(), Tools,
+		"y"); string(target.Item) != `{"description":"d","name":"x","x":1.0}` {
 		t.Errorf("the target is %s", target.Item)
 	}
 }
@@ -284,18 +296,23 @@ func TestHostileLists(t *testing.T) {
 	f.set(Tools, List{Items: []jsonrpc.Raw{
 		jsonrpc.Raw(`{"name":"ok","n":1}`), jsonrpc.Raw(`{"name":"ok","n":2}`),
 		jsonrpc.Raw(`[]`), jsonrpc.Raw(`null`), jsonrpc.Raw(`"ok"`), jsonrpc.Raw(`{`), jsonrpc.Raw(``),
-		jsonrpc.Raw(`{"name":"a\u0007b"}`), jsonrpc.Raw(`{"name":"a\u202eb"}`), jsonrpc.Raw(`{"name":"\ud800"}`),
+		jsonrpc.Raw(`{"name":"a\u0007b"}`), jsonrpc.Raw(`{"name":"a\u202eb"}`),
+		jsonrpc.Raw(`{"name":"\ud800"}`),
 		jsonrpc.Raw(`{"name":""}`), jsonrpc.Raw(`{"name":7}`), jsonrpc.Raw(`{"title":"x"}`),
-		jsonrpc.Raw(`{"name":"safe","name":"evil"}`), jsonrpc.Raw(`{"name":"z","description":"a","description":"b"}`),
+		jsonrpc.Raw(`{"name":"safe","name":"evil"}`),
+		jsonrpc.Raw(`{"name":"z","description":"a","description":"b"}`),
 		jsonrpc.Raw(`{"name":"` + strings.Repeat("n", 2000) + `"}`),
 		jsonrpc.Raw(` { "name" : "last" } `),
 	}})
-	v := view(t, &Options{OnWarning: func(string, string, error) { warned.Add(1) }}, f.source("a", Rules{}))
+	v := view(t, &Options{OnWarning: func(string, string, error) {
+		warned.Add(1)
+	}}, f.source("a", Rules{}))
 	p := page(t, v, Tools, "ok last")
 	if string(p.Items[0]) != `{"name":"ok","n":1}` {
 		t.Errorf("the first does not count: %s", p.Items[0])
 	}
-	if len(p.Missing) != maxNotes+1 || p.Missing[0].State != Partial || int(warned.Load()) != len(p.Missing) {
+	if len(p.Missing) != maxNotes+1 || p.Missing[0].State != Partial ||
+		int(warned.Load()) != len(p.Missing) {
 		t.Errorf("missing: %+v, %d warnings", p.Missing, warned.Load())
 	}
 	finds(t, v, Tools, map[string]string{"safe": "-", "evil": "-", "a\ab": "-"})
@@ -306,7 +323,8 @@ func TestHostileLists(t *testing.T) {
 	}
 	f.set(Tools, huge)
 	p, err := v.Page(t.Context(), Tools, "")
-	if err != nil || len(p.Items) != 100 || len(p.Missing) != 1 || !strings.Contains(p.Missing[0].Reason, "cut after 100000") {
+	if err != nil || len(p.Items) != 100 || len(p.Missing) != 1 ||
+		!strings.Contains(p.Missing[0].Reason, "cut after 100000") {
 		t.Errorf("%d items, %+v, %v", len(p.Items), p.Missing, err)
 	}
 }
@@ -328,7 +346,8 @@ func TestPages(t *testing.T) {
 		}
 	}
 	// Something comes before, and something goes.
-	one.set(Tools, listed(Tools, append([]string{"new"}, slices.Delete(slices.Clone(all), 3, 4)...)...))
+	one.set(Tools,
+		listed(Tools, append([]string{"new"}, slices.Delete(slices.Clone(all), 3, 4)...)...))
 	v.Invalidate("a", Tools)
 	page(t, v, Tools, "new t0 t1")
 	next("t4 t5 t6")
@@ -345,10 +364,14 @@ func TestPages(t *testing.T) {
 	next("x y z")
 	// A view without the source goes on with the next one.
 	w := view(t, &Options{PageSize: 3}, two.source("b", Rules{}))
-	if p, err := w.Page(t.Context(), Tools, saved.Next); err != nil || names(Tools, p.Items) != "x y z" {
+	if p, err := w.Page(t.Context(), Tools, saved.Next); err != nil ||
+		names(Tools, p.Items) != "x y z" {
 		t.Errorf("%q, %v", names(Tools, p.Items), err)
 	}
-	for _, bad := range []string{"x", saved.Next + "A", saved.Next[1:], strings.ToLower(saved.Next), saved.Next[:10] + "\n" + saved.Next[10:], strings.Repeat("A", 1000)} {
+	for _, bad := range []string{
+		"x", saved.Next + "A", saved.Next[1:], strings.ToLower(saved.Next),
+		saved.Next[:10] + "\n" + saved.Next[10:], strings.Repeat("A", 1000),
+	} {
 		if _, err := v.Page(t.Context(), Tools, bad); !errors.Is(err, ErrCursor) {
 			t.Errorf("cursor %q: %v", bad, err)
 		}
@@ -364,7 +387,13 @@ func TestPages(t *testing.T) {
 func TestPageBytes(t *testing.T) {
 	f := &fake{}
 	big := strings.Repeat("b", 5<<20)
-	f.set(Tools, List{Items: []jsonrpc.Raw{jsonrpc.Raw(`{"name":"a","d":"` + big + `"}`), jsonrpc.Raw(`{"name":"b","d":"` + big + `"}`)}})
+	f.set(Tools,
+		List{
+			Items: []jsonrpc.Raw{
+				jsonrpc.Raw(`{"name":"a","d":"` + big + `"}`),
+				jsonrpc.Raw(`{"name":"b","d":"` + big + `"}`),
+			},
+		})
 	v := view(t, nil, f.source("a", Rules{}))
 	if p := page(t, v, Tools, "a"); p.Next == "" {
 		t.Error("there is no second page")

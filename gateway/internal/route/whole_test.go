@@ -14,7 +14,8 @@ import (
 func TestWholeIsMadeOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := with(Tools, "x"), with(Tools, "y", "z")
-		v := view(t, nil, a.source("a", Rules{}), b.source("b", Rules{Tools: Filter{Deny: []string{"z"}}}))
+		v := view(t, nil, a.source("a", Rules{}),
+			b.source("b", Rules{Tools: Filter{Deny: []string{"z"}}}))
 		made := 0
 		read := func(want string, times int, asked int32, when string) {
 			t.Helper()
@@ -55,7 +56,8 @@ func TestWholeIsMadeOnce(t *testing.T) {
 		<-time.After(staleFor)
 		b.set(Tools, listed(Tools, "y"))
 		read("x y ", 3, 1, "it is back with what it had")
-		if w, err := v.Whole(t.Context(), Tools); err != nil || len(w.Entries()) != 2 || len(w.Missing) > 0 {
+		if w, err := v.Whole(t.Context(), Tools); err != nil || len(w.Entries()) != 2 ||
+			len(w.Missing) > 0 {
 			t.Errorf("%+v, %v", w, err)
 		}
 	})
