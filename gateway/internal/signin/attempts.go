@@ -88,7 +88,8 @@ func (s *Service) update(ctx context.Context, place string, do func(*attempts) e
 		}
 		until := time.Now().Add(max(linkLife, flowLife))
 		_, err = s.attempts.Put(ctx, &store.Record{
-			Owner: r.Owner, ID: r.ID, Version: r.Version, Expires: until, Value: []byte(s.opts.Store.box.Seal(text, place, until)),
+			Owner: r.Owner, ID: r.ID, Version: r.Version, Expires: until,
+			Value: []byte(s.opts.Store.box.Seal(text, place, until)),
 		})
 		switch {
 		case err == nil:
@@ -103,7 +104,9 @@ func (s *Service) update(ctx context.Context, place string, do func(*attempts) e
 
 // link returns where a principal begins to sign in. It is the same until it was opened, or was
 // about to expire. When the principal has signed in, notify is called with it; it may be nil.
-func (s *Service) link(ctx context.Context, id ID, name string, notify func(ctx context.Context, url string)) (string, error) {
+func (s *Service) link(
+	ctx context.Context, id ID, name string, notify func(ctx context.Context, url string),
+) (string, error) {
 	link, place := "", s.opts.Store.Name(id)
 	err := s.update(ctx, place, func(a *attempts) error {
 		now := time.Now()
@@ -137,8 +140,10 @@ func (r refusal) Error() string { return string(r) }
 
 // errLink is of a link, and errState of a state that does not count.
 const (
-	errLink  refusal = "this link is not valid: it was opened before, it has expired, or the gateway was restarted. Call the tool again for another one"
-	errState refusal = "this answer belongs to no sign-in: it was used before, it has expired, or the gateway was restarted. Call the tool again to begin another one"
+	errLink refusal = "this link is not valid: it was opened before, it has expired, or the " +
+		"gateway was restarted. Call the tool again for another one"
+	errState refusal = "this answer belongs to no sign-in: it was used before, it has expired, or " +
+		"the gateway was restarted. Call the tool again to begin another one"
 )
 
 // same compares what a browser brings with what was issued, at its place.
@@ -178,9 +183,13 @@ func (s *Service) linked(ctx context.Context, link, browser string) (*attempts, 
 func (s *Service) fits(a *attempts, browser string) error {
 	switch {
 	case browser != "" && browser != a.id().Owner:
-		return refusal("this sign-in belongs to another principal than the one with the credentials that this browser shows")
+		return refusal(
+			"this sign-in belongs to another principal than the one with the credentials that this " +
+				"browser shows")
 	case browser == "" && s.opts.Bound:
-		return refusal("this browser shows no credentials, and this gateway requires those of the principal for a sign-in: a client certificate, or a token that a proxy adds")
+		return refusal(
+			"this browser shows no credentials, and this gateway requires those of the principal for a " +
+				"sign-in: a client certificate, or a token that a proxy adds")
 	}
 	return nil
 }
@@ -198,7 +207,9 @@ func (s *Service) client(a *attempts) (*mcpauth.Client, error) {
 
 // begin opens an attempt in the browser with a cookie, and returns where that is to go. The link is
 // used up.
-func (s *Service) begin(ctx context.Context, link, browser, cookie string) (address string, err error) {
+func (s *Service) begin(
+	ctx context.Context, link, browser, cookie string,
+) (address string, err error) {
 	a, err := s.linked(ctx, link, browser)
 	if err != nil {
 		return "", err
@@ -218,7 +229,11 @@ func (s *Service) begin(ctx context.Context, link, browser, cookie string) (addr
 		if !same(link, a.Link) {
 			return errLink
 		}
-		a.Link, a.Opened = "", &opened{State: state, Request: request, Browser: digest[:], Expires: time.Now().Add(flowLife).Unix()}
+		a.Link, a.Opened = "",
+			&opened{
+				State: state, Request: request, Browser: digest[:],
+				Expires: time.Now().Add(flowLife).Unix(),
+			}
 		return nil
 	})
 	return address, err
@@ -226,7 +241,9 @@ func (s *Service) begin(ctx context.Context, link, browser, cookie string) (addr
 
 // comeBack takes the browser that comes back to the callback of an upstream. Its state counts once,
 // whatever is wrong.
-func (s *Service) comeBack(ctx context.Context, upstream, state, browser, cookie string, address *url.URL) (*attempts, error) {
+func (s *Service) comeBack(
+	ctx context.Context, upstream, state, browser, cookie string, address *url.URL,
+) (*attempts, error) {
 	place := placeIn(state)
 	if place == "" {
 		return nil, errState

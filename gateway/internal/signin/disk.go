@@ -45,11 +45,13 @@ func appendFile(b []byte, f *file) []byte {
 // parseFile reads what appendFile writes, and nothing else.
 func parseFile(text []byte) (*file, error) {
 	lines := bytes.Split(text, []byte("\n"))
-	if len(lines) != 5 || string(lines[0]) != fileHead || len(lines[4]) > 0 || len(lines[1]) != hex.EncodedLen(keyIDSize) {
+	if len(lines) != 5 || string(lines[0]) != fileHead || len(lines[4]) > 0 ||
+		len(lines[1]) != hex.EncodedLen(keyIDSize) {
 		return nil, errDamaged
 	}
 	f := &file{}
-	if _, err := hex.Decode(f.key[:], lines[1]); err != nil || !bytes.Equal(hex.AppendEncode(nil, f.key[:]), lines[1]) {
+	if _, err := hex.Decode(f.key[:], lines[1]); err != nil ||
+		!bytes.Equal(hex.AppendEncode(nil, f.key[:]), lines[1]) {
 		return nil, errDamaged
 	}
 	for i, part := range []*[]byte{&f.label, &f.record} {
@@ -82,7 +84,9 @@ func openFiles(dir string) (*files, error) {
 	case !info.IsDir():
 		return nil, fmt.Errorf("signin: %s is not a directory", dir)
 	case runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0:
-		return nil, fmt.Errorf("signin: other users can use the directory %s, its mode is %04o: chmod 700 it", dir, info.Mode().Perm())
+		return nil,
+			fmt.Errorf("signin: other users can use the directory %s, its mode is %04o: chmod 700 it", dir,
+				info.Mode().Perm())
 	}
 	return &files{dir}, nil
 }
@@ -105,7 +109,8 @@ func (d *files) read(name string) ([]byte, uint64, error) {
 	case !info.Mode().IsRegular():
 		return nil, 0, fmt.Errorf("signin: %s is not a file", f.Name())
 	case runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0:
-		return nil, 0, fmt.Errorf("signin: other users can read %s, its mode is %04o: chmod 600 it", f.Name(), info.Mode().Perm())
+		return nil, 0, fmt.Errorf("signin: other users can read %s, its mode is %04o: chmod 600 it",
+			f.Name(), info.Mode().Perm())
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {

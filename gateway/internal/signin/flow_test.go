@@ -57,7 +57,8 @@ func TestOwnersNeverMix(t *testing.T) {
 					w.begin(nil)
 				case 5: // one sends another the address of the authorization server
 					link, _ := w.ups[upstream].Link(t.Context(), p, nil)
-					if there := browsers[p.Name].open(link); p != other && browsers[other.Name].back(browsers[other.Name].consent(there)) {
+					if there := browsers[p.Name].open(link); p != other &&
+						browsers[other.Name].back(browsers[other.Name].consent(there)) {
 						t.Fatal("a browser has finished the sign-in of another one")
 					} else if p == other && !browsers[p.Name].back(browsers[p.Name].consent(there)) {
 						t.Fatal("not signed in")
@@ -74,7 +75,8 @@ func TestOwnersNeverMix(t *testing.T) {
 					w.mu.Unlock()
 				default:
 					status, err := w.call(upstream, p)
-					if err != nil && !errors.Is(err, ErrSignIn) && !strings.Contains(err.Error(), "refuses the token") {
+					if err != nil && !errors.Is(err, ErrSignIn) &&
+						!strings.Contains(err.Error(), "refuses the token") {
 						t.Fatal(err)
 					}
 					if status == 200 && !want[is] {
@@ -89,7 +91,9 @@ func TestOwnersNeverMix(t *testing.T) {
 
 // Each state counts once, in the browser that began, at the callback of its upstream, and in time.
 func TestStatesAreRefused(t *testing.T) {
-	for name, attack := range map[string]func(t *testing.T, w *world, ann, bob *browser, back string) string{
+	for name, attack := range map[string]func(
+		t *testing.T, w *world, ann, bob *browser, back string,
+	) string{
 		"used twice": func(t *testing.T, _ *world, ann, _ *browser, back string) string {
 			if !ann.back(back) {
 				t.Fatal("not signed in")
@@ -99,7 +103,9 @@ func TestStatesAreRefused(t *testing.T) {
 		"another browser": func(_ *testing.T, _ *world, _, bob *browser, back string) string {
 			return bob.send("GET", back, nil).Body.String()
 		},
-		"a browser with its own cookie": func(t *testing.T, w *world, _, bob *browser, back string) string {
+		"a browser with its own cookie": func(
+			t *testing.T, w *world, _, bob *browser, back string,
+		) string {
 			link, _ := w.ups["b"].Link(t.Context(), person("bob"), nil)
 			bob.open(link)
 			return bob.send("GET", back, nil).Body.String()
@@ -113,7 +119,8 @@ func TestStatesAreRefused(t *testing.T) {
 			return ann.send("GET", back, nil).Body.String()
 		},
 		"another upstream": func(_ *testing.T, _ *world, ann, _ *browser, back string) string {
-			return ann.send("GET", strings.Replace(back, CallbackPath+"a", CallbackPath+"b", 1), nil).Body.String()
+			return ann.send("GET", strings.Replace(back, CallbackPath+"a", CallbackPath+"b", 1),
+				nil).Body.String()
 		},
 		"no state": func(_ *testing.T, _ *world, ann, _ *browser, back string) string {
 			return ann.send("GET", back[:strings.Index(back, "&state")], nil).Body.String()
@@ -121,7 +128,9 @@ func TestStatesAreRefused(t *testing.T) {
 		"state twice": func(_ *testing.T, _ *world, ann, _ *browser, back string) string {
 			return ann.send("GET", back+"&state=x", nil).Body.String()
 		},
-		"a state that was never issued": func(_ *testing.T, _ *world, ann, _ *browser, back string) string {
+		"a state that was never issued": func(
+			_ *testing.T, _ *world, ann, _ *browser, back string,
+		) string {
 			return ann.send("GET", back+"x", nil).Body.String()
 		},
 		"after a restart": func(_ *testing.T, w *world, ann, _ *browser, back string) string {
@@ -144,7 +153,8 @@ func TestStatesAreRefused(t *testing.T) {
 				}
 				for _, who := range []string{"ann", "bob"} {
 					for _, upstream := range []string{"a", "b"} {
-						if got, want := w.ready(upstream, person(who)), name == "used twice" && who == "ann" && upstream == "a"; got != want {
+						if got, want := w.ready(upstream, person(who)),
+							name == "used twice" && who == "ann" && upstream == "a"; got != want {
 							t.Errorf("%s at %s: signed in: %v", who, upstream, got)
 						}
 					}
@@ -170,7 +180,8 @@ func TestLinks(t *testing.T) {
 			t.Error("two principals have one link")
 		}
 		for range 3 { // programs that preview links use up nothing
-			if page := ann.send("GET", link, nil).Body.String(); !strings.Contains(page, "<b>ann</b>") || !strings.Contains(page, "<b>a</b>") {
+			if page := ann.send("GET", link, nil).Body.String(); !strings.Contains(page, "<b>ann</b>") ||
+				!strings.Contains(page, "<b>a</b>") {
 				t.Errorf("the page: %s", page)
 			}
 		}
@@ -264,7 +275,8 @@ func TestSignOut(t *testing.T) {
 		if err := other.ups["a"].SignOut(t.Context(), person("ann")); err != nil {
 			t.Fatal(err)
 		}
-		if w.ready("a", person("ann")) || other.ready("a", person("ann")) || !w.ready("a", person("bob")) || other.revoked != 2 {
+		if w.ready("a", person("ann")) || other.ready("a", person("ann")) ||
+			!w.ready("a", person("bob")) || other.revoked != 2 {
 			t.Errorf("after the sign-out; %d were revoked", other.revoked)
 		}
 		if status, err := w.call("a", person("ann")); status == 200 || !errors.Is(err, ErrSignIn) {
@@ -293,7 +305,10 @@ func TestClients(t *testing.T) {
 			t.Errorf("clients %q", w.clients)
 		}
 		page := w.browser("").send("GET", public+ClientPath, nil).Body.String()
-		for _, want := range []string{`"client_id":"` + public + ClientPath, public + CallbackPath + "a", public + CallbackPath + "b", `"client_name":"Tools"`} {
+		for _, want := range []string{
+			`"client_id":"` + public + ClientPath, public + CallbackPath + "a",
+			public + CallbackPath + "b", `"client_name":"Tools"`,
+		} {
 			if !strings.Contains(page, want) {
 				t.Errorf("%s has not %s", page, want)
 			}
@@ -306,7 +321,8 @@ func TestPendingIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, open(t, ""), nil)
 		for n := range maxAttempts / 4096 {
-			if _, err := w.svc.link(t.Context(), ID{person("ann").Owner, strings.Repeat("x", n%100) + string(rune(n))}, "ann", nil); err != nil {
+			if _, err := w.svc.link(t.Context(),
+				ID{person("ann").Owner, strings.Repeat("x", n%100) + string(rune(n))}, "ann", nil); err != nil {
 				break
 			}
 		}
@@ -355,7 +371,8 @@ func FuzzRequests(f *testing.F) {
 	f.Add("GET", "/signin/../signin//callback/?state=", "")
 	f.Fuzz(func(t *testing.T, method, target, body string) {
 		u, err := url.ParseRequestURI(target)
-		if err != nil || !Serves(u.Path) || strings.ContainsAny(method, " \t\r\n") || method == "" || !isToken(method) {
+		if err != nil || !Serves(u.Path) || strings.ContainsAny(method, " \t\r\n") || method == "" ||
+			!isToken(method) {
 			return
 		}
 		w := newWorld(t, open(t, ""), nil)
@@ -365,7 +382,8 @@ func FuzzRequests(f *testing.F) {
 		form, _ := url.ParseQuery(body)
 		r := w.browser("ann")
 		rec := r.raw(method, u, form)
-		if rec.Header().Get("Location") != "" || rec.Header().Get("X-Frame-Options") != "DENY" || rec.Header().Get("Cache-Control") != "no-store" {
+		if rec.Header().Get("Location") != "" || rec.Header().Get("X-Frame-Options") != "DENY" ||
+			rec.Header().Get("Cache-Control") != "no-store" {
 			t.Errorf("%v", rec.Header())
 		}
 		if w.ready("a", person("ann")) {

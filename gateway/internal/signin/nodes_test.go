@@ -169,7 +169,8 @@ func TestNodesShareSignIns(t *testing.T) {
 			if n.ready("a", ann) || !n.calls(t, bob) {
 				t.Errorf("node %d after ann has signed out", i)
 			}
-			if all, damaged, err := n.store.List(); err != nil || damaged > 0 || len(all) != 1 || all[0].Principal != "bob" {
+			if all, damaged, err := n.store.List(); err != nil || damaged > 0 || len(all) != 1 ||
+				all[0].Principal != "bob" {
 				t.Errorf("node %d: %v, %d, %v", i, all, damaged, err)
 			}
 		}
@@ -201,7 +202,8 @@ func TestSharedRecordsAreSealed(t *testing.T) {
 		for r := range nodes[0].shared.Adopt(t.Context()) {
 			records++
 			text := r.Owner + r.ID + string(r.Value)
-			for _, secret := range append(nodes[0].secrets, ann, bob, "a.example", link[strings.Index(link, "=")+1:]) {
+			for _, secret := range append(nodes[0].secrets, ann, bob, "a.example",
+				link[strings.Index(link, "=")+1:]) {
 				if strings.Contains(text, secret) {
 					t.Errorf("%s %s has %s", r.Owner, r.ID, secret)
 				}
@@ -232,7 +234,8 @@ func TestCallbackCountsOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := nodes[1].ups["a"].Link(t.Context(), person("ann"), nil); again != link || err != nil {
+		if again, err := nodes[1].ups["a"].Link(t.Context(), person("ann"), nil); again != link ||
+			err != nil {
 			t.Errorf("another link at another node: %v", err)
 		}
 		b := nodes[0].browser("ann")
@@ -301,7 +304,8 @@ func TestNodeDiesInTheRefresh(t *testing.T) {
 		sent, keeps bool
 		again       bool // the principal signs in again
 	}{
-		"not sent": {}, "sent": {sent: true, again: true}, "sent to a server that keeps them": {sent: true, keeps: true},
+		"not sent": {}, "sent": {sent: true, again: true},
+		"sent to a server that keeps them": {sent: true, keeps: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -421,7 +425,8 @@ func TestNodesWithoutStore(t *testing.T) {
 			t.Error("a token in memory does not serve")
 		}
 		for _, page := range []string{link, back} {
-			if rec := b.send("GET", page, nil); rec.Code != http.StatusServiceUnavailable || !strings.Contains(rec.Body.String(), "does not answer") {
+			if rec := b.send("GET", page, nil); rec.Code != http.StatusServiceUnavailable ||
+				!strings.Contains(rec.Body.String(), "does not answer") {
 				t.Errorf("%s: %d %s", page, rec.Code, rec.Body)
 			}
 		}
@@ -431,7 +436,8 @@ func TestNodesWithoutStore(t *testing.T) {
 		}
 		n.shared.cut.Store(true)
 		pass(time.Hour)
-		if _, err := n.ups["a"].Ready(t.Context(), ann); !errors.Is(err, ErrStore) || !errors.Is(err, ErrCaller) {
+		if _, err := n.ups["a"].Ready(t.Context(), ann); !errors.Is(err, ErrStore) ||
+			!errors.Is(err, ErrCaller) {
 			t.Errorf("an expired token: %v", err)
 		}
 		if _, err := n.ups["a"].Link(t.Context(), ann, nil); !errors.Is(err, ErrStore) {
@@ -537,7 +543,9 @@ func TestWaitAtAnotherNode(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			told := 0
-			if _, err := nodes[0].ups["a"].Link(ctx, person("ann"), func(context.Context, string) { told++ }); err != nil {
+			if _, err := nodes[0].ups["a"].Link(ctx, person("ann"), func(context.Context, string) {
+				told++
+			}); err != nil {
 				t.Fatal(err)
 			}
 			ann, bob := errors.New("waits"), errors.New("waits")

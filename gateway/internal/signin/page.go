@@ -48,7 +48,8 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request, browser stri
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Frame-Options", "DENY")
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'")
+	h.Set("Content-Security-Policy",
+		"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'")
 	h.Set("Referrer-Policy", "same-origin") // with no-referrer, the origin of the form would be null
 	path, post := r.URL.Path, r.Method == http.MethodPost
 	switch {
@@ -87,7 +88,8 @@ func (s *Service) serveStart(w http.ResponseWriter, r *http.Request, browser str
 		s.failed(w, statusOf(err), sentence(err))
 		return
 	}
-	s.show(w, http.StatusOK, page{Title: "Sign in to " + a.Upstream, Upstream: a.Upstream, Principal: a.Name, Link: link})
+	s.show(w, http.StatusOK,
+		page{Title: "Sign in to " + a.Upstream, Upstream: a.Upstream, Principal: a.Name, Link: link})
 }
 
 // serveBegin sends the browser to the authorization server. From here on the sign-in is that
@@ -115,7 +117,8 @@ func (s *Service) serveBegin(w http.ResponseWriter, r *http.Request, browser str
 		return
 	}
 	http.SetCookie(w, &http.Cookie{ //nolint:gosec // it is secure where the gateway is
-		Name: s.cookieName(), Value: cookie, Path: "/", MaxAge: int(flowLife.Seconds()), HttpOnly: true, Secure: s.secure(), SameSite: http.SameSiteLaxMode,
+		Name: s.cookieName(), Value: cookie, Path: "/", MaxAge: int(flowLife.Seconds()), HttpOnly: true,
+		Secure: s.secure(), SameSite: http.SameSiteLaxMode,
 	})
 	w.Header().Set("Location", address) // mcpauth has checked that it is the authorization server's
 	w.WriteHeader(http.StatusSeeOther)
@@ -126,7 +129,9 @@ func (s *Service) serveCallback(w http.ResponseWriter, r *http.Request, browser 
 	upstream := strings.TrimPrefix(r.URL.Path, CallbackPath)
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil || len(q["state"]) != 1 {
-		s.failed(w, http.StatusBadRequest, "This answer of the authorization server cannot be read. Call the tool again to begin another sign-in.")
+		s.failed(w, http.StatusBadRequest,
+			"This answer of the authorization server cannot be read. Call the tool again to begin "+
+				"another sign-in.")
 		return
 	}
 	// A browser that leaves does not end it: the code is used up.
@@ -146,7 +151,8 @@ func (s *Service) serveCallback(w http.ResponseWriter, r *http.Request, browser 
 // refused says why a sign-in does not go on.
 func (s *Service) refused(ctx context.Context, w http.ResponseWriter, err error) {
 	if ctx.Err() != nil {
-		s.failed(w, http.StatusGatewayTimeout, "The authorization server does not answer. Try again later.")
+		s.failed(w, http.StatusGatewayTimeout,
+			"The authorization server does not answer. Try again later.")
 		return
 	}
 	s.failed(w, statusOf(err), sentence(err))
@@ -171,8 +177,10 @@ func (s *Service) serveClient(w http.ResponseWriter) {
 		redirects = append(redirects, s.callbackOf(name))
 	}
 	text, err := jsonv2.Append(nil, map[string]any{
-		"client_id": s.opts.URL + ClientPath, "client_name": s.opts.Name, "client_uri": s.opts.URL, "redirect_uris": redirects,
-		"grant_types": []string{"authorization_code", "refresh_token"}, "response_types": []string{"code"}, "token_endpoint_auth_method": "none",
+		"client_id": s.opts.URL + ClientPath, "client_name": s.opts.Name, "client_uri": s.opts.URL,
+		"redirect_uris":  redirects,
+		"grant_types":    []string{"authorization_code", "refresh_token"},
+		"response_types": []string{"code"}, "token_endpoint_auth_method": "none",
 	})
 	if err != nil {
 		s.failed(w, http.StatusInternalServerError, "The document cannot be written.")

@@ -71,9 +71,11 @@ type Service struct {
 
 	attempts store.Records
 
-	mu     sync.Mutex
-	notify *share.Table[string, []func(context.Context)] // called after a sign-in; by the name of the record
-	woken  chan struct{}                                 // closed at the next sign-in: calls that wait look whether it was theirs
+	mu sync.Mutex
+	// called after a sign-in; by the name of the record
+	notify *share.Table[string, []func(context.Context)]
+	// closed at the next sign-in: calls that wait look whether it was theirs
+	woken chan struct{}
 }
 
 // ErrFull means that the store has no room for a sign-in, or its tokens.
@@ -163,7 +165,8 @@ func (s *Service) log(a *attempts, err error) {
 		return
 	}
 	if err != nil {
-		s.opts.Logger.Warn("a sign-in has failed", "upstream", a.Upstream, "principal", a.Name, "error", err)
+		s.opts.Logger.Warn("a sign-in has failed", "upstream", a.Upstream, "principal", a.Name,
+			"error", err)
 		return
 	}
 	s.opts.Logger.Info("a principal has signed in", "upstream", a.Upstream, "principal", a.Name)
@@ -219,7 +222,10 @@ type client struct {
 // NewUpstream returns the upstream of a name at a URL. Of the options, Store, RedirectURL and Visit
 // are the service's.
 func (s *Service) NewUpstream(name, url string, o mcpauth.Options) (*Upstream, error) {
-	u := &Upstream{service: s, name: name, url: url, opts: o, clients: share.NewTable[string, *client](share.Bounds{Total: maxClients})}
+	u := &Upstream{
+		service: s, name: name, url: url, opts: o,
+		clients: share.NewTable[string, *client](share.Bounds{Total: maxClients}),
+	}
 	u.opts.RedirectURL = s.callbackOf(name)
 	_, err := mcpauth.New(url, &u.opts)
 	return u, err
@@ -242,7 +248,8 @@ var (
 	ErrCaller = errors.New("signin: the token of the caller is not accepted")
 )
 
-var errNoOwner = errors.New("signin: the caller shows no credentials, and tokens are kept for principals only")
+var errNoOwner = errors.New(
+	"signin: the caller shows no credentials, and tokens are kept for principals only")
 
 // client returns that of a principal, with what the store has now.
 func (u *Upstream) client(ctx context.Context, who Who) (*client, error) {
@@ -303,7 +310,9 @@ func again(faster error, do func() error) (err error) {
 // Challenge takes an answer of status 401 or 403 to a request of a principal. Tokens that the
 // upstream takes no more, and that cannot be renewed, are forgotten: the principal is to sign in
 // again.
-func (u *Upstream) Challenge(ctx context.Context, who Who, r *http.Response) (retry bool, err error) {
+func (u *Upstream) Challenge(
+	ctx context.Context, who Who, r *http.Response,
+) (retry bool, err error) {
 	c, err := u.client(ctx, who)
 	if err != nil {
 		return false, fmt.Errorf("%w: %w", ErrCaller, err)
@@ -318,7 +327,10 @@ func (u *Upstream) Challenge(ctx context.Context, who Who, r *http.Response) (re
 	case !errors.Is(err, mcpauth.ErrLogin):
 		return false, fmt.Errorf("%w: %w", ErrCaller, err)
 	case r.StatusCode != http.StatusUnauthorized:
-		return false, fmt.Errorf("%w: %s wants more scopes than %s has granted: add them to auth.scopes, and sign in again", ErrCaller, u.name, who.Name)
+		return false,
+			fmt.Errorf(
+				"%w: %s wants more scopes than %s has granted: add them to auth.scopes, and sign in again",
+				ErrCaller, u.name, who.Name)
 	}
 	used := r.Request.Header.Get("Authorization")
 	err = u.service.opts.Store.change(u.ID(who), who.Name, func(r *record) bool {
@@ -355,7 +367,9 @@ func (u *Upstream) Ready(ctx context.Context, who Who) (bool, error) {
 
 // Link returns where a principal begins to sign in. When they have, notify is called with that; it
 // may be nil.
-func (u *Upstream) Link(ctx context.Context, who Who, notify func(ctx context.Context, url string)) (string, error) {
+func (u *Upstream) Link(
+	ctx context.Context, who Who, notify func(ctx context.Context, url string),
+) (string, error) {
 	if who.Owner == "" {
 		return "", errNoOwner
 	}

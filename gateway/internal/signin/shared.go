@@ -19,10 +19,11 @@ import (
 
 const (
 	sharedFor = 100 * 365 * 24 * time.Hour
-	goneFor   = time.Minute      // while it is known that a record was removed
-	storeTime = 2 * time.Second  // in which the store answers, if it decides
-	lookEvery = 30 * time.Second // between two looks whether a record has changed, when nothing is heard
-	maxSeen   = 1 << 16          // records
+	goneFor   = time.Minute     // while it is known that a record was removed
+	storeTime = 2 * time.Second // in which the store answers, if it decides
+	// between two looks whether a record has changed, when nothing is heard
+	lookEvery = 30 * time.Second
+	maxSeen   = 1 << 16 // records
 
 	claimTime  = 30 * time.Second // until the outcome of a request with a refresh token is unknown,
 	clockSkew  = time.Minute      // by clocks that differ so much
@@ -94,7 +95,8 @@ func (d *shared) read(name string) (text []byte, version uint64, err error) {
 	return r.Value, r.Version, nil
 }
 
-// note takes what was found. When forget was called since forgets was read, that may be out of date.
+// note takes what was found. When forget was called since forgets was read, that may be out of
+// date.
 func (d *shared) note(name string, is look, forgets int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -244,8 +246,8 @@ func (r *record) has(mine string) bool { return r.Claim != nil && r.Claim.ID == 
 // claiming are tokens with a refresh token that one node at a time sends.
 type claiming struct{ *tokens }
 
-// Lock is for mcpauth. It waits while another node has a claim, for claimWait since this node has seen
-// that claim first, so that the next calls do not wait again. Clocks of nodes may differ.
+// Lock is for mcpauth. It waits while another node has a claim, for claimWait since this node has
+// seen that claim first, so that the next calls do not wait again. Clocks of nodes may differ.
 func (t claiming) Lock(ctx context.Context, key string) (unlock func(), err error) {
 	if unlock, err = t.tokens.Lock(ctx, key); err != nil {
 		return nil, err
@@ -329,8 +331,8 @@ func (t claiming) Save(ctx context.Context, key string, value []byte) error {
 	})
 }
 
-// persist is change of what must not be lost: when the store does not answer, or is full, it goes on
-// until it has the tokens, or the process ends.
+// persist is change of what must not be lost: when the store does not answer, or is full, it goes
+// on until it has the tokens, or the process ends.
 func (t *tokens) persist(do func(*record) bool) error {
 	unsaved := t.unsaved.Load()
 	try := func() bool {

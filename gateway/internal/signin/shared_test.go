@@ -26,7 +26,11 @@ func TestUpstreamMovesInTheSignIn(t *testing.T) {
 		b := w.browser("ann")
 		back := b.consent(b.open(link))
 		const other = "https://other.example/mcp"
-		u, err := w.svc.NewUpstream("a", other, mcpauth.Options{HTTP: &http.Client{Transport: w.net}, MetadataURL: public + ClientPath, Name: "Tools", Target: "a"})
+		u, err := w.svc.NewUpstream("a", other,
+			mcpauth.Options{
+				HTTP: &http.Client{Transport: w.net}, MetadataURL: public + ClientPath,
+				Name: "Tools", Target: "a",
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +159,8 @@ func TestFullStore(t *testing.T) {
 		for i := range 6 {
 			for n := 0; err == nil; n++ {
 				_, err = kept.Put(t.Context(), &store.Record{
-					Owner: fmt.Sprint("owner", i), ID: fmt.Sprint(n), Value: make([]byte, 1<<10), Expires: time.Now().Add(24 * time.Hour),
+					Owner: fmt.Sprint("owner", i), ID: fmt.Sprint(n), Value: make([]byte, 1<<10),
+					Expires: time.Now().Add(24 * time.Hour),
 				})
 			}
 			if !errors.Is(err, store.ErrFull) {
@@ -189,7 +194,8 @@ func TestFullStore(t *testing.T) {
 		pass(savePause)
 		for range 2 {
 			w.ups["a"].changed(people[0]) // what is in memory is dropped
-			if status, err := w.call("a", people[0]); status != http.StatusOK || w.renewed != 61 || w.reused > 0 {
+			if status, err := w.call("a", people[0]); status != http.StatusOK || w.renewed != 61 ||
+				w.reused > 0 {
 				t.Errorf("the token was not stored: %d, %v, %d refreshes", status, err, w.renewed)
 			}
 		}
@@ -344,7 +350,8 @@ func TestNamesOfRecords(t *testing.T) {
 			close(removed)
 			wg.Wait()
 			steps[0] = nil
-			if all, _, err := nodes[0].List(); err != nil || len(all) != 1 || nodes[0].get(t, id, tokenKey) != "y" {
+			if all, _, err := nodes[0].List(); err != nil || len(all) != 1 ||
+				nodes[0].get(t, id, tokenKey) != "y" {
 				t.Errorf("whole %v: listed %v, %v", whole, all, err)
 			}
 			if err := nodes[0].Remove(id); err != nil {

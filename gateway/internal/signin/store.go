@@ -86,7 +86,9 @@ type disk interface { //nolint:interfacebloat // it is a small file system
 var ErrKey = errors.New("sealed with a key that is not in the configuration")
 
 // errDamaged means that a record was changed, or copied from another owner or upstream.
-var errDamaged = errors.New("signin: a record is damaged, or was copied from another owner or upstream; remove it and sign in again")
+var errDamaged = errors.New(
+	"signin: a record is damaged, or was copied from another owner or upstream; remove it and " +
+		"sign in again")
 
 // Open returns the store in a directory, which it makes if it is not there; "" is memory. The first
 // key seals, each one opens, and they have seal.KeySize bytes. Without keys the store makes one,
@@ -117,8 +119,8 @@ func Open(dir string, keys [][]byte) (*Store, error) {
 	return s, s.rotate()
 }
 
-// OpenShared returns the store in records that several nodes share. The keys are as for Open, and at
-// least one. What another node has changed is seen when Forget is called, or 30 s later.
+// OpenShared returns the store in records that several nodes share. The keys are as for Open, and
+// at least one. What another node has changed is seen when Forget is called, or 30 s later.
 func OpenShared(records store.Records, keys [][]byte) (*Store, error) {
 	s, err := newStore(keys)
 	if err != nil {
@@ -174,8 +176,8 @@ func newStoreKey(key []byte) (k storeKey, err error) {
 	return k, nil
 }
 
-// nameOf returns the name of a record: keyed hashes, from which nothing of the ID can be learned. It
-// begins with what is the same for all of an owner.
+// nameOf returns the name of a record: keyed hashes, from which nothing of the ID can be learned.
+// It begins with what is the same for all of an owner.
 func (k *storeKey) nameOf(id ID) string {
 	part := func(text string) []byte {
 		h := hmac.New(sha256.New, k.name)
@@ -242,8 +244,10 @@ func (s *Store) rotate() error {
 		}
 	}
 	if unknown > 0 && !s.claims {
-		return fmt.Errorf("signin: %s: %d of %d records are %w; add the key that they were written with after the others, or move them away "+
-			"(their owners sign in again)", s.disk, unknown, len(names), ErrKey)
+		return fmt.Errorf(
+			"signin: %s: %d of %d records are %w; add the key that they were written with after the "+
+				"others, or move them away "+
+				"(their owners sign in again)", s.disk, unknown, len(names), ErrKey)
 	}
 	for name, l := range old {
 		if err := s.move(name, l.id(), l.Principal); err != nil {
@@ -253,8 +257,8 @@ func (s *Store) rotate() error {
 	return nil
 }
 
-// move gives a record the name and the seal of the first key. Where nodes share it, it never has two
-// names, or two nodes could send its refresh token: a node that ends in between has lost it.
+// move gives a record the name and the seal of the first key. Where nodes share it, it never has
+// two names, or two nodes could send its refresh token: a node that ends in between has lost it.
 func (s *Store) move(name string, id ID, principal string) error {
 	return s.locked(func() error {
 		text, version, err := s.disk.read(name)
@@ -461,7 +465,8 @@ func (s *Store) List() (all []Entry, damaged int, err error) {
 		}
 	}
 	slices.SortFunc(all, func(a, b Entry) int {
-		return strings.Compare(a.Principal+"\x00"+a.Upstream+"\x00"+a.Owner, b.Principal+"\x00"+b.Upstream+"\x00"+b.Owner)
+		return strings.Compare(a.Principal+"\x00"+a.Upstream+"\x00"+a.Owner,
+			b.Principal+"\x00"+b.Upstream+"\x00"+b.Owner)
 	})
 	return all, damaged, nil
 }

@@ -42,7 +42,8 @@ func idOf(who, upstream string) ID {
 
 func (s *Store) put(t *testing.T, id ID, key, value string) {
 	t.Helper()
-	if err := s.Tokens(id, "name of "+id.Upstream, false).Save(t.Context(), key, fmt.Appendf(nil, "%q", value)); err != nil {
+	if err := s.Tokens(id, "name of "+id.Upstream, false).Save(t.Context(), key,
+		fmt.Appendf(nil, "%q", value)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -162,11 +163,13 @@ func TestStoreFiles(t *testing.T) {
 				t.Errorf("%s has %q", name, secret)
 			}
 		}
-		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil ||
+			runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", name, info.Mode(), err)
 		}
 	}
-	if text := fmt.Sprintf("%v %+v %#v %v", s, s, s, s.Tokens(idOf("ann", "a"), "", false)); len(text) > 200 {
+	if text := fmt.Sprintf("%v %+v %#v %v", s, s, s,
+		s.Tokens(idOf("ann", "a"), "", false)); len(text) > 200 {
 		t.Errorf("it prints as %s", text)
 	}
 	if runtime.GOOS == "windows" {
@@ -221,7 +224,8 @@ func TestStoreWrongKey(t *testing.T) {
 	dir, key := filepath.Join(t.TempDir(), "sign-in"), newKey()
 	open(t, dir, key).put(t, idOf("ann", "a"), tokenKey, "ann's")
 	before := filesOf(t, dir)
-	if _, err := Open(dir, [][]byte{newKey(), newKey()}); !errors.Is(err, ErrKey) || !strings.Contains(err.Error(), "1 of 1 records") || !strings.Contains(err.Error(), dir) {
+	if _, err := Open(dir, [][]byte{newKey(), newKey()}); !errors.Is(err, ErrKey) ||
+		!strings.Contains(err.Error(), "1 of 1 records") || !strings.Contains(err.Error(), dir) {
 		t.Errorf("a wrong key: %v", err)
 	}
 	for name, text := range filesOf(t, dir) {
@@ -232,7 +236,8 @@ func TestStoreWrongKey(t *testing.T) {
 	if got := open(t, dir, newKey(), key).get(t, idOf("ann", "a"), tokenKey); got != "ann's" {
 		t.Errorf("lost: %q", got)
 	}
-	key, first := newKey(), newKey() // where the name of the first key has a damaged record, the good one stays
+	// where the name of the first key has a damaged record, the good one stays
+	key, first := newKey(), newKey()
 	damaged := open(t, filepath.Join(t.TempDir(), "sign-in"), key)
 	damaged.put(t, idOf("ann", "a"), tokenKey, "ann's")
 	k, err := newStoreKey(first)
@@ -336,7 +341,8 @@ func TestStoreTwoProcesses(t *testing.T) {
 	if again := both[0].Stamp(id); again == stamp || again == "" {
 		t.Errorf("the stamp %q became %q", stamp, again)
 	}
-	if err := both[1].Remove(id); err != nil || both[0].Stamp(id) != "" || both[0].get(t, id, tokenKey) != "" {
+	if err := both[1].Remove(id); err != nil || both[0].Stamp(id) != "" ||
+		both[0].get(t, id, tokenKey) != "" {
 		t.Errorf("%v, stamp %q", err, both[0].Stamp(id))
 	}
 }
@@ -348,7 +354,8 @@ func newKeyAfter(key []byte) [][]byte { return [][]byte{key, newKey()} }
 func TestStoreLimit(t *testing.T) {
 	s := open(t, "")
 	s.put(t, idOf("ann", "a"), tokenKey, "ann's")
-	if err := s.Tokens(idOf("ann", "a"), "", false).Save(t.Context(), tokenKey, make([]byte, maxEntry+1)); err == nil {
+	if err := s.Tokens(idOf("ann", "a"), "", false).Save(t.Context(), tokenKey,
+		make([]byte, maxEntry+1)); err == nil {
 		t.Error("stored")
 	}
 	if got := s.get(t, idOf("ann", "a"), tokenKey); got != "ann's" {

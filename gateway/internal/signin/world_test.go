@@ -59,7 +59,8 @@ func newWorld(t *testing.T, store *Store, o *Options) *world {
 	t.Helper()
 	w := &world{
 		t: t, store: store, log: &bytes.Buffer{}, ups: map[string]*Upstream{}, life: 3600,
-		codes: map[string]url.Values{}, access: map[string]string{}, refresh: map[string]string{}, seen: map[string]map[string]string{},
+		codes: map[string]url.Values{}, access: map[string]string{}, refresh: map[string]string{},
+		seen: map[string]map[string]string{},
 	}
 	w.net, w.spent = w, map[string]string{}
 	w.begin(o)
@@ -88,7 +89,8 @@ func (w *world) begin(o *Options) {
 	w.svc = New(&options)
 	for _, name := range []string{"a", "b"} {
 		u, err := w.svc.NewUpstream(name, "https://"+name+".example/mcp", mcpauth.Options{
-			HTTP: &http.Client{Transport: w.net}, MetadataURL: public + ClientPath, Name: "Tools", Target: name,
+			HTTP: &http.Client{Transport: w.net}, MetadataURL: public + ClientPath, Name: "Tools",
+			Target: name,
 		})
 		if err != nil {
 			w.t.Fatal(err)
@@ -160,8 +162,10 @@ func (w *world) serveAS(rec http.ResponseWriter, r *http.Request, host string) {
 	switch r.URL.Path {
 	case "/.well-known/oauth-authorization-server":
 		answer(rec, 200, map[string]any{
-			"issuer": self, "authorization_endpoint": self + "/authorize", "token_endpoint": self + "/token", "registration_endpoint": self + "/register",
-			"revocation_endpoint": self + "/revoke", "code_challenge_methods_supported": []string{"S256"}, "client_id_metadata_document_supported": w.docs,
+			"issuer": self, "authorization_endpoint": self + "/authorize", "token_endpoint": self + "/token",
+			"registration_endpoint": self + "/register",
+			"revocation_endpoint":   self + "/revoke", "code_challenge_methods_supported": []string{"S256"},
+			"client_id_metadata_document_supported": w.docs,
 			"token_endpoint_auth_methods_supported": []string{"none"},
 		})
 	case "/register":
@@ -189,9 +193,12 @@ func (w *world) token(rec http.ResponseWriter, form url.Values, host string) {
 		q := w.codes[form.Get("code")]
 		delete(w.codes, form.Get("code"))
 		sum := sha256.Sum256([]byte(form.Get("code_verifier")))
-		if q == nil || q.Get("host") != host || q.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(sum[:]) || q.Get("redirect_uri") != form.Get("redirect_uri") ||
+		if q == nil || q.Get("host") != host ||
+			q.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(sum[:]) ||
+			q.Get("redirect_uri") != form.Get("redirect_uri") ||
 			q.Get("client_id") != form.Get("client_id") || q.Get("resource") != "https://"+host+"/mcp" {
-			answer(rec, 400, map[string]string{"error": "invalid_grant", "error_description": "no: " + form.Get("code")})
+			answer(rec, 400,
+				map[string]string{"error": "invalid_grant", "error_description": "no: " + form.Get("code")})
 			return
 		}
 		user = q.Get("user")
@@ -223,7 +230,11 @@ func (w *world) token(rec http.ResponseWriter, form url.Values, host string) {
 		refresh = ""
 	}
 	w.access[access], w.refresh[refresh] = host+" "+user, host+" "+user
-	answer(rec, 200, map[string]any{"access_token": access, "token_type": "Bearer", "refresh_token": refresh, "expires_in": w.life})
+	answer(rec, 200,
+		map[string]any{
+			"access_token": access, "token_type": "Bearer", "refresh_token": refresh,
+			"expires_in": w.life,
+		})
 }
 
 func (w *world) secret(kind string) string {
@@ -246,7 +257,9 @@ func (w *world) browser(user string) *browser {
 }
 
 // send sends a request to the gateway, and fails the test when the page has a secret.
-func (b *browser) send(method, address string, form url.Values, header ...string) *httptest.ResponseRecorder {
+func (b *browser) send(
+	method, address string, form url.Values, header ...string,
+) *httptest.ResponseRecorder {
 	b.w.t.Helper()
 	r := httptest.NewRequest(method, address, strings.NewReader(form.Encode()))
 	if form != nil {
@@ -261,7 +274,8 @@ func (b *browser) send(method, address string, form url.Values, header ...string
 	rec := httptest.NewRecorder()
 	b.w.svc.ServeHTTP(rec, r, b.owner)
 	for _, c := range rec.Result().Cookies() {
-		if !c.HttpOnly || !c.Secure || c.SameSite != http.SameSiteLaxMode || !strings.HasPrefix(c.Name, "__Host-") {
+		if !c.HttpOnly || !c.Secure || c.SameSite != http.SameSiteLaxMode ||
+			!strings.HasPrefix(c.Name, "__Host-") {
 			b.w.t.Errorf("the cookie %v", c)
 		}
 		b.cookies[c.Name] = c.Value
@@ -287,7 +301,8 @@ func (b *browser) open(link string) string {
 	if found == nil {
 		return ""
 	}
-	return b.send("POST", public+Path, url.Values{"link": {found[1]}}, "Origin", public, "Sec-Fetch-Site", "same-origin").Header().Get("Location")
+	return b.send("POST", public+Path, url.Values{"link": {found[1]}}, "Origin", public,
+		"Sec-Fetch-Site", "same-origin").Header().Get("Location")
 }
 
 // consent signs in at the authorization server. It returns where that sends the browser to.
@@ -386,7 +401,10 @@ func pass(d time.Duration) {
 
 // raw sends a request with a URL as it is.
 func (b *browser) raw(method string, u *url.URL, form url.Values) *httptest.ResponseRecorder {
-	r := &http.Request{Method: method, URL: u, Host: "tools.example", Header: http.Header{}, Body: io.NopCloser(strings.NewReader(form.Encode()))}
+	r := &http.Request{
+		Method: method, URL: u, Host: "tools.example", Header: http.Header{},
+		Body: io.NopCloser(strings.NewReader(form.Encode())),
+	}
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	rec := httptest.NewRecorder()
 	b.w.svc.ServeHTTP(rec, r, "")

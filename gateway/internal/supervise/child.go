@@ -46,7 +46,8 @@ func (c *child) onExit(e *stream.ExitError) {
 	left := sweep(c.cookie)
 	c.s.ended(c, e)
 	close(c.exited)
-	log := c.s.opts.Logger.With("pid", e.State.Pid(), "lived", time.Since(c.started).Round(time.Millisecond))
+	log := c.s.opts.Logger.With("pid", e.State.Pid(), "lived",
+		time.Since(c.started).Round(time.Millisecond))
 	if left > 0 {
 		log.Warn("processes that the child had started outside its group were killed", "count", left)
 	}
@@ -78,7 +79,9 @@ func (c *child) skip(p []byte, whole bool) bool {
 	s.lastGarbage = text
 	s.mu.Unlock()
 	if first { // a flood of it must not become a flood of logs
-		s.opts.Logger.Warn("a child has written something to its standard output that is no JSON-RPC message; it should go to standard error", "text", text)
+		s.opts.Logger.Warn(
+			"a child has written something to its standard output that is no JSON-RPC message; it should "+
+				"go to standard error", "text", text)
 	}
 	if s.opts.OnGarbage != nil {
 		s.opts.OnGarbage(slices.Clip(sample))
@@ -86,8 +89,8 @@ func (c *child) skip(p []byte, whole bool) bool {
 	return true
 }
 
-// isAnswer reports whether what begins so is an answer: the call that waits for it learns that it is
-// too large.
+// isAnswer reports whether what begins so is an answer: the call that waits for it learns that it
+// is too large.
 func isAnswer(begins []byte) bool {
 	return bytes.Contains(begins, []byte(`"jsonrpc"`)) && beginning.Of(begins).Answer
 }
@@ -134,7 +137,8 @@ func (c *child) Write(frames ...[]byte) error { return c.unread(c.t.Write(frames
 // has ended, has most often ended, which is known a moment later.
 func (c *child) unread(err error) error {
 	ended := (*stream.ExitError)(nil)
-	if !errors.Is(err, syscall.EPIPE) && !errors.Is(err, farcall.ErrClosed) && !errors.As(err, &ended) || c.closing.Load() {
+	if !errors.Is(err, syscall.EPIPE) && !errors.Is(err, farcall.ErrClosed) &&
+		!errors.As(err, &ended) || c.closing.Load() {
 		return err
 	}
 	timer := time.NewTimer(dying)
@@ -226,9 +230,11 @@ func Reason(err error) string {
 	}
 	said := LastLines(err)
 	if len(said) == 0 {
-		return fmt.Sprintf("%s ended: %s; it wrote nothing to its standard error", printable(e.Name), state)
+		return fmt.Sprintf("%s ended: %s; it wrote nothing to its standard error",
+			printable(e.Name), state)
 	}
-	return fmt.Sprintf("%s ended: %s; its standard error ends with:\n%s", printable(e.Name), state, strings.Join(said, "\n"))
+	return fmt.Sprintf("%s ended: %s; its standard error ends with:\n%s", printable(e.Name), state,
+		strings.Join(said, "\n"))
 }
 
 // LastLines returns the last lines, 20 at most, that the child of a *stream.ExitError or of
@@ -337,7 +343,8 @@ func (l *lines) flush() {
 
 // printable makes a line of a child fit to be shown: see visible.Log.
 func printable(s string) string {
-	return strings.NewReplacer("\t", " ", "\n", " ").Replace(visible.Log(strings.TrimRight(s, " \t\r\n")))
+	return strings.NewReplacer("\t", " ", "\n",
+		" ").Replace(visible.Log(strings.TrimRight(s, " \t\r\n")))
 }
 
 // Cause is how a child has ended on its own.

@@ -91,7 +91,9 @@ func (g *Guard) begin() {
 	}
 	if err != nil && !g.warned {
 		g.warned = true
-		g.log.Warn("no shell watches over the children: what they start may survive when this process is killed", "error", err)
+		g.log.Warn(
+			"no shell watches over the children: what they start may survive when this process is killed",
+			"error", err)
 	}
 }
 

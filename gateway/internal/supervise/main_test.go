@@ -90,9 +90,12 @@ func expect(t *testing.T, tr farcall.Transport, parts ...string) []byte {
 }
 
 const (
-	initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
-	call       = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hello"}}}`
-	ping       = `{"jsonrpc":"2.0","id":2,"method":"ping"}`
+	initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize",` +
+		`"params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t",` +
+		`"version":"1"}}}`
+	call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo",` +
+		`"arguments":{"text":"hello"}}}`
+	ping = `{"jsonrpc":"2.0","id":2,"method":"ping"}`
 )
 
 // forked reads the id of the process that a child has started.

@@ -21,10 +21,18 @@ import (
 // Its log is meant to be read.
 func TestNoOrphans(t *testing.T) {
 	race.Skip(t, "the other tests of children start and end them too")
-	for _, mode := range []string{"ok", "hang-close", "ignore-sigterm", "deaf", "fork", "fork-away", "fork-daemon"} {
-		t.Run("the client closes/child "+mode, func(t *testing.T) { closesChild(t, mode, farcall.Transport.Close) })
+	for _, mode := range []string{
+		"ok", "hang-close", "ignore-sigterm", "deaf", "fork", "fork-away",
+		"fork-daemon",
+	} {
+		t.Run("the client closes/child "+mode, func(t *testing.T) {
+			closesChild(t, mode, farcall.Transport.Close)
+		})
 	}
-	for _, mode := range []string{"ok", "ignore-sigterm", "fork", "fork-bare", "fork-away", "fork-daemon"} {
+	for _, mode := range []string{
+		"ok", "ignore-sigterm", "fork", "fork-bare", "fork-away",
+		"fork-daemon",
+	} {
 		t.Run("the child is killed/child "+mode, func(t *testing.T) {
 			closesChild(t, mode, func(tr farcall.Transport) error {
 				_ = syscall.Kill(pidOf(tr), syscall.SIGKILL)
@@ -42,7 +50,8 @@ func TestNoOrphans(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("started: child %d (fork-exit), its child %d in its own session, which holds standard output and error open", child, grandchild)
+		t.Logf("started: child %d (fork-exit), its child %d in its own session, which holds standard "+
+			"output and error open", child, grandchild)
 		began := time.Now()
 		err = exitOf(t, tr)
 		t.Logf("told:    after %v: %s", time.Since(began).Round(time.Millisecond), Reason(err))
@@ -76,10 +85,14 @@ func TestNoOrphans(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		t.Logf("ended:   Close of all supervisors, which took %v", time.Since(began).Round(time.Millisecond))
+		t.Logf("ended:   Close of all supervisors, which took %v",
+			time.Since(began).Round(time.Millisecond))
 		none(t, processes)
 	})
-	for _, mode := range []string{"ok", "ignore-sigterm", "fork", "fork-bare", "fork-away", "fork-daemon"} {
+	for _, mode := range []string{
+		"ok", "ignore-sigterm", "fork", "fork-bare", "fork-away",
+		"fork-daemon",
+	} {
 		for _, how := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 			t.Run(fmt.Sprintf("farcall gets %v/child %s", how, mode), func(t *testing.T) {
 				killsParent(t, mode, how, func(p parent) error { return syscall.Kill(p.pid, how) })
@@ -87,7 +100,9 @@ func TestNoOrphans(t *testing.T) {
 		}
 	}
 	t.Run("farcall's process group gets SIGKILL/child fork-away", func(t *testing.T) {
-		killsParent(t, "fork-away", syscall.SIGKILL, func(p parent) error { return syscall.Kill(-p.pid, syscall.SIGKILL) })
+		killsParent(t, "fork-away", syscall.SIGKILL, func(p parent) error {
+			return syscall.Kill(-p.pid, syscall.SIGKILL)
+		})
 	})
 	t.Run("the guard is killed first, and then farcall/child ignore-sigterm", func(t *testing.T) {
 		killsParent(t, "ignore-sigterm", syscall.SIGKILL, func(p parent) error {
@@ -109,7 +124,8 @@ func TestMayOutlive(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	t.Logf("process %d, in its own session and without %s in its environment: runs on: %v", pid, Variable, faulty.Alive(pid))
+	t.Logf("process %d, in its own session and without %s in its environment: runs on: %v", pid,
+		Variable, faulty.Alive(pid))
 	if !faulty.Alive(pid) {
 		t.Error("it was killed")
 	}

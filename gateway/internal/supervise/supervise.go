@@ -122,7 +122,10 @@ type Supervisor struct {
 
 // New returns a supervisor that has started nothing yet.
 func New(c Command, o *Options) *Supervisor {
-	s := &Supervisor{cmd: c, running: make(map[*child]struct{}), tail: tail{maxLines: tailLines, maxBytes: tailBytes}}
+	s := &Supervisor{
+		cmd: c, running: make(map[*child]struct{}),
+		tail: tail{maxLines: tailLines, maxBytes: tailBytes},
+	}
 	if o != nil {
 		s.opts = *o
 	}
@@ -174,10 +177,14 @@ func (s *Supervisor) Start(ctx context.Context) (farcall.Transport, error) {
 	c.stderr.tail = &s.tail
 	c.started = time.Now()
 	t, err := stream.Command(cmd, s.cmd.Framing, &stream.Options{
-		MaxMessage: s.cmd.MaxMessage, FrameTimeout: s.cmd.FrameTimeout, Budget: s.cmd.Budget, Grace: s.cmd.Grace, Skip: c.skip, OnExit: c.onExit,
+		MaxMessage: s.cmd.MaxMessage, FrameTimeout: s.cmd.FrameTimeout, Budget: s.cmd.Budget,
+		Grace: s.cmd.Grace, Skip: c.skip, OnExit: c.onExit,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("supervise: %s: %w; see that the program is installed, and that its path and directory are right", s.opts.Name, err)
+		return nil,
+			fmt.Errorf(
+				"supervise: %s: %w; see that the program is installed, and that its path and "+
+					"directory are right", s.opts.Name, err)
 	}
 	c.t, c.process = t, cmd.Process
 	if !s.began(c, cmd.Process.Pid) {
@@ -197,9 +204,13 @@ func (s *Supervisor) enter(ctx context.Context) error {
 	case s.closed:
 		return ErrClosed
 	case s.opts.Never && s.owed > 0:
-		return fmt.Errorf("supervise: %s has ended and is not to be started again: %s", s.opts.Name, s.lastExit)
+		return fmt.Errorf("supervise: %s has ended and is not to be started again: %s", s.opts.Name,
+			s.lastExit)
 	case time.Now().Before(s.next):
-		return &DelayError{Name: s.opts.Name, Next: s.next, Failures: s.failures, LastExit: s.lastExit, Stderr: s.lastLines}
+		return &DelayError{
+			Name: s.opts.Name, Next: s.next, Failures: s.failures, LastExit: s.lastExit,
+			Stderr: s.lastLines,
+		}
 	}
 	s.calls.Add(1)
 	return nil
@@ -265,7 +276,8 @@ type DelayError struct {
 }
 
 func (e *DelayError) Error() string {
-	return fmt.Sprintf("supervise: %s has ended soon after its start %d times in a row; the next start may be in %v; %s",
+	return fmt.Sprintf(
+		"supervise: %s has ended soon after its start %d times in a row; the next start may be in %v; %s",
 		e.Name, e.Failures, max(0, time.Until(e.Next)).Round(time.Millisecond), e.LastExit)
 }
 
@@ -280,9 +292,10 @@ type Stats struct {
 	Garbage     uint64         // what was no message, in lines
 	LastGarbage string         // fit to be shown
 	LastExit    string         // of the last child that has ended on its own, as Reason tells it
-	LastStderr  []string       // what the children said last, at most 100 lines and 16 KB, fit to be shown
-	Since       time.Time      // the newest child was started
-	Next        time.Time      // no start before; may be past
+	// what the children said last, at most 100 lines and 16 KB, fit to be shown
+	LastStderr []string
+	Since      time.Time // the newest child was started
+	Next       time.Time // no start before; may be past
 }
 
 // Stats returns how the children fare now.

@@ -29,7 +29,10 @@ func TestStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel() // bounded the start only
-	for _, able := range []bool{is[farcall.Keeper](tr), is[farcall.Buffered](tr), is[farcall.TryWriter](tr)} {
+	for _, able := range []bool{
+		is[farcall.Keeper](tr), is[farcall.Buffered](tr),
+		is[farcall.TryWriter](tr),
+	} {
 		if !able {
 			t.Error("the transport has lost what a pipe can do")
 		}
@@ -38,7 +41,8 @@ func TestStart(t *testing.T) {
 	expect(t, tr, `"id":0`, "serverInfo")
 	expect(t, tr, `"id":1`, "hello")
 	st := s.Stats()
-	if st.Running != 1 || len(st.PIDs) != 1 || st.Starts != 1 || st.Restarts != 0 || st.Since.IsZero() {
+	if st.Running != 1 || len(st.PIDs) != 1 || st.Starts != 1 || st.Restarts != 0 ||
+		st.Since.IsZero() {
 		t.Errorf("%+v", st)
 	}
 	if err := errors.Join(tr.Close(), tr.Close()); err != nil {
@@ -86,19 +90,25 @@ func TestDiesDuringStart(t *testing.T) {
 	}
 	reason := Reason(err)
 	t.Logf("%v after the child's end: %s", took, reason)
-	for _, part := range []string{"exit status 3", "reading the configuration\n", `no such \u0007database`} {
+	for _, part := range []string{
+		"exit status 3", "reading the configuration\n",
+		`no such \u0007database`,
+	} {
 		if !strings.Contains(reason, part) {
 			t.Errorf("%q is missing", part)
 		}
 	}
-	if want := []string{"reading the configuration", `no such \u0007database`}; !slices.Equal(LastLines(err), want) {
+	if want := []string{
+		"reading the configuration", `no such \u0007database`,
+	}; !slices.Equal(LastLines(err), want) {
 		t.Errorf("%q", LastLines(err))
 	}
 	if _, ok := errors.AsType[*stream.ExitError](<-exits); !ok {
 		t.Error("OnExit received something else")
 	}
 	st := s.Stats()
-	if st.Running != 0 || st.LastExit == "" || !slices.Contains(st.LastStderr, "reading the configuration") {
+	if st.Running != 0 || st.LastExit == "" ||
+		!slices.Contains(st.LastStderr, "reading the configuration") {
 		t.Errorf("%+v", st)
 	}
 }
@@ -130,7 +140,8 @@ func TestCannotRun(t *testing.T) {
 			s := supervise(t, c, &Options{Name: "srv"})
 			for range 3 { // a program may be installed at any time: no delay
 				_, err := s.Start(t.Context())
-				if err == nil || !strings.Contains(err.Error(), "supervise: srv: ") || !strings.Contains(err.Error(), "see that the program is installed") {
+				if err == nil || !strings.Contains(err.Error(), "supervise: srv: ") ||
+					!strings.Contains(err.Error(), "see that the program is installed") {
 					t.Error(err)
 				}
 			}
@@ -163,7 +174,9 @@ func TestDelay(t *testing.T) {
 			}
 			err := s.enter(t.Context())
 			e, ok := errors.AsType[*DelayError](err)
-			if !ok || e.Failures != n+2 || !strings.Contains(err.Error(), "x has ended soon after its start") || !strings.Contains(err.Error(), time.Until(e.Next).Round(time.Millisecond).String()) {
+			if !ok || e.Failures != n+2 ||
+				!strings.Contains(err.Error(), "x has ended soon after its start") ||
+				!strings.Contains(err.Error(), time.Until(e.Next).Round(time.Millisecond).String()) {
 				t.Fatal(err)
 			}
 			if want := []string{`no \u001bluck`}; !slices.Equal(LastLines(err), want) {
@@ -218,7 +231,8 @@ func TestRestart(t *testing.T) {
 func TestNever(t *testing.T) {
 	never := supervise(t, of("crash-start"), &Options{Never: true})
 	_ = exitOf(t, start(t, never))
-	if _, err := never.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot open the database") {
+	if _, err := never.Start(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "cannot open the database") {
 		t.Error(err)
 	}
 }
@@ -226,7 +240,10 @@ func TestNever(t *testing.T) {
 // TestGarbage: between banners, logs, binary, half messages and lines that are
 // too long the answers come.
 func TestGarbage(t *testing.T) {
-	for name, framing := range map[string]stream.Framing{"lines": stream.NDJSON, "Content-Length": stream.Header} {
+	for name, framing := range map[string]stream.Framing{
+		"lines":          stream.NDJSON,
+		"Content-Length": stream.Header,
+	} {
 		t.Run(name, func(t *testing.T) { garbageOver(t, framing) })
 	}
 }
@@ -252,7 +269,10 @@ func garbageOver(t *testing.T, framing stream.Framing) {
 	}
 	mu.Lock()
 	banners := []string{"Starting the server...", "[INFO] listening", `{"level":"info","msg":"up"}`}
-	mixed := []string{"\x00\x01\xff binary", `{"jsonrpc":"2.0","id":1,"resu`, "Traceback (most recent call last):", strings.Repeat("z", sampleSize)}
+	mixed := []string{
+		"\x00\x01\xff binary", `{"jsonrpc":"2.0","id":1,"resu`,
+		"Traceback (most recent call last):", strings.Repeat("z", sampleSize),
+	}
 	if want := slices.Concat(banners, mixed, mixed, mixed); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
@@ -275,8 +295,10 @@ func TestIsMessage(t *testing.T) {
 		`{"result":2,"error":null,"id":1}`:   true,
 		`[{"jsonrpc":"2.0","id":1}]`:         true,
 		`[ {"method":"a","params":[]} , {}]`: true,
-		`{}`:                                 false, `[]`: false, `[1]`: false, `"a"`: false, `1`: false, ``: false, ` `: false, `[[{"id":1}]]`: false,
-		`{"level":"info"}`: false, `{'id':1}`: false, `{"id":1`: false, `{"id":1} x`: false, `[INFO] "id"`: false, "{\"id\":\"\x00\"}": false,
+		`{}`:                                 false, `[]`: false, `[1]`: false, `"a"`: false, `1`: false,
+		``: false, ` `: false, `[[{"id":1}]]`: false,
+		`{"level":"info"}`: false, `{'id':1}`: false, `{"id":1`: false, `{"id":1} x`: false,
+		`[INFO] "id"`: false, "{\"id\":\"\x00\"}": false,
 	} {
 		if got := isMessage([]byte(text)); got != want {
 			t.Errorf("%q: %v", text, got)
@@ -318,7 +340,9 @@ func TestFloodsStderr(t *testing.T) {
 	for _, line := range said {
 		size += len(line)
 	}
-	if len(said) != tailLines || size > tailBytes || !strings.HasPrefix(said[len(said)-1], "line 10000 of the flood") || !strings.HasPrefix(said[0], "line 9901 ") {
+	if len(said) != tailLines || size > tailBytes ||
+		!strings.HasPrefix(said[len(said)-1], "line 10000 of the flood") ||
+		!strings.HasPrefix(said[0], "line 9901 ") {
 		t.Errorf("%d lines, %d bytes, the last is %q", len(said), size, said[len(said)-1])
 	}
 }
@@ -331,7 +355,10 @@ func TestBinaryStderr(t *testing.T) {
 	if err := tr.Close(); err != nil {
 		t.Error(err)
 	}
-	want := []string{`a\u0000bred\u001b]0;title\u0007\xff\u202etxt`, strings.Repeat("x", maxLine) + "…", "without an end"}
+	want := []string{
+		`a\u0000bred\u001b]0;title\u0007\xff\u202etxt`,
+		strings.Repeat("x", maxLine) + "…", "without an end",
+	}
 	if got := s.Stats().LastStderr; !slices.Equal(got, want) {
 		t.Errorf("%.2000q", got)
 	}
@@ -414,7 +441,9 @@ func TestPeerOverDeaf(t *testing.T) {
 		t.Errorf("closed after %v: %v", time.Since(began), err)
 	}
 	began = time.Now()
-	if _, err := mcp.Connect(t.Context(), start(t, s), &mcp.ClientOptions{Era: "legacy", Timeout: 50 * time.Millisecond}); err == nil || time.Since(began) > 2*time.Second {
+	if _, err := mcp.Connect(t.Context(), start(t, s),
+		&mcp.ClientOptions{Era: "legacy", Timeout: 50 * time.Millisecond}); err == nil ||
+		time.Since(began) > 2*time.Second {
 		t.Errorf("after %v: %v", time.Since(began), err)
 	}
 	if st := s.Stats(); st.Running != 0 {
@@ -453,7 +482,8 @@ func TestWriteToTheDead(t *testing.T) {
 	for range 3 {
 		expect(t, tr, `"id":2`)
 	}
-	if _, err := tr.Read(); !strings.Contains(Reason(err), "exit status 5") || !strings.Contains(Reason(err), "out of luck after 3") {
+	if _, err := tr.Read(); !strings.Contains(Reason(err), "exit status 5") ||
+		!strings.Contains(Reason(err), "out of luck after 3") {
 		t.Error(err)
 	}
 }
@@ -484,7 +514,8 @@ func TestGuardIsReplaced(t *testing.T) {
 // TestSharedGuard: supervisors may share one.
 func TestSharedGuard(t *testing.T) {
 	g := NewGuard(nil)
-	a, b := supervise(t, of("ok"), &Options{Guard: g}), supervise(t, of("fork-away"), &Options{Guard: g})
+	a, b := supervise(t, of("ok"), &Options{Guard: g}),
+		supervise(t, of("fork-away"), &Options{Guard: g})
 	t.Cleanup(g.Close) // after those above it would be left
 	start(t, a)
 	tr := start(t, b)
@@ -492,7 +523,8 @@ func TestSharedGuard(t *testing.T) {
 		t.Error(err)
 	}
 	if n := len(faulty.Descendants()); n != 4 {
-		t.Errorf("%d processes, wanted two children, a child of theirs and a guard: %v", n, faulty.Descendants())
+		t.Errorf("%d processes, wanted two children, a child of theirs and a guard: %v", n,
+			faulty.Descendants())
 	}
 	if err := a.Close(); err != nil {
 		t.Error(err)

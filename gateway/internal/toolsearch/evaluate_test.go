@@ -52,7 +52,8 @@ func (s *set) index(t *testing.T) *toolsearch.Index {
 		}
 		name := tool.Server + "__" + d.Name
 		names[name] = true
-		tools = append(tools, toolsearch.Tool{Name: name, Own: d.Name, Server: tool.Server, Raw: tool.Definition})
+		tools = append(tools,
+			toolsearch.Tool{Name: name, Own: d.Name, Server: tool.Server, Raw: tool.Definition})
 	}
 	for _, q := range s.Queries {
 		for name := range q.Right {
@@ -145,7 +146,8 @@ func TestEvaluate(t *testing.T) {
 		sets[name] = s
 		f := s.measure(s.index(t))
 		fmt.Fprintf(&out, "%-10s %6d %8d %6.3f %6.3f %6.3f %6.3f %6.3f %6.3f %6.3f %7d %7d\n",
-			name, len(s.Tools), len(s.Queries), f.hit1, f.hit3, f.hit5, f.recall5, f.mrr, f.ndcg, f.weak, f.p50, f.p95)
+			name, len(s.Tools), len(s.Queries), f.hit1, f.hit3, f.hit5, f.recall5, f.mrr, f.ndcg, f.weak,
+			f.p50, f.p95)
 	}
 	for name, s := range sets {
 		for other, q := range sets {
@@ -172,7 +174,10 @@ func alike(n int) []toolsearch.Tool {
 		name := fmt.Sprintf("create_thing_%d", i)
 		tools[i] = toolsearch.Tool{
 			Name: "server__" + name, Own: name, Server: "server",
-			Raw: fmt.Appendf(nil, `{"name":"server__%s","description":"Creates thing %d of user %d in project %d.","inputSchema":{"type":"object","properties":{"user":{"type":"string"},"thing":{"type":"string","description":"Number %d."}}}}`, name, i, i%50, i%7, i),
+			Raw: fmt.Appendf(nil,
+				`{"name":"server__%s","description":"Creates thing %d of user %d in project %d.",`+
+					`"inputSchema":{"type":"object","properties":{"user":{"type":"string"},`+
+					`"thing":{"type":"string","description":"Number %d."}}}}`, name, i, i%50, i%7, i),
 		}
 	}
 	return tools

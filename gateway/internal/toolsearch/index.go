@@ -115,7 +115,8 @@ func (x *Index) add(i int32) {
 	}
 	first := sentence(t.description)
 	for f, text := range [fields]string{
-		fieldServer: t.Server, fieldName: t.Own, fieldTitle: t.title, fieldFirst: first, fieldRest: t.description[len(first):],
+		fieldServer: t.Server, fieldName: t.Own, fieldTitle: t.title, fieldFirst: first,
+		fieldRest:       t.description[len(first):],
 		fieldParameters: parameters.String(), fieldTexts: texts.String(),
 	} {
 		x.read(i, f, text)
@@ -200,7 +201,8 @@ func textOf(raw []byte) string {
 // sentence returns the beginning of a text up to the end of its first sentence.
 func sentence(text string) string {
 	for i := range len(text) {
-		if (text[i] == '.' || text[i] == '!' || text[i] == '?') && i > 8 && (i+1 == len(text) || text[i+1] == ' ') {
+		if (text[i] == '.' || text[i] == '!' || text[i] == '?') && i > 8 &&
+			(i+1 == len(text) || text[i+1] == ' ') {
 			return text[:i+1]
 		}
 	}

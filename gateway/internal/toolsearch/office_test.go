@@ -94,8 +94,10 @@ func TestCatalogues(t *testing.T) {
 			}
 		}
 		n := float64(len(s.Queries))
-		t.Logf("%s: %d tools, %d queries: hit@1 %.3f, hit@3 %.3f, hit@5 %.3f, R@5 %.3f, MRR %.3f; weak: %.0f, and %.0f of %d foreign ones",
-			c.file, len(s.Tools), len(s.Queries), f.hit1, f.hit3, f.hit5, f.recall5, f.mrr, f.weak*n, weak, len(foreign))
+		t.Logf("%s: %d tools, %d queries: hit@1 %.3f, hit@3 %.3f, hit@5 %.3f, R@5 %.3f, MRR %.3f; "+
+			"weak: %.0f, and %.0f of %d foreign ones",
+			c.file, len(s.Tools), len(s.Queries), f.hit1, f.hit3, f.hit5, f.recall5, f.mrr, f.weak*n, weak,
+			len(foreign))
 		lost := false
 		for _, row := range []struct {
 			name      string

@@ -46,7 +46,9 @@ type Answer struct {
 func (x *Index) Answer(r *Result, form *Form) Answer {
 	lines := make([]line, 0, len(r.Tools))
 	for n, i := range r.Tools {
-		lines = append(lines, x.line(i, form.Detail == DetailSchema || form.Detail != DetailSignature && n < schemasByDefault, form.Detail))
+		lines = append(lines,
+			x.line(i, form.Detail == DetailSchema || form.Detail != DetailSignature && n < schemasByDefault,
+				form.Detail))
 	}
 	more, keep := r.More, 0
 	if form.Detail == DetailSchema {
@@ -55,7 +57,8 @@ func (x *Index) Answer(r *Result, form *Form) Answer {
 	for last := len(lines) - 1; ; last-- {
 		a := Answer{structured(lines, r, more, form), text(lines, r, more, form)}
 		switch {
-		case len(a.Structured) <= Budget && len(a.Text) <= Budget, keep > 0 && last < keep && len(lines) == keep:
+		case len(a.Structured) <= Budget && len(a.Text) <= Budget,
+			keep > 0 && last < keep && len(lines) == keep:
 			return a
 		case last >= keep:
 			lines[last].schema = nil
@@ -157,7 +160,8 @@ func text(lines []line, r *Result, more int, form *Form) string {
 		b.WriteString(strconv.Itoa(more) + " more fit: use other words, or a larger limit.\n")
 	}
 	if lossy {
-		b.WriteString("A signature with … is not whole: search for the exact name alone with detail \"schema\".\n")
+		b.WriteString(
+			"A signature with … is not whole: search for the exact name alone with detail \"schema\".\n")
 	}
 	if len(form.Missing) > 0 {
 		b.WriteString("These servers cannot be asked now: " + strings.Join(form.Missing, ", ") + ".\n")

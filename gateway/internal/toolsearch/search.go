@@ -141,14 +141,16 @@ func (s *search) named(text string, fits func(int32) bool) (r Result, all bool) 
 		all = all && found
 	}
 	r.Exact = len(r.Tools)
-	return r, all && (len(parts) > 1 || strings.ContainsAny(text, "_-./") || !strings.Contains(strings.TrimSpace(text), " ")) && r.Exact > 0
+	return r, all && (len(parts) > 1 || strings.ContainsAny(text, "_-./") ||
+		!strings.Contains(strings.TrimSpace(text), " ")) && r.Exact > 0
 }
 
 // score counts the words of a query.
 func (s *search) score(text string) {
 	n := len(s.x.tools)
 	room := make([]float32, 4*n+len(s.x.postings))
-	s.scores, s.cover, s.part, s.covered, s.idfs = room[:n], room[n:2*n], room[2*n:3*n], room[3*n:4*n], room[4*n:]
+	s.scores, s.cover, s.part, s.covered, s.idfs = room[:n], room[n:2*n], room[2*n:3*n], room[3*n:4*n],
+		room[4*n:]
 	for id := range s.idfs {
 		s.idfs[id] = -1
 	}
@@ -220,7 +222,8 @@ func (s *search) frequency(p *posting) (tf float32) {
 	for f, n := range p.counts {
 		if n > 0 {
 			l := layout[f]
-			tf += l.weight * float32(n) / (1 - l.length + l.length*float32(s.x.tools[p.tool].lengths[f])/s.average[f])
+			tf += l.weight * float32(n) /
+				(1 - l.length + l.length*float32(s.x.tools[p.tool].lengths[f])/s.average[f])
 		}
 	}
 	return tf
@@ -260,7 +263,10 @@ func (s *search) rank(i int32, folded string) hit {
 	}
 	whole := max(s.whole, 1e-6)
 	cover, name := s.cover[i]/whole, in/max(all, 1e-6)
-	h := hit{int(i), s.scores[i] * (1 + coverBonus*cover + nameBonus*name), cover + weakName*name + s.scores[i]/whole/(saturation+1)}
+	h := hit{
+		int(i), s.scores[i] * (1 + coverBonus*cover + nameBonus*name),
+		cover + weakName*name + s.scores[i]/whole/(saturation+1),
+	}
 	if len(folded) > 2 && strings.HasPrefix(t.folded, folded) {
 		h.score += 1000
 	}

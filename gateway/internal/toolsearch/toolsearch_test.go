@@ -18,17 +18,28 @@ func toolOf(server, definition string) toolsearch.Tool {
 	if err := json.Unmarshal([]byte(definition), &d); err != nil {
 		panic(err)
 	}
-	return toolsearch.Tool{Name: server + "__" + d.Name, Own: d.Name, Server: server, Raw: jsonrpc.Raw(definition)}
+	return toolsearch.Tool{
+		Name: server + "__" + d.Name, Own: d.Name, Server: server,
+		Raw: jsonrpc.Raw(definition),
+	}
 }
 
 func office() []toolsearch.Tool {
 	return []toolsearch.Tool{
-		toolOf("tracker", `{"name":"create_issue","title":"Open an issue","description":"Creates an issue in a repository. It needs a title.",
+		toolOf("tracker",
+			`{"name":"create_issue","title":"Open an issue","description":"Creates an issue in a repository. It needs a title.",
 			"inputSchema":{"type":"object","required":["title"],"properties":{"title":{"type":"string"},"labels":{"type":"array","items":{"type":"string"}},"state":{"enum":["open","closed"]}}}}`),
-		toolOf("tracker", `{"name":"listIssues","description":"Lists the issues of a repository.","annotations":{"readOnlyHint":true}}`),
+		toolOf("tracker",
+			`{"name":"listIssues","description":"Lists the issues of a repository.",`+
+				`"annotations":{"readOnlyHint":true}}`),
 		toolOf("tracker", `{"name":"deleteIssueComment","description":"Removes a comment."}`),
-		toolOf("files", `{"name":"read_file","description":"Reads a file.\nBinary files are \u202eencoded.","annotations":{"readOnlyHint":true}}`),
-		toolOf("files", `{"name":"write-file","description":"Writes a file.","inputSchema":{"type":"object","properties":{"where":{"type":"object","properties":{"volume":{"type":"string","description":"name of a disk"}}}}}}`),
+		toolOf("files",
+			`{"name":"read_file","description":"Reads a file.\nBinary files are \u202eencoded.",`+
+				`"annotations":{"readOnlyHint":true}}`),
+		toolOf("files",
+			`{"name":"write-file","description":"Writes a file.","inputSchema":{"type":"object",`+
+				`"properties":{"where":{"type":"object","properties":{"volume":{"type":"string",`+
+				`"description":"name of a disk"}}}}}}`),
 		toolOf("mail", `{"name":"s3Upload","description":"GitHub OAuth2 upload."}`),
 		toolOf("mail", `{"name":"search","description":"搜索关键词"}`),
 	}
@@ -41,7 +52,8 @@ func found(x *toolsearch.Index, q *toolsearch.Query) string {
 	for _, i := range r.Tools {
 		names = append(names, x.Tool(i).Name)
 	}
-	return fmt.Sprintf("%s exact %d more %d weak %v", strings.Join(names, " "), r.Exact, r.More, r.Weak)
+	return fmt.Sprintf("%s exact %d more %d weak %v", strings.Join(names, " "), r.Exact,
+		r.More, r.Weak)
 }
 
 // TestSearch has what queries find.
@@ -49,26 +61,42 @@ func TestSearch(t *testing.T) {
 	t.Parallel()
 	x := toolsearch.New(office())
 	for q, want := range map[toolsearch.Query]string{
-		{Text: "create issue", Limit: 1}:                "tracker__create_issue exact 1 more 2 weak false",
-		{Text: "make an issue", Limit: 1}:               "tracker__create_issue exact 0 more 2 weak false",
-		{Text: "remove comments", Limit: 1}:             "tracker__deleteIssueComment exact 0 more 0 weak false",
-		{Text: "list issues", ReadOnly: true}:           "tracker__listIssues exact 1 more 0 weak false",
-		{Text: "file", Server: "files"}:                 "files__read_file files__write-file exact 0 more 0 weak false",
-		{Text: "file", Server: "tracker"}:               " exact 0 more 0 weak true",
-		{Text: "READFILE"}:                              "files__read_file exact 1 more 0 weak false",
-		{Text: "write_file, tracker__listissues"}:       "files__write-file tracker__listIssues exact 2 more 0 weak false",
-		{Text: "disk volume"}:                           "files__write-file exact 0 more 0 weak false",
-		{Text: "closed", Limit: 1}:                      "tracker__create_issue exact 0 more 0 weak false",
-		{Text: "github", Limit: 1}:                      "mail__s3Upload exact 0 more 0 weak false",
-		{Text: "git hub", Limit: 1}:                     "mail__s3Upload exact 0 more 0 weak false",
-		{Text: "oauth", Limit: 1}:                       "mail__s3Upload exact 0 more 0 weak false",
-		{Text: "s3", Limit: 1}:                          "mail__s3Upload exact 0 more 0 weak false",
-		{Text: "关键", Limit: 1}:                          "mail__search exact 0 more 0 weak false",
-		{Text: "the of my"}:                             " exact 0 more 0 weak true",
-		{Text: ""}:                                      " exact 0 more 0 weak true",
-		{Text: "bake a cake with chocolate and a file"}: "files__read_file files__write-file exact 0 more 0 weak true",
-		{Text: "binary encoded", Server: "files"}:       "files__read_file exact 0 more 0 weak false",
-		{Text: "nothing,write_file"}:                    "files__write-file files__read_file exact 1 more 0 weak false",
+		{
+			Text: "create issue", Limit: 1,
+		}: "tracker__create_issue exact 1 more 2 weak false",
+		{
+			Text: "make an issue", Limit: 1,
+		}: "tracker__create_issue exact 0 more 2 weak false",
+		{
+			Text: "remove comments", Limit: 1,
+		}: "tracker__deleteIssueComment exact 0 more 0 weak false",
+		{Text: "list issues", ReadOnly: true}: "tracker__listIssues exact 1 more 0 weak false",
+		{
+			Text: "file", Server: "files",
+		}: "files__read_file files__write-file exact 0 more 0 weak false",
+		{Text: "file", Server: "tracker"}: " exact 0 more 0 weak true",
+		{Text: "READFILE"}:                "files__read_file exact 1 more 0 weak false",
+		{
+			Text: "write_file, tracker__listissues",
+		}: "files__write-file tracker__listIssues exact 2 more 0 weak false",
+		{Text: "disk volume"}: "files__write-file exact 0 more 0 weak false",
+		{
+			Text: "closed", Limit: 1,
+		}: "tracker__create_issue exact 0 more 0 weak false",
+		{Text: "github", Limit: 1}:  "mail__s3Upload exact 0 more 0 weak false",
+		{Text: "git hub", Limit: 1}: "mail__s3Upload exact 0 more 0 weak false",
+		{Text: "oauth", Limit: 1}:   "mail__s3Upload exact 0 more 0 weak false",
+		{Text: "s3", Limit: 1}:      "mail__s3Upload exact 0 more 0 weak false",
+		{Text: "关键", Limit: 1}:      "mail__search exact 0 more 0 weak false",
+		{Text: "the of my"}:         " exact 0 more 0 weak true",
+		{Text: ""}:                  " exact 0 more 0 weak true",
+		{
+			Text: "bake a cake with chocolate and a file",
+		}: "files__read_file files__write-file exact 0 more 0 weak true",
+		{Text: "binary encoded", Server: "files"}: "files__read_file exact 0 more 0 weak false",
+		{
+			Text: "nothing,write_file",
+		}: "files__write-file files__read_file exact 1 more 0 weak false",
 	} {
 		if got := found(x, &q); got != want {
 			t.Errorf("%+v\n got %s\nwant %s", q, got, want)
@@ -82,18 +110,24 @@ func TestAnswer(t *testing.T) {
 	x := toolsearch.New(office())
 	r := x.Search(&toolsearch.Query{Text: "lists the issues of a repository", Limit: 1}, nil)
 	a := x.Answer(&r, &toolsearch.Form{Detail: "signature", Missing: []string{"old"}})
-	const structured = `{"tools":[{"name":"tracker__listIssues","server":"tracker","signature":"()","description":"Lists the issues of a repository.","readOnly":true}],"weak":false,"more":3,"missing":["old"]}`
-	const text = "tracker__listIssues() - Lists the issues of a repository. [read-only]\n3 more fit: use other words, or a larger limit.\nThese servers cannot be asked now: old."
+	const structured = `{"tools":[{"name":"tracker__listIssues","server":"tracker","signature":"()",` +
+		`"description":"Lists the issues of a repository.","readOnly":true}],"weak":false,"more":3,` +
+		`"missing":["old"]}`
+	const text = "tracker__listIssues() - Lists the issues of a repository. [read-only]\n" +
+		"3 more fit: use other words, or a larger limit.\nThese servers cannot be asked now: old."
 	if string(a.Structured) != structured || a.Text != text {
 		t.Errorf("%s\n%s", a.Structured, a.Text)
 	}
 	r = x.Search(&toolsearch.Query{Text: "create_issue"}, nil)
 	a = x.Answer(&r, &toolsearch.Form{})
-	if want := `tracker__create_issue(title: string, labels?: string[], state?: "open"|"closed")`; !strings.HasPrefix(a.Text, want) || !strings.Contains(string(a.Structured), `"inputSchema":{`) {
+	if want := `tracker__create_issue(title: string, labels?: string[], state?: ` +
+		`"open"|"closed")`; !strings.HasPrefix(a.Text, want) ||
+		!strings.Contains(string(a.Structured), `"inputSchema":{`) {
 		t.Errorf("%s\n%s", a.Structured, a.Text)
 	}
 	r = x.Search(&toolsearch.Query{Text: "zebra"}, nil)
-	if a = x.Answer(&r, &toolsearch.Form{Servers: []string{"a", "b"}}); a.Text != "No tool has these words. There are tools on: a, b." {
+	if a = x.Answer(&r, &toolsearch.Form{Servers: []string{"a", "b"}}); a.Text !=
+		"No tool has these words. There are tools on: a, b." {
 		t.Error(a.Text)
 	}
 }
@@ -101,12 +135,18 @@ func TestAnswer(t *testing.T) {
 // many makes a catalogue of n tools from a few words.
 func many(n int, random *rand.Rand) (all []toolsearch.Tool) {
 	verbs := []string{"create", "list", "delete", "update", "send", "export", "import", "merge"}
-	nouns := []string{"issue", "comment", "file", "user", "team", "invoice", "mail", "page", "branch", "record"}
+	nouns := []string{
+		"issue", "comment", "file", "user", "team", "invoice", "mail", "page", "branch",
+		"record",
+	}
 	for i := range n {
-		verb, noun, other := verbs[random.IntN(len(verbs))], nouns[random.IntN(len(nouns))], nouns[random.IntN(len(nouns))]
-		all = append(all, toolOf(fmt.Sprint("server", i%7), fmt.Sprintf(`{"name":"%s_%s_%d","description":"%ss the %s of a %s. Word%d is here.",
+		verb, noun, other := verbs[random.IntN(len(verbs))], nouns[random.IntN(len(nouns))],
+			nouns[random.IntN(len(nouns))]
+		all = append(all,
+			toolOf(fmt.Sprint("server", i%7),
+				fmt.Sprintf(`{"name":"%s_%s_%d","description":"%ss the %s of a %s. Word%d is here.",
 			"inputSchema":{"type":"object","required":["%s"],"properties":{"%s":{"type":"string","description":"%s of it"},"limit":{"type":"integer"}}}}`,
-			verb, noun, i, verb, noun, other, i, noun, noun, strings.Repeat(other+" ", i%40))))
+					verb, noun, i, verb, noun, other, i, noun, noun, strings.Repeat(other+" ", i%40))))
 	}
 	return all
 }
@@ -126,7 +166,10 @@ func TestHidden(t *testing.T) {
 			}
 		}
 		whole, part := toolsearch.New(all), toolsearch.New(some)
-		for _, text := range []string{"create issue", "list", "word3", "word3 word4 file", all[random.IntN(40)].Name, all[0].Name + "," + all[1].Name, "team mails", "no"} {
+		for _, text := range []string{
+			"create issue", "list", "word3", "word3 word4 file",
+			all[random.IntN(40)].Name, all[0].Name + "," + all[1].Name, "team mails", "no",
+		} {
 			q := &toolsearch.Query{Text: text, Limit: 1 + random.IntN(20)}
 			mine := whole.Search(q, func(i int) bool { return allowed[whole.Tool(i).Name] })
 			theirs := part.Search(q, nil)
@@ -159,8 +202,12 @@ func TestBudget(t *testing.T) {
 	long := strings.Repeat("long ", 5000)
 	var all []toolsearch.Tool
 	for i := range 30 {
-		all = append(all, toolOf(strings.Repeat("s", 64), fmt.Sprintf(`{"name":"%s%d","title":"%s","description":"%s","inputSchema":{"properties":{"a":{"enum":["%s"]},"%s":{},"b":{"description":"%s"}}}}`,
-			strings.Repeat("n", 1000), i, long, long, long, long, long)))
+		all = append(all,
+			toolOf(strings.Repeat("s", 64),
+				fmt.Sprintf(
+					`{"name":"%s%d","title":"%s","description":"%s",`+
+						`"inputSchema":{"properties":{"a":{"enum":["%s"]},"%s":{},"b":{"description":"%s"}}}}`,
+					strings.Repeat("n", 1000), i, long, long, long, long, long)))
 	}
 	x := toolsearch.New(all)
 	servers := slices.Repeat([]string{strings.Repeat("s", 64)}, 500)
@@ -168,7 +215,8 @@ func TestBudget(t *testing.T) {
 		for _, text := range []string{"long", "none"} {
 			r := x.Search(&toolsearch.Query{Text: text, Limit: 20}, nil)
 			a := x.Answer(&r, &toolsearch.Form{Detail: detail, Missing: servers, Servers: servers})
-			if len(a.Structured) > toolsearch.Budget || len(a.Text) > toolsearch.Budget || !json.Valid(a.Structured) {
+			if len(a.Structured) > toolsearch.Budget || len(a.Text) > toolsearch.Budget ||
+				!json.Valid(a.Structured) {
 				t.Errorf("%s %s: %d and %d bytes", detail, text, len(a.Structured), len(a.Text))
 			}
 		}
@@ -198,17 +246,22 @@ func FuzzSearch(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text, name, description string, limit int) {
 		definition, err := json.Marshal(map[string]any{
 			"name": name, "description": description,
-			"inputSchema": map[string]any{"required": []string{name}, "properties": map[string]any{name: map[string]any{"enum": []string{description}}}},
+			"inputSchema": map[string]any{
+				"required":   []string{name},
+				"properties": map[string]any{name: map[string]any{"enum": []string{description}}},
+			},
 		})
 		if err != nil {
 			t.Skip()
 		}
-		all := append(office(), toolsearch.Tool{Name: "fuzz__" + name, Own: name, Server: "fuzz", Raw: definition})
+		all := append(office(),
+			toolsearch.Tool{Name: "fuzz__" + name, Own: name, Server: "fuzz", Raw: definition})
 		x := toolsearch.New(all)
 		q := &toolsearch.Query{Text: text, Limit: limit}
 		r := x.Search(q, func(i int) bool { return x.Tool(i).Server != "mail" })
 		again := x.Search(q, func(i int) bool { return x.Tool(i).Server != "mail" })
-		if fmt.Sprint(r) != fmt.Sprint(again) || len(r.Tools) > 20 || r.More < 0 || r.Exact > len(r.Tools) {
+		if fmt.Sprint(r) != fmt.Sprint(again) || len(r.Tools) > 20 || r.More < 0 ||
+			r.Exact > len(r.Tools) {
 			t.Fatalf("%+v, %+v", r, again)
 		}
 		for _, i := range r.Tools {
@@ -218,7 +271,8 @@ func FuzzSearch(f *testing.F) {
 		}
 		for _, detail := range []string{"", "schema", "signature"} {
 			a := x.Answer(&r, &toolsearch.Form{Detail: detail})
-			if !json.Valid(a.Structured) || len(a.Structured) > toolsearch.Budget || len(a.Text) > toolsearch.Budget {
+			if !json.Valid(a.Structured) || len(a.Structured) > toolsearch.Budget ||
+				len(a.Text) > toolsearch.Budget {
 				t.Fatalf("%s\n%s", a.Structured, a.Text)
 			}
 		}
@@ -231,23 +285,32 @@ func TestAnswerWholeSchema(t *testing.T) {
 	t.Parallel()
 	var properties strings.Builder
 	for i := range 400 {
-		fmt.Fprintf(&properties, `,"p%d":{"type":"object","properties":{"a":{"type":"string","description":"the part of number %d"}}}`, i, i)
+		fmt.Fprintf(&properties,
+			`,"p%d":{"type":"object","properties":{"a":{"type":"string","description":"the part of `+
+				`number %d"}}}`, i, i)
 	}
 	schema := `{"type":"object","properties":{` + properties.String()[1:] + `}}`
 	var tools []toolsearch.Tool
 	for _, name := range []string{"big_tool", "big_other"} {
-		tools = append(tools, toolsearch.Tool{Name: "s__" + name, Own: name, Server: "s", Raw: jsonrpc.Raw(`{"name":"s__` + name + `","inputSchema":` + schema + `}`)})
+		tools = append(tools,
+			toolsearch.Tool{
+				Name: "s__" + name, Own: name, Server: "s",
+				Raw: jsonrpc.Raw(`{"name":"s__` + name + `","inputSchema":` + schema + `}`),
+			})
 	}
 	x := toolsearch.New(tools)
 	for _, query := range []string{"s__big_tool", "big_tool", "s__big_tool,s__big_other"} {
 		r := x.Search(&toolsearch.Query{Text: query}, nil)
 		a := x.Answer(&r, &toolsearch.Form{Detail: toolsearch.DetailSchema})
-		if jsonrpc.Valid(a.Structured) != nil || strings.Count(string(a.Structured), schema) != 1 || strings.Count(a.Text, schema) != 1 {
-			t.Errorf("%s: %d bytes, and a text of %d, with a schema of %d", query, len(a.Structured), len(a.Text), len(schema))
+		if jsonrpc.Valid(a.Structured) != nil || strings.Count(string(a.Structured), schema) != 1 ||
+			strings.Count(a.Text, schema) != 1 {
+			t.Errorf("%s: %d bytes, and a text of %d, with a schema of %d", query, len(a.Structured),
+				len(a.Text), len(schema))
 		}
 	}
 	r := x.Search(&toolsearch.Query{Text: "big things"}, nil)
-	if a := x.Answer(&r, &toolsearch.Form{Detail: toolsearch.DetailSchema}); len(a.Structured) > toolsearch.Budget || len(a.Text) > toolsearch.Budget {
+	if a := x.Answer(&r, &toolsearch.Form{Detail: toolsearch.DetailSchema}); len(a.Structured) >
+		toolsearch.Budget || len(a.Text) > toolsearch.Budget {
 		t.Errorf("words have an answer of %d bytes, and a text of %d", len(a.Structured), len(a.Text))
 	}
 }

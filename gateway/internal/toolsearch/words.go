@@ -19,7 +19,8 @@ const (
 var stops = setOf(
 	"the a an of to for in on with my me please is are was were be been do does did has have " +
 		"what which who when where why how this that these those it its i we our us you your they " +
-		"their there and or as at by into about can could should would will need want all any some from not no if so than then just only also every each one")
+		"their there and or as at by into about can could should would will need want all any some " +
+		"from not no if so than then just only also every each one")
 
 func setOf(words string) map[string]bool {
 	all := map[string]bool{}
@@ -81,7 +82,8 @@ func isWord(r rune) bool {
 
 // unspaced reports whether a letter is of a script that is written without spaces between words.
 func unspaced(r rune) bool {
-	return r >= 0x0e00 && unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Thai, unicode.Lao, unicode.Khmer)
+	return r >= 0x0e00 && unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana,
+		unicode.Hangul, unicode.Thai, unicode.Lao, unicode.Khmer)
 }
 
 // pairs calls yield for each two letters that are next to each other.
@@ -140,7 +142,8 @@ func normal(run string) string {
 	case strings.HasSuffix(s, "ss"), strings.HasSuffix(s, "us"), strings.HasSuffix(s, "is"):
 	case n > 4 && strings.HasSuffix(s, "ies"):
 		return s[:n-3] + "y"
-	case n > 4 && (strings.HasSuffix(s, "sses") || strings.HasSuffix(s, "xes") || strings.HasSuffix(s, "ches") || strings.HasSuffix(s, "shes")):
+	case n > 4 && (strings.HasSuffix(s, "sses") || strings.HasSuffix(s, "xes") ||
+		strings.HasSuffix(s, "ches") || strings.HasSuffix(s, "shes")):
 		return s[:n-2]
 	default:
 		return s[:n-1]
