@@ -99,7 +99,9 @@ func (a abilities) declared() *spec.ClientCapabilities {
 		caps.Roots = &spec.RootsCapability{}
 	}
 	if a&canShowApps != 0 {
-		caps.Extensions = map[string]any{apps.Extension: map[string]any{"mimeTypes": []string{apps.MIMEType}}}
+		caps.Extensions = map[string]any{
+			apps.Extension: map[string]any{"mimeTypes": []string{apps.MIMEType}},
+		}
 	}
 	return caps
 }

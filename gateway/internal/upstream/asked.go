@@ -26,7 +26,9 @@ type question struct {
 }
 
 // ask answers what the server asks on a connection.
-func (u *Upstream) ask(ctx context.Context, l *connection, method string, params jsonrpc.Raw) (jsonrpc.Raw, error) {
+func (u *Upstream) ask(
+	ctx context.Context, l *connection, method string, params jsonrpc.Raw,
+) (jsonrpc.Raw, error) {
 	if method == spec.MethodRootsList && u.declaresRoots(l) {
 		return u.askRoots(ctx, l, params)
 	}
@@ -40,7 +42,9 @@ func (u *Upstream) ask(ctx context.Context, l *connection, method string, params
 
 // askOnce asks the client of the call that a question belongs to. It reports whether that call is
 // over, and the question may belong to another one.
-func (u *Upstream) askOnce(ctx context.Context, l *connection, method string, params jsonrpc.Raw) (answer jsonrpc.Raw, again bool, err error) {
+func (u *Upstream) askOnce(
+	ctx context.Context, l *connection, method string, params jsonrpc.Raw,
+) (answer jsonrpc.Raw, again bool, err error) {
 	asked, cancel := context.WithCancel(ctx)
 	defer cancel()
 	q := &question{cancel: cancel, found: make(chan *pendingCall, 1)}
@@ -56,8 +60,10 @@ func (u *Upstream) askOnce(ctx context.Context, l *connection, method string, pa
 		}
 	}
 	if pc == nil {
-		return nil, false, jsonrpc.Errorf(jsonrpc.InternalError, "it is not clear which call this belongs to: several are under way, or were given up, that may be asked; "+
-			"from now on each new session has its own connection: connect again and repeat the call")
+		return nil, false, jsonrpc.Errorf(jsonrpc.InternalError,
+			"it is not clear which call this belongs to: several are under way, or were given up, that "+
+				"may be asked; "+
+				"from now on each new session has its own connection: connect again and repeat the call")
 	}
 	if pc.call.Ask == nil {
 		err = jsonrpc.Errorf(jsonrpc.MethodNotFound, "the caller cannot be asked %q", method)
@@ -83,7 +89,8 @@ func (u *Upstream) asked(ctx context.Context, l *connection, q *question) error 
 		return jsonrpc.Errorf(jsonrpc.InternalError, "the call during which this was asked is over")
 	case l.abilities == 0:
 		u.dropped++
-		return jsonrpc.Errorf(jsonrpc.MethodNotFound, "this connection declares nothing that it could be asked")
+		return jsonrpc.Errorf(jsonrpc.MethodNotFound,
+			"this connection declares nothing that it could be asked")
 	default:
 		u.apartFromNowOnLocked()
 		l.held = append(l.held, q)
@@ -175,7 +182,9 @@ func (u *Upstream) doneLocked(pc *pendingCall) {
 }
 
 // notice takes the notifications of the server that belong to no call.
-func (u *Upstream) notice(ctx context.Context, l *connection, method string, params jsonrpc.Raw) (taken bool) {
+func (u *Upstream) notice(
+	ctx context.Context, l *connection, method string, params jsonrpc.Raw,
+) (taken bool) {
 	switch method {
 	case spec.NotificationToolsListChanged:
 		u.listChanged("tools")
@@ -188,7 +197,8 @@ func (u *Upstream) notice(ctx context.Context, l *connection, method string, par
 		if jsonv2.Unmarshal(params, &p) == nil {
 			u.updated(l, p.URI)
 		}
-	case spec.NotificationSubscriptionsAcknowledged, spec.NotificationCancelled, spec.NotificationTasks, spec.NotificationTasksStatus:
+	case spec.NotificationSubscriptionsAcknowledged, spec.NotificationCancelled,
+		spec.NotificationTasks, spec.NotificationTasksStatus:
 		return false
 	default:
 		u.noticed(ctx, l, method, params)

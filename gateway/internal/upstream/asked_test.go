@@ -61,7 +61,8 @@ func TestQuestions(t *testing.T) {
 			}
 		})
 		wg.Go(func() {
-			if _, err := u.Call(t.Context(), &Call{Method: spec.MethodToolsList, Caller: asker(fmt.Sprint("s", i%20))}); err != nil {
+			if _, err := u.Call(t.Context(),
+				&Call{Method: spec.MethodToolsList, Caller: asker(fmt.Sprint("s", i%20))}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -143,7 +144,8 @@ func TestAffinity(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := do(ctx, u, toolCall("block", "y", asker("a"))); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := do(ctx, u, toolCall("block", "y", asker("a"))); !errors.Is(err,
+			context.DeadlineExceeded) {
 			t.Error(err)
 		}
 		mustDo(t, u, toolCall("which", "", asker("a")), conns["a"])
@@ -272,7 +274,11 @@ func TestOpenForms(t *testing.T) {
 				}
 				opened = 7
 			}
-			for _, who := range []Caller{asker("s"), ann, asker("other"), {Owner: owner.Named("ben"), Capabilities: ann.Capabilities}, {}} {
+			for _, who := range []Caller{
+				asker("s"), ann, asker("other"),
+				{Owner: owner.Named("ben"), Capabilities: ann.Capabilities},
+				{},
+			} {
 				if _, err := do(t.Context(), u, toolCall("which", "", who)); err != nil {
 					t.Errorf("%s: %+v: %v", lifetime, who, err)
 				}
@@ -300,7 +306,8 @@ func TestLists(t *testing.T) {
 			t.Helper()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			if _, err := u.Call(ctx, &Call{Method: spec.MethodToolsList, Caller: asker(session)}); err != nil {
+			if _, err := u.Call(ctx,
+				&Call{Method: spec.MethodToolsList, Caller: asker(session)}); err != nil {
 				t.Errorf("list of %s: %v", session, err)
 			}
 		}
@@ -410,8 +417,13 @@ func TestEviction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, legacy)
 		u := l.upstream(Options{Pool: 2, Asks: true})
-		for i, caps := range []string{canElicit, `{"sampling":{}}`, `{"roots":{}}`, `{"elicitation":{"url":{}}}`, canElicit} {
-			mustDo(t, u, toolCall("which", "", Caller{Owner: owner.Named("a"), Capabilities: jsonrpc.Raw(caps)}), fmt.Sprint(i+1))
+		for i, caps := range []string{
+			canElicit, `{"sampling":{}}`, `{"roots":{}}`,
+			`{"elicitation":{"url":{}}}`, canElicit,
+		} {
+			mustDo(t, u,
+				toolCall("which", "", Caller{Owner: owner.Named("a"), Capabilities: jsonrpc.Raw(caps)}),
+				fmt.Sprint(i+1))
 			if n := u.Status().Connections; n > 2 {
 				t.Errorf("%d connections", n)
 			}
@@ -428,7 +440,8 @@ func TestEviction(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 40 {
 			wg.Go(func() {
-				if _, err := do(t.Context(), u, toolCall("which", "", Caller{Owner: owner.Named(fmt.Sprint(i))})); err != nil {
+				if _, err := do(t.Context(), u,
+					toolCall("which", "", Caller{Owner: owner.Named(fmt.Sprint(i))})); err != nil {
 					t.Error(err)
 				}
 			})
@@ -479,7 +492,10 @@ func TestLogLevel(t *testing.T) {
 			u.mu.Lock()
 			severity := u.pool.holders[ownerKey{}].conns[0].level
 			u.mu.Unlock()
-			want := map[string]string{"error": "error", "": "error", "info": "info", "warning": "info", "debug": "debug"}[level]
+			want := map[string]string{
+				"error": "error", "": "error", "info": "info", "warning": "info",
+				"debug": "debug",
+			}[level]
 			if severity != spec.LogSeverity(want) {
 				t.Errorf("after %q the server's level is %d", level, severity)
 			}

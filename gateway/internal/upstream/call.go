@@ -64,7 +64,8 @@ func (u *Upstream) newPendingCall(ctx context.Context, c *Call) *pendingCall {
 	pc.fw = relay.Forward{
 		Method: c.Method, Params: c.Params, Received: true, Revision: c.Revision,
 		Info: c.Caller.Info, Capabilities: c.Caller.Capabilities, Header: c.Header,
-		LogLevel: c.LogLevel, Rounds: c.Rounds, Task: c.Task, TaskID: c.TaskID, TaskCreated: c.TaskCreated,
+		LogLevel: c.LogLevel, Rounds: c.Rounds, Task: c.Task, TaskID: c.TaskID,
+		TaskCreated: c.TaskCreated,
 	}
 	if pc.fw.Revision == nil {
 		pc.fw.Revision = era.Latest()
@@ -97,10 +98,12 @@ func (pc *pendingCall) LeavesTask() bool { return pc.call.Tasks.LeavesTask() }
 func asks(method string) bool {
 	switch method {
 	case spec.MethodServerDiscover, spec.MethodInitialize, spec.MethodPing,
-		spec.MethodToolsList, spec.MethodResourcesList, spec.MethodResourcesTemplatesList, spec.MethodPromptsList,
+		spec.MethodToolsList, spec.MethodResourcesList, spec.MethodResourcesTemplatesList,
+		spec.MethodPromptsList,
 		spec.MethodCompletionComplete, spec.MethodLoggingSetLevel,
 		spec.MethodResourcesSubscribe, spec.MethodResourcesUnsubscribe, spec.MethodSubscriptionsListen,
-		spec.MethodTasksGet, spec.MethodTasksUpdate, spec.MethodTasksCancel, spec.MethodTasksResult, spec.MethodTasksList:
+		spec.MethodTasksGet, spec.MethodTasksUpdate, spec.MethodTasksCancel, spec.MethodTasksResult,
+		spec.MethodTasksList:
 		return false
 	}
 	return true
@@ -180,12 +183,14 @@ func (u *Upstream) admitLocked(pc *pendingCall) error {
 	}
 	reject, full := u.queue.makeRoom(pc.who.owner())
 	if reject != nil {
-		u.refuseLocked(reject, u.refusal(jsonrpc.Overloaded, "Overloaded: %d calls wait for %s already, and %d of them are yours; try again later",
+		u.refuseLocked(reject, u.refusal(jsonrpc.Overloaded,
+			"Overloaded: %d calls wait for %s already, and %d of them are yours; try again later",
 			u.queue.waiting.Len(), u.opts.Name, u.queue.waiting.Of(reject.who.owner())))
 	}
 	if full {
 		u.giveUpLocked(pc)
-		return u.refusal(jsonrpc.Overloaded, "Overloaded: %d calls wait for %s already; try again later", u.queue.waiting.Len(), u.opts.Name)
+		return u.refusal(jsonrpc.Overloaded, "Overloaded: %d calls wait for %s already; try again later",
+			u.queue.waiting.Len(), u.opts.Name)
 	}
 	pc.grant = make(chan error, 1)
 	u.queue.push(pc)
@@ -249,15 +254,18 @@ func (u *Upstream) overdue(pc *pendingCall) error {
 	switch {
 	case !taken && !shares:
 		return u.refusal(jsonrpc.Overloaded,
-			"Overloaded: the sessions of this caller keep as many connections to %s as one caller may have, "+
+			"Overloaded: the sessions of this caller keep as many connections to %s as one "+
+				"caller may have, "+
 				"and none became free within %v; end sessions that are not needed",
 			u.opts.Name, u.opts.QueueTimeout)
 	case taken:
 		return u.refusal(jsonrpc.Overloaded,
-			"Overloaded: %s has as many connections as it may have (max connections: %d), all of them in use or kept for sessions until these end, and none became free within %v; try again later",
+			"Overloaded: %s has as many connections as it may have (max connections: %d), all of them in "+
+				"use or kept for sessions until these end, and none became free within %v; try again later",
 			u.opts.Name, u.opts.MaxConnections, u.opts.QueueTimeout)
 	}
-	return u.refusal(jsonrpc.Overloaded, "Overloaded: no connection to %s became free within %v", u.opts.Name, u.opts.QueueTimeout)
+	return u.refusal(jsonrpc.Overloaded, "Overloaded: no connection to %s became free within %v",
+		u.opts.Name, u.opts.QueueTimeout)
 }
 
 // assignLocked gives a connection to a pending call.
@@ -275,7 +283,8 @@ func (u *Upstream) assignLocked(pc *pendingCall, l *connection) {
 func (u *Upstream) leave(pc *pendingCall, in *era.Revision, err error, first bool) (again bool) {
 	u.mu.Lock()
 	again = u.partLocked(pc, in, err, first)
-	u.dispatchLocked() // the connection may serve another call already: a slow reader must not block it
+	// the connection may serve another call already: a slow reader must not block it
+	u.dispatchLocked()
 	if pc.open > 0 {
 		u.mu.Unlock()
 		pc.waitDelivered()
@@ -289,7 +298,9 @@ func (u *Upstream) leave(pc *pendingCall, in *era.Revision, err error, first boo
 }
 
 // partLocked takes a pending call from its connection.
-func (u *Upstream) partLocked(pc *pendingCall, in *era.Revision, err error, first bool) (again bool) {
+func (u *Upstream) partLocked(
+	pc *pendingCall, in *era.Revision, err error, first bool,
+) (again bool) {
 	now := time.Now()
 	outcome := outcomeOf(pc, err)
 	l := pc.conn
@@ -417,7 +428,8 @@ func (u *Upstream) serveLocked(pc *pendingCall, coming *int) {
 		return
 	} else if u.pool.places() >= u.opts.MaxConnections && u.pool.answersAwaited() {
 		u.refuseLocked(pc, u.refusal(jsonrpc.Overloaded,
-			"Overloaded: each connection that %s may have (max connections: %d) waits for the answer of a client to a question; try again later",
+			"Overloaded: each connection that %s may have (max connections: %d) waits for the answer of a "+
+				"client to a question; try again later",
 			u.opts.Name, u.opts.MaxConnections))
 	}
 }

@@ -19,7 +19,10 @@ import (
 // TestChaos has connections fail, callers leave, sessions end and connections be short, all
 // at once. No call hangs, no caller gets what is another's, and nothing is left.
 func TestChaos(t *testing.T) {
-	for _, lifetime := range []string{"", lifetimeShared, lifetimePrincipal, lifetimeSession, lifetimeCall} {
+	for _, lifetime := range []string{
+		"", lifetimeShared, lifetimePrincipal, lifetimeSession,
+		lifetimeCall,
+	} {
 		for _, eras := range []string{legacy, modern} {
 			t.Run(lifetime+" "+eras, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { chaos(t, lifetime, eras) })
@@ -39,8 +42,10 @@ func chaos(t *testing.T, lifetime, eras string) {
 		return nil
 	}
 	u := l.upstream(Options{
-		Lifetime: lifetime, Pool: 3, Asks: lifetime != lifetimeShared, MaxConnections: 6, MaxInFlight: 30, MaxQueue: 200, QueueTimeout: 20 * time.Second,
-		IdleStop: 50 * time.Millisecond, Timeout: 5 * time.Second, BreakAfter: 8, BreakFor: 100 * time.Millisecond,
+		Lifetime: lifetime, Pool: 3, Asks: lifetime != lifetimeShared, MaxConnections: 6, MaxInFlight: 30,
+		MaxQueue: 200, QueueTimeout: 20 * time.Second,
+		IdleStop: 50 * time.Millisecond, Timeout: 5 * time.Second, BreakAfter: 8,
+		BreakFor: 100 * time.Millisecond,
 	})
 	counts := map[string]int{}
 	var mu sync.Mutex
@@ -68,16 +73,22 @@ func chaos(t *testing.T, lifetime, eras string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.pool.counts != [closed + 1]int{} || len(u.pool.holders) != 0 || len(u.watching) != 0 {
-		t.Errorf("left: connections %v, %d owners, %d watches", u.pool.counts, len(u.pool.holders), len(u.watching))
+		t.Errorf("left: connections %v, %d owners, %d watches", u.pool.counts, len(u.pool.holders),
+			len(u.watching))
 	}
 }
 
 // chaosCall makes some call and says what became of it.
 func chaosCall(t *testing.T, u *Upstream, id string, random *rand.Rand) string {
 	t.Helper()
-	who := Caller{Owner: owner.Named(fmt.Sprint("p", random.IntN(4))), Session: fmt.Sprint("s", random.IntN(10))}
-	who.Capabilities = jsonrpc.Raw([]string{`{}`, canElicit, canElicit, `{"elicitation":{},"sampling":{}}`}[random.IntN(4)])
-	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+random.IntN(3000))*time.Millisecond)
+	who := Caller{
+		Owner:   owner.Named(fmt.Sprint("p", random.IntN(4))),
+		Session: fmt.Sprint("s", random.IntN(10)),
+	}
+	who.Capabilities = jsonrpc.Raw(
+		[]string{`{}`, canElicit, canElicit, `{"elicitation":{},"sampling":{}}`}[random.IntN(4)])
+	ctx, cancel := context.WithTimeout(t.Context(),
+		time.Duration(1+random.IntN(3000))*time.Millisecond)
 	defer cancel()
 	want := id
 	var c *Call
@@ -101,12 +112,14 @@ func chaosCall(t *testing.T, u *Upstream, id string, random *rand.Rand) string {
 	case n < 12:
 		c = toolCall("tell", id, who)
 		c.LogLevel = "info"
-		c.Notice, c.Progress = func(context.Context, string, jsonrpc.Raw) {}, func(context.Context, jsonrpc.Raw) {}
+		c.Notice, c.Progress = func(context.Context, string, jsonrpc.Raw) {},
+			func(context.Context, jsonrpc.Raw) {}
 	default:
 		who.Capabilities = jsonrpc.Raw(canElicit)
 		c, want = toolCall("ask", id, who), id+" "+id
 		c.Rounds = true
-		pause := time.Duration(random.IntN(10)) * time.Millisecond // Ask runs twice at once when the call is made again
+		// Ask runs twice at once when the call is made again
+		pause := time.Duration(random.IntN(10)) * time.Millisecond
 		c.Ask = func(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, error) {
 			<-time.After(pause)
 			return answerWith("")(ctx, method, params)
@@ -125,7 +138,8 @@ func chaosCall(t *testing.T, u *Upstream, id string, random *rand.Rand) string {
 		return fmt.Sprint(int(wire.Code))
 	case errors.Is(err, context.DeadlineExceeded):
 		return "late"
-	case u.opts.Lifetime == lifetimeShared && strings.Contains(err.Error(), "it is not clear which call"):
+	case u.opts.Lifetime == lifetimeShared &&
+		strings.Contains(err.Error(), "it is not clear which call"):
 		return "unclear"
 	}
 	t.Errorf("%s: %v", c.Params, err)

@@ -199,7 +199,8 @@ func (l *connection) take(pc *pendingCall) {
 	if pc.call.Method == describing {
 		return
 	}
-	if severity := spec.LogSeverity(pc.call.LogLevel); severity >= 0 && !l.modern && l.info.Capabilities.Logging != nil &&
+	if severity := spec.LogSeverity(pc.call.LogLevel); severity >= 0 && !l.modern &&
+		l.info.Capabilities.Logging != nil &&
 		(l.level < 0 || severity < l.level) {
 		pc.level, l.level = pc.call.LogLevel, severity
 	}
@@ -251,7 +252,8 @@ func (l *connection) candidate() (pc *pendingCall, wait bool) {
 // listener returns the call that gets what the server says without naming one: the only one under
 // way or, on the connection of one client, the first. What is late there is that client's, too.
 func (l *connection) listener() *pendingCall {
-	if len(l.pending) == 0 || l.holder.session == "" && (len(l.pending) > 1 || l.lateQuestions && l.holder.key.client.IsZero()) {
+	if len(l.pending) == 0 || l.holder.session == "" &&
+		(len(l.pending) > 1 || l.lateQuestions && l.holder.key.client.IsZero()) {
 		return nil
 	}
 	first := slices.IndexFunc(l.pending, func(pc *pendingCall) bool { return !pc.light() })

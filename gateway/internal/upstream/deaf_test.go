@@ -25,10 +25,15 @@ func TestDeaf(t *testing.T) {
 			mustDo(t, u, c, "x")
 			return time.Since(began), u.Status()
 		}
-		if d, s := tell(func() { <-time.After(20 * time.Second) }); d != time.Minute || told.Load() != 3 || s.Dropped != 0 {
+		if d, s := tell(func() {
+			<-time.After(20 * time.Second)
+		}); d != time.Minute || told.Load() != 3 || s.Dropped != 0 {
 			t.Errorf("a slow one: %v, %d told, %+v", d, told.Load(), s)
 		}
-		if d, s := tell(func() { <-never }); d < 30*time.Second || d > time.Minute || told.Load() != 1 || s.Dropped != 3 || s.InFlight != 0 {
+		if d, s := tell(func() {
+			<-never
+		}); d < 30*time.Second || d > time.Minute || told.Load() != 1 || s.Dropped != 3 ||
+			s.InFlight != 0 {
 			t.Errorf("a deaf one: %v, %d told, %+v", d, told.Load(), s)
 		}
 		close(never)
@@ -44,7 +49,10 @@ func TestNoteBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newLab(t, legacy).upstream(Options{})
 		hold := make(chan struct{})
-		pc := u.newPendingCall(t.Context(), &Call{Method: "x", Progress: func(context.Context, jsonrpc.Raw) { <-hold }})
+		pc := u.newPendingCall(t.Context(),
+			&Call{Method: "x", Progress: func(context.Context, jsonrpc.Raw) {
+				<-hold
+			}})
 		big := jsonrpc.Raw(`"` + strings.Repeat("x", 100_000) + `"`)
 		for range 100 {
 			pc.progressed(big)

@@ -103,8 +103,10 @@ func (u *Upstream) failure(pc *pendingCall, err error) error {
 		return err
 	// The caller would take an answer about the connection to the server for one about their own, and
 	// give that up.
-	case o == answered && (errors.Is(err, spec.UnsupportedProtocolVersion) || errors.Is(err, spec.HeaderMismatch)):
-		return u.fault(jsonrpc.InternalError, "unknown", false, err, "%s does not agree with the way in which it is called", u.opts.Name)
+	case o == answered &&
+		(errors.Is(err, spec.UnsupportedProtocolVersion) || errors.Is(err, spec.HeaderMismatch)):
+		return u.fault(jsonrpc.InternalError, "unknown", false, err,
+			"%s does not agree with the way in which it is called", u.opts.Name)
 	case o == answered:
 		wire, _ := errors.AsType[*jsonrpc.Error](err)
 		return wire
@@ -117,19 +119,24 @@ func (u *Upstream) failure(pc *pendingCall, err error) error {
 		if wire, ok := errors.AsType[*jsonrpc.Error](err); ok {
 			code = wire.Code
 		}
-		return u.fault(code, "no", true, err, "%s takes no calls at the moment and has not begun %s; call it again in %v",
+		return u.fault(code, "no", true, err,
+			"%s takes no calls at the moment and has not begun %s; call it again in %v",
 			u.opts.Name, pc.call.Method, comeBack(err))
 	case o == unknown && pc.call.Idempotent:
 		return u.fault(jsonrpc.Unavailable, "unknown", true, err,
-			"the connection to %s failed while %s was under way; it changes nothing, so call it again", u.opts.Name, pc.call.Method)
+			"the connection to %s failed while %s was under way; it changes nothing, so call it again",
+			u.opts.Name, pc.call.Method)
 	case o == unknown:
 		return u.fault(jsonrpc.Unavailable, "unknown", false, err,
-			"the connection to %s failed while %s was under way, which may or may not have had its effect; find out before you call it again",
+			"the connection to %s failed while %s was under way, which may or may not have had its "+
+				"effect; find out before you call it again",
 			u.opts.Name, pc.call.Method)
 	case o == late:
-		return u.fault(jsonrpc.Timeout, "unknown", pc.call.Idempotent, err, "%s did not answer %s in time", u.opts.Name, pc.call.Method)
+		return u.fault(jsonrpc.Timeout, "unknown", pc.call.Idempotent, err,
+			"%s did not answer %s in time", u.opts.Name, pc.call.Method)
 	}
-	return u.fault(jsonrpc.InternalError, "unknown", false, err, "%s could not be carried out by %s", pc.call.Method, u.opts.Name)
+	return u.fault(jsonrpc.InternalError, "unknown", false, err, "%s could not be carried out by %s",
+		pc.call.Method, u.opts.Name)
 }
 
 // ended is the error of a call with a context that has ended.
@@ -144,7 +151,8 @@ func (u *Upstream) unreached(err error) error {
 
 // brokenLocked is the error of a call that is not tried.
 func (u *Upstream) brokenLocked(wait time.Duration) error {
-	e := u.refusal(jsonrpc.Unavailable, "%s cannot be reached and is not tried again for now", u.opts.Name)
+	e := u.refusal(jsonrpc.Unavailable, "%s cannot be reached and is not tried again for now",
+		u.opts.Name)
 	if !u.opts.Plain() {
 		e.Message += ": " + u.pool.lastError
 	}
@@ -153,7 +161,8 @@ func (u *Upstream) brokenLocked(wait time.Duration) error {
 }
 
 func (u *Upstream) shuttingDown() error {
-	return u.refusal(jsonrpc.ShuttingDown.Condition().Modern, "Shutting down: %s takes no more calls", u.opts.Name)
+	return u.refusal(jsonrpc.ShuttingDown.Condition().Modern, "Shutting down: %s takes no more calls",
+		u.opts.Name)
 }
 
 // Refused is the error of each call of a server that takes none: see Options.Held.
@@ -166,12 +175,17 @@ func (u *Upstream) Refused() error {
 // refusal is the error of a call that is not made.
 func (u *Upstream) refusal(code jsonrpc.Code, format string, args ...any) *jsonrpc.Error {
 	err := fmt.Errorf(format, args...)
-	return &jsonrpc.Error{Code: code, Message: err.Error(), Data: u.data("no", true, 0, nil), Cause: &wayError{err}}
+	return &jsonrpc.Error{
+		Code: code, Message: err.Error(), Data: u.data("no", true, 0, nil),
+		Cause: &wayError{err},
+	}
 }
 
 // fault is the error of the way to the server, with its reason if callers may
 // know it.
-func (u *Upstream) fault(code jsonrpc.Code, sent string, retryable bool, cause error, format string, args ...any) *jsonrpc.Error {
+func (u *Upstream) fault(
+	code jsonrpc.Code, sent string, retryable bool, cause error, format string, args ...any,
+) *jsonrpc.Error {
 	after, stderr := u.explain(cause)
 	e := &jsonrpc.Error{Code: code, Message: fmt.Sprintf(format, args...), Cause: &wayError{cause}}
 	if u.opts.Plain() {
@@ -183,7 +197,9 @@ func (u *Upstream) fault(code jsonrpc.Code, sent string, retryable bool, cause e
 	return e
 }
 
-func (u *Upstream) data(sent string, retryable bool, after time.Duration, stderr []string) jsonrpc.Raw {
+func (u *Upstream) data(
+	sent string, retryable bool, after time.Duration, stderr []string,
+) jsonrpc.Raw {
 	raw := jsonrpc.AppendString(jsonrpc.Raw(`{"upstream":`), u.opts.Name)
 	raw = append(raw, `,"sent":"`+sent+`","retryable":`...)
 	raw = strconv.AppendBool(raw, retryable)

@@ -38,7 +38,8 @@ func TestHTTPFaults(t *testing.T) {
 	const (
 		again   = "Retry-After: 0"
 		isJSON  = "Content-Type: application/json"
-		busyRPC = `{"jsonrpc":"2.0","id":null,"error":{"code":-32010,"message":"Overloaded","data":{"sent":"no","retryAfterMs":1}}}`
+		busyRPC = `{"jsonrpc":"2.0","id":null,"error":{"code":-32010,"message":"Overloaded",` +
+			`"data":{"sent":"no","retryAfterMs":1}}}`
 	)
 	abort := func(w http.ResponseWriter) {
 		answer(200, isJSON, `{"jsonrpc":`)(w)
@@ -53,26 +54,86 @@ func TestHTTPFaults(t *testing.T) {
 		fails int    // failures that the breaker counts of each attempt
 		text  string // in the error
 	}{
-		"502":               {answer(502, "", "bad"), jsonrpc.Unavailable, "unknown", false, 1, "HTTP status 502"},
-		"503":               {answer(503, "", "no"), jsonrpc.Unavailable, "unknown", false, 1, "HTTP status 503"},
-		"503, Retry-After":  {answer(503, again, "no"), jsonrpc.Unavailable, "no", true, 1, "has not begun tools/call; call it again in 1ms"},
-		"503, Overloaded":   {answer(503, isJSON, busyRPC), jsonrpc.Overloaded, "no", true, 0, "has not begun tools/call; call it again in 1ms: Overloaded"},
-		"429, Retry-After":  {answer(429, again, "no"), jsonrpc.Unavailable, "no", true, 1, "has not begun tools/call; call it again in 1ms"},
-		"504":               {answer(504, "", "late"), jsonrpc.Unavailable, "unknown", false, 1, "HTTP status 504"},
-		"504, Retry-After":  {answer(504, again, "late"), jsonrpc.Unavailable, "unknown", false, 1, "HTTP status 504"},
-		"500":               {answer(500, "", "oops"), jsonrpc.Unavailable, "unknown", false, 1, "HTTP status 500"},
-		"500, a page":       {answer(500, "Content-Type: text/html", "<html>"), jsonrpc.Unavailable, "unknown", false, 1, "HTTP status 500"},
-		"500, Retry-After":  {answer(500, again, "oops"), jsonrpc.Unavailable, "unknown", false, 1, "HTTP status 500"},
-		"520":               {answer(520, "", "oops"), jsonrpc.Unavailable, "unknown", false, 1, "HTTP status 520"},
-		"501":               {answer(501, "", "no"), jsonrpc.InternalError, "unknown", false, 0, "HTTP status 501"},
-		"shorter than said": {answer(200, isJSON+"\nContent-Length: 1000", `{"jsonrpc":`), jsonrpc.Unavailable, "unknown", false, 1, "the answer is incomplete"},
-		"cut off":           {answer(200, isJSON, `{"jsonrpc":`), jsonrpc.Unavailable, "unknown", false, 1, "the answer is incomplete"},
-		"cut off at a }":    {answer(200, isJSON+"\nTransfer-Encoding: identity", `{"jsonrpc":"2.0","x":{}`), jsonrpc.Unavailable, "unknown", false, 1, "the answer is incomplete"},
-		"empty":             {answer(200, isJSON, ""), jsonrpc.Unavailable, "unknown", false, 1, "the answer is incomplete"},
-		"reset":             {abort, jsonrpc.Unavailable, "unknown", false, 1, "the answer is incomplete"},
-		"no JSON":           {answer(200, isJSON, "{]}"), jsonrpc.InternalError, "unknown", false, 0, "could not be carried out"},
-		"a page":            {answer(200, "Content-Type: text/html", "<html>"), jsonrpc.InternalError, "unknown", false, 0, "text/html"},
-		"a stream cut off":  {answer(200, "Content-Type: text/event-stream", ": hello\n\n"), jsonrpc.Unavailable, "unknown", false, 1, "the event stream ended"},
+		"502": {
+			answer(502, "", "bad"), jsonrpc.Unavailable, "unknown", false, 1,
+			"HTTP status 502",
+		},
+		"503": {
+			answer(503, "", "no"), jsonrpc.Unavailable, "unknown", false, 1,
+			"HTTP status 503",
+		},
+		"503, Retry-After": {
+			answer(503, again, "no"), jsonrpc.Unavailable, "no", true, 1,
+			"has not begun tools/call; call it again in 1ms",
+		},
+		"503, Overloaded": {
+			answer(503, isJSON, busyRPC), jsonrpc.Overloaded, "no", true, 0,
+			"has not begun tools/call; call it again in 1ms: Overloaded",
+		},
+		"429, Retry-After": {
+			answer(429, again, "no"), jsonrpc.Unavailable, "no", true, 1,
+			"has not begun tools/call; call it again in 1ms",
+		},
+		"504": {
+			answer(504, "", "late"), jsonrpc.Unavailable, "unknown", false, 1,
+			"HTTP status 504",
+		},
+		"504, Retry-After": {
+			answer(504, again, "late"), jsonrpc.Unavailable, "unknown", false, 1,
+			"HTTP status 504",
+		},
+		"500": {
+			answer(500, "", "oops"), jsonrpc.Unavailable, "unknown", false, 1,
+			"HTTP status 500",
+		},
+		"500, a page": {
+			answer(500, "Content-Type: text/html", "<html>"), jsonrpc.Unavailable,
+			"unknown", false, 1, "HTTP status 500",
+		},
+		"500, Retry-After": {
+			answer(500, again, "oops"), jsonrpc.Unavailable, "unknown", false, 1,
+			"HTTP status 500",
+		},
+		"520": {
+			answer(520, "", "oops"), jsonrpc.Unavailable, "unknown", false, 1,
+			"HTTP status 520",
+		},
+		"501": {
+			answer(501, "", "no"), jsonrpc.InternalError, "unknown", false, 0,
+			"HTTP status 501",
+		},
+		"shorter than said": {
+			answer(200, isJSON+"\nContent-Length: 1000", `{"jsonrpc":`),
+			jsonrpc.Unavailable, "unknown", false, 1, "the answer is incomplete",
+		},
+		"cut off": {
+			answer(200, isJSON, `{"jsonrpc":`), jsonrpc.Unavailable, "unknown", false,
+			1, "the answer is incomplete",
+		},
+		"cut off at a }": {
+			answer(200, isJSON+"\nTransfer-Encoding: identity", `{"jsonrpc":"2.0","x":{}`),
+			jsonrpc.Unavailable, "unknown", false, 1, "the answer is incomplete",
+		},
+		"empty": {
+			answer(200, isJSON, ""), jsonrpc.Unavailable, "unknown", false, 1,
+			"the answer is incomplete",
+		},
+		"reset": {
+			abort, jsonrpc.Unavailable, "unknown", false, 1,
+			"the answer is incomplete",
+		},
+		"no JSON": {
+			answer(200, isJSON, "{]}"), jsonrpc.InternalError, "unknown", false, 0,
+			"could not be carried out",
+		},
+		"a page": {
+			answer(200, "Content-Type: text/html", "<html>"), jsonrpc.InternalError,
+			"unknown", false, 0, "text/html",
+		},
+		"a stream cut off": {
+			answer(200, "Content-Type: text/event-stream", ": hello\n\n"),
+			jsonrpc.Unavailable, "unknown", false, 1, "the event stream ended",
+		},
 	} {
 		for _, eras := range []string{legacy, modern} {
 			for _, idempotent := range []bool{false, true} {
@@ -91,10 +152,12 @@ func TestHTTPFaults(t *testing.T) {
 						t.Errorf("it was made %d times, want %d", n, attempts)
 					}
 					retryable := c.safe || idempotent && c.fails > 0
-					if d.Upstream != "web" || d.Sent != c.sent || d.Retryable != retryable || (d.RetryAfterMS > 0) != c.safe {
+					if d.Upstream != "web" || d.Sent != c.sent || d.Retryable != retryable ||
+						(d.RetryAfterMS > 0) != c.safe {
 						t.Errorf("%+v", d)
 					}
-					if text := err.Error(); !strings.Contains(text, "web") || !strings.Contains(text, c.text) || strings.Contains(text, "mcp: ") ||
+					if text := err.Error(); !strings.Contains(text, "web") || !strings.Contains(text, c.text) ||
+						strings.Contains(text, "mcp: ") ||
 						strings.Contains(text, "farcall: ") || strings.Contains(text, "mcphttp: ") {
 						t.Error(text)
 					}
@@ -125,7 +188,10 @@ func faulty(t *testing.T, eras string, fault func(http.ResponseWriter)) (*Upstre
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		h.ServeHTTP(w, r)
 	}))
-	u := New(&Options{Name: "web", Dial: func(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, error) { return mcp.Dial(ctx, web.URL, o) }})
+	u := New(
+		&Options{Name: "web", Dial: func(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, error) {
+			return mcp.Dial(ctx, web.URL, o)
+		}})
 	t.Cleanup(func() {
 		l.close(u)
 		web.CloseClientConnections()
@@ -142,17 +208,22 @@ func TestComeBack(t *testing.T) {
 		var after time.Duration
 		free := time.Now()
 		began := 0
-		u := New(&Options{Name: "lab", BreakAfter: 1, Dial: func(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, error) {
-			return mcp.Connect(ctx, playing(t, func(context.Context) (any, error) {
-				began++
-				if wait := time.Until(free); wait > 0 {
-					return nil, &jsonrpc.Error{
-						Code: jsonrpc.Overloaded, Message: "Overloaded", Data: fmt.Appendf(nil, `{"sent":"no","retryAfterMs":%d}`, after.Milliseconds()),
-					}
-				}
-				return jsonrpc.Raw(`{"content":[{"type":"text","text":"done"}]}`), nil
-			}), o)
-		}})
+		u := New(
+			&Options{
+				Name: "lab", BreakAfter: 1,
+				Dial: func(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, error) {
+					return mcp.Connect(ctx, playing(t, func(context.Context) (any, error) {
+						began++
+						if wait := time.Until(free); wait > 0 {
+							return nil, &jsonrpc.Error{
+								Code: jsonrpc.Overloaded, Message: "Overloaded",
+								Data: fmt.Appendf(nil, `{"sent":"no","retryAfterMs":%d}`, after.Milliseconds()),
+							}
+						}
+						return jsonrpc.Raw(`{"content":[{"type":"text","text":"done"}]}`), nil
+					}), o)
+				},
+			})
 		defer func() { _ = u.Close(t.Context()) }()
 		mustDo(t, u, toolCall("x", "", Caller{}), "done")
 
@@ -165,14 +236,16 @@ func TestComeBack(t *testing.T) {
 
 		after, free, began = time.Minute, time.Now().Add(time.Minute), 0
 		_, err := do(t.Context(), u, toolCall("x", "", Caller{}))
-		if d := dataOf(t, err, jsonrpc.Overloaded); d.Sent != "no" || !d.Retryable || d.RetryAfterMS != 60_000 || began != 1 {
+		if d := dataOf(t, err, jsonrpc.Overloaded); d.Sent != "no" || !d.Retryable ||
+			d.RetryAfterMS != 60_000 || began != 1 {
 			t.Errorf("%d attempts: %v %+v", began, err, d)
 		}
 
 		after, began = 4*time.Second, 0
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := do(ctx, u, toolCall("x", "", Caller{})); !errors.Is(err, context.DeadlineExceeded) || began != 1 {
+		if _, err := do(ctx, u, toolCall("x", "", Caller{})); !errors.Is(err, context.DeadlineExceeded) ||
+			began != 1 {
 			t.Errorf("%d attempts: %v", began, err)
 		}
 	})
@@ -182,15 +255,18 @@ func TestComeBack(t *testing.T) {
 func playing(t *testing.T, tool func(context.Context) (any, error)) farcall.Transport {
 	t.Helper()
 	mine, theirs := farcall.Pipe()
-	peer := farcall.NewPeer(theirs, farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
-		switch req.Method {
-		case "initialize":
-			return jsonrpc.Raw(`{"protocolVersion":"` + legacy + `","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}`), nil
-		case "tools/call":
-			return tool(ctx)
-		}
-		return nil, jsonrpc.MethodNotFound
-	}), &farcall.Options{Dialect: mcphttp.Dialect()})
+	peer := farcall.NewPeer(theirs,
+		farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
+			switch req.Method {
+			case "initialize":
+				return jsonrpc.Raw(
+					`{"protocolVersion":"` + legacy +
+						`","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}`), nil
+			case "tools/call":
+				return tool(ctx)
+			}
+			return nil, jsonrpc.MethodNotFound
+		}), &farcall.Options{Dialect: mcphttp.Dialect()})
 	t.Cleanup(func() { _ = peer.Close() })
 	return mine
 }
@@ -198,7 +274,10 @@ func playing(t *testing.T, tool func(context.Context) (any, error)) farcall.Tran
 // TestBreakerWaits for a server that wants to be left alone for longer, up to a bound.
 func TestBreakerWaits(t *testing.T) {
 	t.Parallel()
-	for after, want := range map[time.Duration]time.Duration{0: 10 * time.Second, time.Second: 10 * time.Second, 20 * time.Second: 20 * time.Second, time.Hour: maxBreak} {
+	for after, want := range map[time.Duration]time.Duration{
+		0:           10 * time.Second,
+		time.Second: 10 * time.Second, 20 * time.Second: 20 * time.Second, time.Hour: maxBreak,
+	} {
 		b := breaker{after: 1, pause: 10 * time.Second}
 		now := time.Now()
 		b.fail(now, 0, after)

@@ -153,7 +153,8 @@ func TestUnexpectedQuestion(t *testing.T) {
 		pc := conn.pending[0]
 		l.release("b")
 		<-results
-		if _, err := u.ask(pc.ctx, conn, spec.MethodElicitationCreate, jsonrpc.Raw(`{}`)); err == nil || len(asked) > 0 {
+		if _, err := u.ask(pc.ctx, conn, spec.MethodElicitationCreate, jsonrpc.Raw(`{}`)); err == nil ||
+			len(asked) > 0 {
 			t.Error("a question of a call that is over was answered")
 		}
 		l.release("c")
@@ -198,16 +199,20 @@ func TestMainDies(t *testing.T) {
 // TestDiesAtStart says within a second what the server said last.
 func TestDiesAtStart(t *testing.T) {
 	starts := 0
-	u := New(&Options{Name: "dying", Exclusive: true, Dial: func(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, error) {
-		starts++
-		cmd := exec.Command(os.Args[0], "-test.run=^TestMainDies$")
-		cmd.Env = append(os.Environ(), dyingServer+"=1")
-		child, err := stream.Command(cmd, stream.NDJSON, nil)
-		if err != nil {
-			return nil, err
-		}
-		return mcp.Connect(ctx, child, o)
-	}})
+	u := New(
+		&Options{
+			Name: "dying", Exclusive: true,
+			Dial: func(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, error) {
+				starts++
+				cmd := exec.Command(os.Args[0], "-test.run=^TestMainDies$")
+				cmd.Env = append(os.Environ(), dyingServer+"=1")
+				child, err := stream.Command(cmd, stream.NDJSON, nil)
+				if err != nil {
+					return nil, err
+				}
+				return mcp.Connect(ctx, child, o)
+			},
+		})
 	defer u.Close(t.Context())
 	begun := time.Now()
 	var wg sync.WaitGroup
@@ -215,7 +220,8 @@ func TestDiesAtStart(t *testing.T) {
 		wg.Go(func() {
 			_, err := do(t.Context(), u, toolCall("x", "", Caller{}))
 			d := dataOf(t, err, jsonrpc.Unavailable)
-			if len(d.Stderr) == 0 || d.Stderr[len(d.Stderr)-1] != "FATAL: no DATABASE_URL" || d.Sent != "no" || !d.Retryable {
+			if len(d.Stderr) == 0 || d.Stderr[len(d.Stderr)-1] != "FATAL: no DATABASE_URL" ||
+				d.Sent != "no" || !d.Retryable {
 				t.Errorf("%v %+v", err, d)
 			}
 		})
@@ -279,30 +285,37 @@ func TestNotify(t *testing.T) {
 		told := map[int]int{}
 		n := 0
 		var ends []func()
-		u := New(&Options{Name: "told", Exclusive: true, Dial: func(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, error) {
-			mine, theirs := farcall.Pipe()
-			mu.Lock()
-			n++
-			me := n
-			mu.Unlock()
-			peer := farcall.NewPeer(theirs, farcall.HandlerFunc(func(_ context.Context, req *farcall.Request) (any, error) {
-				switch req.Method {
-				case spec.MethodInitialize:
-					return jsonrpc.Raw(`{"protocolVersion":"` + legacy + `","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}`), nil
-				case "test/changed":
+		u := New(
+			&Options{
+				Name: "told", Exclusive: true,
+				Dial: func(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, error) {
+					mine, theirs := farcall.Pipe()
 					mu.Lock()
-					told[me]++
+					n++
+					me := n
 					mu.Unlock()
-				case spec.MethodToolsCall:
-					return jsonrpc.Raw(fmt.Sprintf(`{"content":[{"type":"text","text":"%d"}]}`, me)), nil
-				}
-				return nil, jsonrpc.MethodNotFound
-			}), &farcall.Options{Dialect: mcphttp.Dialect()})
-			mu.Lock()
-			ends = append(ends, func() { peer.Close() })
-			mu.Unlock()
-			return mcp.Connect(ctx, mine, o)
-		}, Lifetime: lifetimeSession})
+					peer := farcall.NewPeer(theirs,
+						farcall.HandlerFunc(func(_ context.Context, req *farcall.Request) (any, error) {
+							switch req.Method {
+							case spec.MethodInitialize:
+								return jsonrpc.Raw(
+									`{"protocolVersion":"` + legacy +
+										`","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}`), nil
+							case "test/changed":
+								mu.Lock()
+								told[me]++
+								mu.Unlock()
+							case spec.MethodToolsCall:
+								return jsonrpc.Raw(fmt.Sprintf(`{"content":[{"type":"text","text":"%d"}]}`, me)), nil
+							}
+							return nil, jsonrpc.MethodNotFound
+						}), &farcall.Options{Dialect: mcphttp.Dialect()})
+					mu.Lock()
+					ends = append(ends, func() { peer.Close() })
+					mu.Unlock()
+					return mcp.Connect(ctx, mine, o)
+				}, Lifetime: lifetimeSession,
+			})
 		a, b := asker("a"), asker("b")
 		mustDo(t, u, toolCall("x", "", a), "1")
 		mustDo(t, u, toolCall("x", "", b), "2")
@@ -338,7 +351,8 @@ func BenchmarkForward(b *testing.B) {
 	client := l.child(1).client
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, _, err := client.Forward(b.Context(), &relay.Forward{Method: c.Method, Params: c.Params, Revision: c.Revision}); err != nil {
+		if _, _, err := client.Forward(b.Context(),
+			&relay.Forward{Method: c.Method, Params: c.Params, Revision: c.Revision}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -348,7 +362,10 @@ func benched(tb testing.TB) (*Upstream, *lab, *Call) {
 	tb.Helper()
 	l := newLab(tb, legacy)
 	u := l.upstream(Options{})
-	c := &Call{Method: spec.MethodPing, Revision: era.LatestLegacy(), Caller: Caller{Capabilities: jsonrpc.Raw(canElicit)}}
+	c := &Call{
+		Method: spec.MethodPing, Revision: era.LatestLegacy(),
+		Caller: Caller{Capabilities: jsonrpc.Raw(canElicit)},
+	}
 	if _, err := u.Call(tb.Context(), c); err != nil {
 		tb.Fatal(err)
 	}
@@ -361,7 +378,8 @@ func TestAllocs(t *testing.T) {
 	client := l.child(1).client
 	own := testing.AllocsPerRun(200, func() { _, _ = u.Call(t.Context(), c) })
 	bare := testing.AllocsPerRun(200, func() {
-		_, _, _ = client.Forward(t.Context(), &relay.Forward{Method: c.Method, Params: c.Params, Revision: c.Revision})
+		_, _, _ = client.Forward(t.Context(),
+			&relay.Forward{Method: c.Method, Params: c.Params, Revision: c.Revision})
 	})
 	t.Logf("%v allocations, %v of them the client's", own, bare)
 	if own-bare > 4 {

@@ -39,7 +39,10 @@ func (r *recorded) Challenge(context.Context, *http.Response) (bool, error) { re
 // call.
 func TestIdentity(t *testing.T) {
 	r := &recorded{}
-	u, _, _ := overHTTP(t, legacy, Options{Lifetime: lifetimePrincipal, Identity: func(ctx context.Context) any { return ctx.Value(testKey{}) }})
+	u, _, _ := overHTTP(t, legacy,
+		Options{Lifetime: lifetimePrincipal, Identity: func(ctx context.Context) any {
+			return ctx.Value(testKey{})
+		}})
 	dial := u.opts.Dial
 	u.opts.Dial = func(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, error) {
 		r.conn = ctx
@@ -57,7 +60,8 @@ func TestIdentity(t *testing.T) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if slices.Contains(r.seen, "connection of ") || !slices.Contains(r.seen, "connection of ann") || !slices.Contains(r.seen, "ann again") {
+	if slices.Contains(r.seen, "connection of ") || !slices.Contains(r.seen, "connection of ann") ||
+		!slices.Contains(r.seen, "ann again") {
 		t.Errorf("%q", r.seen)
 	}
 	if Identity(t.Context()) != nil {

@@ -53,7 +53,8 @@ func (u *Upstream) broken(seen map[*connection]connState) (found []string) {
 		report("connections %v are counted as %v", counts, u.pool.counts)
 	}
 	if u.pool.places() > u.opts.MaxConnections || onConns > u.queue.inFlight.Used() {
-		report("%d connections, %d calls on them of %d", u.pool.places(), onConns, u.queue.inFlight.Used())
+		report("%d connections, %d calls on them of %d", u.pool.places(), onConns,
+			u.queue.inFlight.Used())
 	}
 	return found
 }
@@ -62,7 +63,8 @@ func (u *Upstream) broken(seen map[*connection]connState) (found []string) {
 // ended, and calls with it.
 func (l *connection) broken(before connState, over bool) (found []string) {
 	report := func(format string, args ...any) {
-		found = append(found, fmt.Sprintf("a connection that is %v: ", l.state)+fmt.Sprintf(format, args...))
+		found = append(found,
+			fmt.Sprintf("a connection that is %v: ", l.state)+fmt.Sprintf(format, args...))
 	}
 	asking, suspended, n := 0, 0, len(l.pending)
 	for at, pc := range l.pending {
@@ -73,7 +75,8 @@ func (l *connection) broken(before connState, over bool) (found []string) {
 			report("a call of %q is on that of %q", pc.who.Session, h.session)
 		} else if h.pooled() && pc.who.Owner != h.key.client {
 			report("a call of %v is on that of %v", pc.who.Owner, h.key.client)
-		} else if group := h.key.group; !group.IsZero() && group != pc.who.Owner && group != pc.who.session() {
+		} else if group := h.key.group; !group.IsZero() && group != pc.who.Owner &&
+			group != pc.who.session() {
 			report("a call of %v, %q is on that of %v", pc.who.Owner, pc.who.Session, group)
 		}
 		if pc.light() {
@@ -93,10 +96,12 @@ func (l *connection) broken(before connState, over bool) (found []string) {
 	if l.state < before {
 		report("it was %v", before)
 	}
-	if up := l.client != nil && l.info != nil; l.state == dialing && up || (l.state == ready || l.state == draining) && !up {
+	if up := l.client != nil && l.info != nil; l.state == dialing && up ||
+		(l.state == ready || l.state == draining) && !up {
 		report("its client is there: %v", up)
 	}
-	if l.state == dialing && n > 0 || l.state == draining && n == 0 || l.state >= closing && n > 0 && !over {
+	if l.state == dialing && n > 0 || l.state == draining && n == 0 ||
+		l.state >= closing && n > 0 && !over {
 		report("%d calls are on it", n)
 	}
 	if l.state.live() != slices.Contains(l.holder.conns, l) {

@@ -73,7 +73,9 @@ type noErrors struct {
 	tb testing.TB
 }
 
-func (h noErrors) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelError }
+func (h noErrors) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= slog.LevelError
+}
 
 func (h noErrors) Handle(_ context.Context, r slog.Record) error { //nolint:gocritic // as slog has it
 	h.tb.Errorf("logged: %s", r.Message)
@@ -98,7 +100,10 @@ func (l *lab) dial(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, erro
 		}
 	}
 	mine, theirs := farcall.Pipe()
-	c := &child{lab: l, n: n, end: theirs, server: mcp.NewServer("lab", strconv.Itoa(n), &mcp.ServerOptions{Eras: l.eras})}
+	c := &child{
+		lab: l, n: n, end: theirs,
+		server: mcp.NewServer("lab", strconv.Itoa(n), &mcp.ServerOptions{Eras: l.eras}),
+	}
 	c.tools()
 	l.mu.Lock()
 	l.children = append(l.children, c)
@@ -172,9 +177,10 @@ func (c *child) tools() {
 		return "", jsonrpc.Errorf(1234, "it does")
 	})
 	for _, uri := range []string{"lab:r", "lab:other"} {
-		s.AddResource(mcp.Resource{URI: uri, Name: uri}, func(_ context.Context, uri string) ([]mcp.ResourceContents, error) {
-			return []mcp.ResourceContents{{URI: uri, Text: strconv.Itoa(c.n)}}, nil
-		})
+		s.AddResource(mcp.Resource{URI: uri, Name: uri},
+			func(_ context.Context, uri string) ([]mcp.ResourceContents, error) {
+				return []mcp.ResourceContents{{URI: uri, Text: strconv.Itoa(c.n)}}, nil
+			})
 	}
 }
 
@@ -296,6 +302,7 @@ func answerWith(prefix string) func(context.Context, string, jsonrpc.Raw) (jsonr
 		if method != spec.MethodElicitationCreate {
 			return nil, fmt.Errorf("asked %s", method)
 		}
-		return fmt.Appendf(nil, `{"action":"accept","content":{"answer":%q}}`, prefix+strings.TrimPrefix(p.Message, "question ")), nil
+		return fmt.Appendf(nil, `{"action":"accept","content":{"answer":%q}}`,
+			prefix+strings.TrimPrefix(p.Message, "question ")), nil
 	}
 }

@@ -13,7 +13,10 @@ import (
 
 // guarded are the types that the lock of an upstream guards. They have no way to it: their methods
 // are called by those who hold it.
-var guarded = []string{"pool", "queue", "connection", "holder", "breaker", "health", "pendingCalls", "departed"}
+var guarded = []string{
+	"pool", "queue", "connection", "holder", "breaker", "health", "pendingCalls",
+	"departed",
+}
 
 // guardedFields are the fields of Upstream that are read and changed with the lock held only.
 var guardedFields = []string{"watching", "sweeping", "closing", "over", "idle", "stats"}
@@ -52,19 +55,32 @@ func TestLocks(t *testing.T) {
 func TestLocksFinds(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
-		`func (u *Upstream) aLocked() { u.mu.Lock() }`:                                                                   "touches the lock",
-		`func (p *pool) a(u *Upstream) { u.mu.Lock() }`:                                                                  "touches the lock",
-		`func (u *Upstream) a() { u.bLocked() }`:                                                                         "calls bLocked without the lock",
-		`func (u *Upstream) a() { u.pool.b() }`:                                                                          "uses u.pool without the lock",
-		`func (u *Upstream) a() { l.b() }; func (l *connection) b() {}`:                                                  "calls b of a connection without the lock",
-		`func (u *Upstream) a() bool { return u.closing }`:                                                               "uses u.closing without the lock",
-		`func (u *Upstream) a() { u.mu.Lock(); u.mu.Unlock(); u.bLocked() }`:                                             "calls bLocked without the lock",
-		`func (u *Upstream) a() { u.mu.Lock(); defer u.mu.Unlock(); go func() { u.bLocked() }() }`:                       "calls bLocked without the lock",
-		`func (u *Upstream) a() { u.mu.Lock() }`:                                                                         "ends with the lock",
-		`func (u *Upstream) a(b bool) { if b { u.mu.Lock() }; u.b() }`:                                                   "depends on a branch",
-		`func (u *Upstream) aLocked() { u.b() }; func (u *Upstream) b() { u.mu.Lock(); u.mu.Unlock() }`:                  "calls b, which takes the lock",
-		`func (u *Upstream) a() { u.mu.Lock(); defer u.mu.Unlock(); u.pool.b(); if u.over { return }; u.bLocked() }`:     "",
-		`func (u *Upstream) a() { u.mu.Lock(); if u.over { u.mu.Unlock(); return }; u.bLocked(); u.mu.Unlock(); u.c() }`: "",
+		`func (u *Upstream) aLocked() { u.mu.Lock() ` +
+			`}`: "touches the lock",
+		`func (p *pool) a(u *Upstream) { u.mu.Lock() ` +
+			`}`: "touches the lock",
+		`func (u *Upstream) a() { ` +
+			`u.bLocked() }`: "calls bLocked without the lock",
+		`func (u *Upstream) a() { ` +
+			`u.pool.b() }`: "uses u.pool without the lock",
+		`func (u *Upstream) a() { l.b() }; func (l *connection) b() ` +
+			`{}`: "calls b of a connection without the lock",
+		`func (u *Upstream) a() bool { return ` +
+			`u.closing }`: "uses u.closing without the lock",
+		`func (u *Upstream) a() { u.mu.Lock(); u.mu.Unlock(); ` +
+			`u.bLocked() }`: "calls bLocked without the lock",
+		`func (u *Upstream) a() { u.mu.Lock(); defer u.mu.Unlock(); go func() { ` +
+			`u.bLocked() }() }`: "calls bLocked without the lock",
+		`func (u *Upstream) a() { u.mu.Lock() ` +
+			`}`: "ends with the lock",
+		`func (u *Upstream) a(b bool) { if b { ` +
+			`u.mu.Lock() }; u.b() }`: "depends on a branch",
+		`func (u *Upstream) aLocked() { u.b() }; func (u *Upstream) b() { u.mu.Lock(); ` +
+			`u.mu.Unlock() }`: "calls b, which takes the lock",
+		`func (u *Upstream) a() { u.mu.Lock(); defer u.mu.Unlock(); u.pool.b(); if u.over { return }; ` +
+			`u.bLocked() }`: "",
+		`func (u *Upstream) a() { u.mu.Lock(); if u.over { u.mu.Unlock(); return }; u.bLocked(); ` +
+			`u.mu.Unlock(); u.c() }`: "",
 	} {
 		fset := token.NewFileSet()
 		f, err := parser.ParseFile(fset, "x.go", "package upstream\n"+body, 0)
@@ -142,7 +158,8 @@ func lockCall(call *ast.CallExpr) string {
 }
 
 func (c *lockCheck) report(at ast.Node, format string, args ...any) {
-	c.found = append(c.found, fmt.Sprintf("%s: %s %s", c.fset.Position(at.Pos()), c.name, fmt.Sprintf(format, args...)))
+	c.found = append(c.found,
+		fmt.Sprintf("%s: %s %s", c.fset.Position(at.Pos()), c.name, fmt.Sprintf(format, args...)))
 }
 
 // block follows statements. It returns whether the lock is held after them, and whether they leave

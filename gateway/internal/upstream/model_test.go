@@ -37,7 +37,10 @@ func TestModel(t *testing.T) {
 	if full.Wanted() {
 		steps = modelFullSteps
 	}
-	for _, lifetime := range []string{"", lifetimeShared, lifetimePrincipal, lifetimeSession, lifetimeCall} {
+	for _, lifetime := range []string{
+		"", lifetimeShared, lifetimePrincipal, lifetimeSession,
+		lifetimeCall,
+	} {
 		for seed := range uint64(race.Fewer(2)) {
 			t.Run(fmt.Sprintf("%s %d", lifetime, seed), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { runModel(t, lifetime, seed, steps) })
@@ -89,8 +92,10 @@ func (m *model) client() (who Caller, name string) {
 func runModel(t *testing.T, lifetime string, seed uint64, steps int) {
 	t.Helper()
 	m := &model{
-		t: t, l: newLab(t, legacy), random: rand.New(rand.NewPCG(seed, 7)), seen: map[*connection]connState{},
-		counts: map[string]int{}, served: map[string]int{}, ran: map[string]int{}, users: map[int]string{},
+		t: t, l: newLab(t, legacy), random: rand.New(rand.NewPCG(seed, 7)),
+		seen:   map[*connection]connState{},
+		counts: map[string]int{}, served: map[string]int{}, ran: map[string]int{},
+		users: map[int]string{},
 	}
 	m.l.called = func(conn int, id string) { m.got(lifetime, conn, id) }
 	m.l.dialing = func(_ context.Context, n int) error {
@@ -101,7 +106,8 @@ func runModel(t *testing.T, lifetime string, seed uint64, steps int) {
 		return nil
 	}
 	m.u = m.l.upstream(Options{
-		Lifetime: lifetime, Pool: 3, MaxConnections: 24, Timeout: 30 * time.Second, QueueTimeout: 40 * time.Second, BreakAfter: -1,
+		Lifetime: lifetime, Pool: 3, MaxConnections: 24, Timeout: 30 * time.Second,
+		QueueTimeout: 40 * time.Second, BreakAfter: -1,
 		IdleStop: time.Minute,
 	})
 	for n := range steps {
@@ -118,16 +124,19 @@ func runModel(t *testing.T, lifetime string, seed uint64, steps int) {
 		t.Errorf("%+v", s)
 	}
 	if m.counts["begun"] != m.counts["ended"] || len(m.served) != clients {
-		t.Errorf("%d of %d calls have ended, of %d clients", m.counts["ended"], m.counts["begun"], len(m.served))
+		t.Errorf("%d of %d calls have ended, of %d clients", m.counts["ended"], m.counts["begun"],
+			len(m.served))
 	}
 	m.l.close(m.u)
 	m.check()
 	m.u.mu.Lock()
 	defer m.u.mu.Unlock()
-	if m.u.pool.counts != [closed + 1]int{} || len(m.u.pool.holders) != 0 || len(m.seen) != 0 || m.u.queue.waiting.Len() != 0 || m.u.pool.singles != 0 || m.u.queue.inFlight.Known() != 0 {
+	if m.u.pool.counts != [closed + 1]int{} || len(m.u.pool.holders) != 0 || len(m.seen) != 0 ||
+		m.u.queue.waiting.Len() != 0 || m.u.pool.singles != 0 || m.u.queue.inFlight.Known() != 0 {
 		t.Errorf("left: connections %v, %d owners", m.u.pool.counts, len(m.u.pool.holders))
 	}
-	t.Logf("%d steps, %d servers, the longest call took %v: %v", steps, m.l.count(), m.longest, m.counts)
+	t.Logf("%d steps, %d servers, the longest call took %v: %v", steps, m.l.count(), m.longest,
+		m.counts)
 }
 
 // got notes that a server has got a call. It checks that the connection is not that of another
@@ -182,7 +191,8 @@ func (m *model) step(n int) {
 		m.wg.Go(func() { <-time.After(time.Second); m.l.release(id) })
 	case kind < 15:
 		m.wg.Go(func() {
-			_, _ = m.u.Call(m.t.Context(), &Call{Method: spec.MethodToolsList, Caller: who, Idempotent: true})
+			_, _ = m.u.Call(m.t.Context(),
+				&Call{Method: spec.MethodToolsList, Caller: who, Idempotent: true})
 			m.count("listed")
 		})
 		return
@@ -232,11 +242,13 @@ func (m *model) ended(id, tool, want, got string, err error, short bool) {
 		m.t.Errorf("%s of %s: got %q", tool, id, got)
 	case err == nil:
 		m.count("ok")
-	case isWire && (wire.Code == jsonrpc.Overloaded || wire.Code == jsonrpc.Unavailable || wire.Code == jsonrpc.Timeout):
+	case isWire && (wire.Code == jsonrpc.Overloaded || wire.Code == jsonrpc.Unavailable ||
+		wire.Code == jsonrpc.Timeout):
 		m.count(fmt.Sprint(int(wire.Code)))
 	case errors.Is(err, context.DeadlineExceeded) && short:
 		m.count("left")
-	case strings.Contains(err.Error(), "it is not clear which call"), strings.Contains(err.Error(), "is over"), tool == "stubborn":
+	case strings.Contains(err.Error(), "it is not clear which call"),
+		strings.Contains(err.Error(), "is over"), tool == "stubborn":
 		m.count("refused")
 	default:
 		m.t.Errorf("%s of %s: %v", tool, id, err)

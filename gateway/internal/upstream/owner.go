@@ -218,7 +218,8 @@ func (p *pool) tidy(h *holder) {
 // has that name, or with a connection, which is the owner of that text.
 func (k ownerKey) belongs(client string) bool {
 	session := owner.Session(client, "")
-	return k.group == session || k.client == session || k.group.Text() == client || k.client.Text() == client
+	return k.group == session || k.client == session || k.group.Text() == client ||
+		k.client.Text() == client
 }
 
 // Holds reports whether a session has its own connections or subscriptions here.

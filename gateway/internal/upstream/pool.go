@@ -140,7 +140,8 @@ func (p *pool) answersAwaited() bool {
 // mayStart reports whether a connection can be started for pc. It makes room for one if
 // it has to.
 func (p *pool) mayStart(pc *pendingCall, coming *int) bool {
-	if !p.known && p.counts[dialing] > 0 || p.hopeful(pc) && time.Now().Before(p.cool) || !p.pooled(pc) || !p.shares(pc.holder) {
+	if !p.known && p.counts[dialing] > 0 || p.hopeful(pc) && time.Now().Before(p.cool) ||
+		!p.pooled(pc) || !p.shares(pc.holder) {
 		return false
 	}
 	switch {
@@ -272,7 +273,8 @@ func (p *pool) places() int { return p.live() + p.counts[draining] + p.counts[cl
 func (p *pool) move(l *connection, to connState) {
 	from := l.state
 	if !from.leadsTo(to) {
-		p.opts.Logger.Error("a bug of farcall: a connection cannot change its state so", "from", from.String(), "to", to.String())
+		p.opts.Logger.Error("a bug of farcall: a connection cannot change its state so", "from",
+			from.String(), "to", to.String())
 		return
 	}
 	l.state = to
@@ -348,7 +350,8 @@ func (h *health) failed(err error) {
 func (p *pool) rekey(l *connection) {
 	switch old := l.holder; {
 	case old.single || !l.state.live():
-	case l.modern && (old.key.roots != undeclared || !old.key.client.IsZero()): // each call says what its caller has: the connection declares nothing
+	case l.modern && (old.key.roots != undeclared || !old.key.client.IsZero()):
+		// each call says what its caller has: the connection declares nothing
 		old.conns = slices.DeleteFunc(old.conns, func(o *connection) bool { return o == l })
 		l.holder = p.holder(ownerKey{group: old.key.group}, &Caller{Session: old.session})
 		l.holder.conns = append(l.holder.conns, l)

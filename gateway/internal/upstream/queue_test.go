@@ -88,7 +88,8 @@ func TestFairQueue(t *testing.T) {
 				u.mu.Lock()
 				defer u.mu.Unlock()
 				if u.queue.waiting.Len() != 0 || u.queue.inFlight.Known() != 0 {
-					t.Errorf("%d queued, %d owners in flight are left", u.queue.waiting.Len(), u.queue.inFlight.Known())
+					t.Errorf("%d queued, %d owners in flight are left", u.queue.waiting.Len(),
+						u.queue.inFlight.Known())
 				}
 			})
 		})
@@ -127,7 +128,8 @@ func TestFairSessions(t *testing.T) {
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		if u.queue.waiting.Len() != 0 || u.queue.inFlight.Known() != 0 {
-			t.Errorf("%d queued, %d owners in flight are left", u.queue.waiting.Len(), u.queue.inFlight.Known())
+			t.Errorf("%d queued, %d owners in flight are left", u.queue.waiting.Len(),
+				u.queue.inFlight.Known())
 		}
 	})
 }
@@ -138,7 +140,9 @@ func TestFairAddresses(t *testing.T) {
 		l := newLab(t, legacy)
 		u := l.upstream(Options{MaxInFlight: 1, MaxQueue: 12})
 		c := &crowd{t: t, u: u, errs: map[string]error{}}
-		from := func(n int, address string) Caller { return Caller{Owner: owner.Connection(fmt.Sprint(n), address)} }
+		from := func(n int, address string) Caller {
+			return Caller{Owner: owner.Connection(fmt.Sprint(n), address)}
+		}
 		for i := range 13 {
 			c.call(fmt.Sprint("a", i), from(i, "192.0.2.1:1"))
 		}
@@ -185,7 +189,8 @@ func TestRoom(t *testing.T) {
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		if u.queue.waiting.Len() != 0 || u.queue.inFlight.Known() != 0 {
-			t.Errorf("%d queued, %d owners in flight are left", u.queue.waiting.Len(), u.queue.inFlight.Known())
+			t.Errorf("%d queued, %d owners in flight are left", u.queue.waiting.Len(),
+				u.queue.inFlight.Known())
 		}
 	})
 }
@@ -202,7 +207,8 @@ func TestSessionsLeaveConnections(t *testing.T) {
 	for greedy := range callers {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLab(t, legacy)
-			u := l.upstream(Options{Lifetime: lifetimeSession, MaxConnections: 16, QueueTimeout: 10 * time.Second})
+			u := l.upstream(
+				Options{Lifetime: lifetimeSession, MaxConnections: 16, QueueTimeout: 10 * time.Second})
 			call := func(caller string, session int) *Call {
 				id := fmt.Sprint(caller, session)
 				return toolCall("which", "", Caller{Session: id, Owner: callers[caller](id)})
@@ -226,7 +232,8 @@ func TestSessionsLeaveConnections(t *testing.T) {
 					continue
 				}
 				held++
-				if _, err := do(t.Context(), u, call(caller, 0)); err != nil || time.Since(began) > time.Second {
+				if _, err := do(t.Context(), u, call(caller, 0)); err != nil ||
+					time.Since(began) > time.Second {
 					t.Errorf("%s after %s: %v, after %v", caller, greedy, err, time.Since(began))
 				}
 			}
@@ -240,13 +247,15 @@ func TestSessionsLeaveConnections(t *testing.T) {
 func TestSessionKeepsItsConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, legacy)
-		u := l.upstream(Options{Lifetime: lifetimeSession, MaxConnections: 2, QueueTimeout: 10 * time.Second})
+		u := l.upstream(
+			Options{Lifetime: lifetimeSession, MaxConnections: 2, QueueTimeout: 10 * time.Second})
 		which := func(session string) *Call { return toolCall("which", "", Caller{Session: session}) }
 		mustDo(t, u, which("a"), "1")
 		mustDo(t, u, which("b"), "2")
 		began := time.Now()
 		_, err := do(t.Context(), u, which("c"))
-		if d := dataOf(t, err, jsonrpc.Overloaded); d.Sent != "no" || !d.Retryable || !strings.Contains(err.Error(), "max connections: 2") {
+		if d := dataOf(t, err, jsonrpc.Overloaded); d.Sent != "no" || !d.Retryable ||
+			!strings.Contains(err.Error(), "max connections: 2") {
 			t.Errorf("%v, %+v", err, d)
 		}
 		if d := time.Since(began); d != 10*time.Second {

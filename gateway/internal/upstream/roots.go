@@ -38,7 +38,9 @@ func (u *Upstream) declaresRoots(l *connection) bool {
 }
 
 // askRoots answers roots/list.
-func (u *Upstream) askRoots(ctx context.Context, l *connection, params jsonrpc.Raw) (jsonrpc.Raw, error) {
+func (u *Upstream) askRoots(
+	ctx context.Context, l *connection, params jsonrpc.Raw,
+) (jsonrpc.Raw, error) {
 	answer, wait, err := u.rootsAsked(ctx, l)
 	// The context ends when the answer is on its way: before that, a call could overtake it.
 	context.AfterFunc(ctx, func() { u.rootsAnswered(l) })
@@ -64,7 +66,9 @@ func (u *Upstream) askRoots(ctx context.Context, l *connection, params jsonrpc.R
 
 // rootsAsked takes a question for the roots. It returns the answer, unless that is the client's to
 // give.
-func (u *Upstream) rootsAsked(ctx context.Context, l *connection) (answer jsonrpc.Raw, wait bool, err error) {
+func (u *Upstream) rootsAsked(
+	ctx context.Context, l *connection,
+) (answer jsonrpc.Raw, wait bool, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	pc, _ := ctx.Value(pendingKey{}).(*pendingCall)
@@ -82,7 +86,8 @@ func (u *Upstream) rootsAsked(ctx context.Context, l *connection) (answer jsonrp
 		if l.asking == 1 && (pc == nil || !pc.light()) {
 			return nil, true, nil // its connection from now on
 		}
-		u.pool.mixedRoots = u.pool.mixedRoots || l.asking > 1 // from now on one at a time, so that the next question can be answered
+		// from now on one at a time, so that the next question can be answered
+		u.pool.mixedRoots = u.pool.mixedRoots || l.asking > 1
 		fallthrough
 	case kind == listRoots:
 		return nil, false, jsonrpc.Errorf(jsonrpc.InternalError, "there are no roots on this connection")
@@ -92,7 +97,9 @@ func (u *Upstream) rootsAsked(ctx context.Context, l *connection) (answer jsonrp
 
 // askClient asks the client for its roots by way of a call in flight that was not tried. Without
 // an answer, again is closed when there is another call.
-func (u *Upstream) askClient(ctx context.Context, l *connection, params jsonrpc.Raw, tried map[*pendingCall]bool) (answer jsonrpc.Raw, again <-chan struct{}, err error) {
+func (u *Upstream) askClient(
+	ctx context.Context, l *connection, params jsonrpc.Raw, tried map[*pendingCall]bool,
+) (answer jsonrpc.Raw, again <-chan struct{}, err error) {
 	asked, cancel := context.WithCancel(ctx)
 	defer cancel()
 	a := &question{cancel: cancel}
@@ -122,7 +129,9 @@ func closedChan() <-chan struct{} {
 // borrow returns a call in flight by which the client can be asked for its roots, which waits for
 // the answer from now on: the one with the exchange that has the question, or any other one. Nil:
 // there is none until the channel is closed.
-func (u *Upstream) borrow(ctx context.Context, l *connection, tried map[*pendingCall]bool, a *question) (*pendingCall, <-chan struct{}) {
+func (u *Upstream) borrow(
+	ctx context.Context, l *connection, tried map[*pendingCall]bool, a *question,
+) (*pendingCall, <-chan struct{}) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	usable := func(pc *pendingCall) bool {

@@ -109,12 +109,15 @@ func (s *rootsServer) serve(t farcall.Transport) {
 			s.mu.Lock()
 			s.declared = strings.Contains(string(m.Params), `"roots"`)
 			s.mu.Unlock()
-			result = `{"protocolVersion":"` + legacy + `","capabilities":{"tools":{}},"serverInfo":{"name":"roots","version":"1"}}`
+			result = `{"protocolVersion":"` + legacy +
+				`","capabilities":{"tools":{}},"serverInfo":{"name":"roots","version":"1"}}`
 		case spec.NotificationInitialized, spec.NotificationRootsListChanged:
 			if s.lab.late {
 				continue
 			}
-			s.after(s.lab.ask(), func() { _ = t.Write([]byte(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)) })
+			s.after(s.lab.ask(), func() {
+				_ = t.Write([]byte(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`))
+			})
 		case "":
 			s.answered(m.Result)
 			if s.held != nil {
@@ -124,7 +127,9 @@ func (s *rootsServer) serve(t farcall.Transport) {
 			result = `{"tools":[]}`
 		case spec.MethodToolsCall:
 			if s.lab.late {
-				s.held = func() { _ = t.Write(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, s.call(m.Params))) }
+				s.held = func() {
+					_ = t.Write(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, s.call(m.Params)))
+				}
 				_ = t.Write([]byte(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`))
 				continue
 			}
@@ -189,13 +194,16 @@ func (s *rootsServer) call(params jsonrpc.Raw) (result string) {
 	defer s.lab.mu.Unlock()
 	for _, root := range s.given {
 		if !slices.Contains(p.Arguments.Roots, root) {
-			s.lab.moved = append(s.lab.moved, fmt.Sprintf("a call of %s, of roots %q, on a connection with the roots %q", p.Arguments.Who, p.Arguments.Roots, s.given))
+			s.lab.moved = append(s.lab.moved,
+				fmt.Sprintf("a call of %s, of roots %q, on a connection with the roots %q", p.Arguments.Who,
+					p.Arguments.Roots, s.given))
 		}
 	}
 	if p.Arguments.Who != "" {
 		s.callers = append(s.callers, p.Arguments.Who)
 		if s.callers[0] != p.Arguments.Who {
-			s.lab.moved = append(s.lab.moved, fmt.Sprintf("a call of %s on a connection of %s", p.Arguments.Who, s.callers[0]))
+			s.lab.moved = append(s.lab.moved,
+				fmt.Sprintf("a call of %s on a connection of %s", p.Arguments.Who, s.callers[0]))
 		}
 	}
 	return fmt.Sprintf(`{"content":[{"type":"text","text":%q}]}`, s.root)
