@@ -41,7 +41,8 @@ func (c *rootsClient) request() *Call {
 	}
 	c.mu.Lock()
 	call := toolCall("x", "", who)
-	call.Params = fmt.Appendf(nil, `{"name":"x","arguments":{"who":%q,"roots":["%s"]}}`, c.owner, strings.Join(c.roots, `","`))
+	call.Params = fmt.Appendf(nil, `{"name":"x","arguments":{"who":%q,"roots":["%s"]}}`, c.owner,
+		strings.Join(c.roots, `","`))
 	c.mu.Unlock()
 	call.Ask = func(ctx context.Context, method string, _ jsonrpc.Raw) (jsonrpc.Raw, error) {
 		if method != spec.MethodRootsList {
@@ -84,7 +85,10 @@ func rootsClients(u *Upstream) map[string]*rootsClient {
 // use what they received. A call gets its client's root, or none as long as the server is not
 // ready.
 func TestRootsNeverMove(t *testing.T) {
-	for _, apply := range []time.Duration{0, 130 * time.Millisecond, 600 * time.Millisecond, 2 * time.Second} {
+	for _, apply := range []time.Duration{
+		0, 130 * time.Millisecond, 600 * time.Millisecond,
+		2 * time.Second,
+	} {
 		for _, ask := range []time.Duration{0, 3 * time.Second} {
 			for _, lifetime := range []string{"", lifetimePrincipal, lifetimeSession, lifetimeCall} {
 				t.Run(fmt.Sprint(apply, " ", ask, " ", lifetime), func(t *testing.T) {
@@ -109,7 +113,8 @@ func TestRootsNeverMove(t *testing.T) {
 							if lasts && !seen[name] {
 								t.Errorf("%s never got its root", name)
 							}
-							if want := lifetime != lifetimeCall && (c.who.Session != "" || c.who.Owner.Exclusive() || lifetime == "" && !c.who.Owner.IsZero()); lasts != want {
+							if want := lifetime != lifetimeCall && (c.who.Session != "" || c.who.Owner.Exclusive() ||
+								lifetime == "" && !c.who.Owner.IsZero()); lasts != want {
 								t.Errorf("%s: the connection lasts: %v", name, lasts)
 							}
 						}
@@ -152,7 +157,10 @@ func TestFirstRoots(t *testing.T) {
 		l := newRootsLab(t, 0, 0)
 		u := l.upstream(Options{Lifetime: lifetimeCall})
 		for i := range 10 {
-			c := &rootsClient{u: u, who: Caller{Capabilities: jsonrpc.Raw(canList)}, roots: []string{fmt.Sprint("file:///", i)}}
+			c := &rootsClient{
+				u: u, who: Caller{Capabilities: jsonrpc.Raw(canList)},
+				roots: []string{fmt.Sprint("file:///", i)},
+			}
 			if got := c.call(t); i > 0 && got != c.roots[0] {
 				t.Errorf("call %d got %q", i, got)
 			}
@@ -167,8 +175,14 @@ func TestRootsChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newRootsLab(t, 0, 0)
 		u := l.upstream(Options{})
-		a := &rootsClient{u: u, who: Caller{Session: "a", Capabilities: jsonrpc.Raw(canList)}, roots: []string{"file:///a1"}}
-		b := &rootsClient{u: u, who: Caller{Session: "b", Capabilities: jsonrpc.Raw(canList)}, roots: []string{"file:///b"}}
+		a := &rootsClient{
+			u: u, who: Caller{Session: "a", Capabilities: jsonrpc.Raw(canList)},
+			roots: []string{"file:///a1"},
+		}
+		b := &rootsClient{
+			u: u, who: Caller{Session: "b", Capabilities: jsonrpc.Raw(canList)},
+			roots: []string{"file:///b"},
+		}
 		for _, c := range []*rootsClient{a, b, a, b} {
 			c.call(t)
 			synctest.Wait()
@@ -203,7 +217,10 @@ func TestMissedRoots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newRootsLab(t, 0, 0)
 		u := l.upstream(Options{})
-		c := &rootsClient{u: u, who: Caller{Session: "a", Capabilities: jsonrpc.Raw(canList)}, roots: []string{"file:///a"}}
+		c := &rootsClient{
+			u: u, who: Caller{Session: "a", Capabilities: jsonrpc.Raw(canList)},
+			roots: []string{"file:///a"},
+		}
 		c.call(t)
 		synctest.Wait()
 		c.mu.Lock()
@@ -245,7 +262,9 @@ func TestRootsLetOthersOn(t *testing.T) {
 		who := Caller{Session: "a", Capabilities: jsonrpc.Raw(canList)}
 		answer := make(chan jsonrpc.Raw)
 		first := toolCall("block", "first", who)
-		first.Ask = func(context.Context, string, jsonrpc.Raw) (jsonrpc.Raw, error) { return <-answer, nil }
+		first.Ask = func(context.Context, string, jsonrpc.Raw) (jsonrpc.Raw, error) {
+			return <-answer, nil
+		}
 		var wg sync.WaitGroup
 		wg.Go(func() { mustDo(t, u, first, "1") })
 		synctest.Wait()
@@ -289,7 +308,14 @@ func TestAnonymousApart(t *testing.T) {
 			l := newLab(t, legacy)
 			u := l.upstream(Options{Lifetime: lifetime})
 			address := Caller{Owner: owner.Address("192.0.2.1")}
-			for i, who := range []Caller{{}, {}, address, address, {Session: "a"}, {Session: "b"}, {Session: "a"}} {
+			for i, who := range []Caller{
+				{},
+				{},
+				address, address,
+				{Session: "a"},
+				{Session: "b"},
+				{Session: "a"},
+			} {
 				want := fmt.Sprint(min(i+1, 6))
 				if i == 6 {
 					want = "5"
@@ -310,9 +336,16 @@ func TestRootsPool(t *testing.T) {
 		l := newRootsLab(t, 0, 0)
 		u := l.upstream(Options{Pool: 4})
 		for i := range 12 {
-			c := &rootsClient{u: u, who: Caller{Owner: owner.Named("ada"), Capabilities: jsonrpc.Raw(canList)}, roots: []string{fmt.Sprint("file:///", i)}}
+			c := &rootsClient{
+				u:     u,
+				who:   Caller{Owner: owner.Named("ada"), Capabilities: jsonrpc.Raw(canList)},
+				roots: []string{fmt.Sprint("file:///", i)},
+			}
 			c.call(t)
-			s := &rootsClient{u: u, who: Caller{Session: "s", Capabilities: jsonrpc.Raw(canList)}, roots: []string{"file:///s"}}
+			s := &rootsClient{
+				u: u, who: Caller{Session: "s", Capabilities: jsonrpc.Raw(canList)},
+				roots: []string{"file:///s"},
+			}
 			s.call(t)
 			synctest.Wait()
 		}
@@ -335,7 +368,10 @@ func TestRootsLists(t *testing.T) {
 			if _, err := u.Call(t.Context(), &Call{Method: spec.MethodToolsList, Caller: who}); err != nil {
 				t.Error(err)
 			}
-			c := &rootsClient{u: u, who: who, owner: fmt.Sprint(i), roots: []string{fmt.Sprint("file:///", i)}}
+			c := &rootsClient{
+				u: u, who: who, owner: fmt.Sprint(i),
+				roots: []string{fmt.Sprint("file:///", i)},
+			}
 			c.call(t)
 		}
 		synctest.Wait()
@@ -345,7 +381,8 @@ func TestRootsLists(t *testing.T) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if s := l.all[0]; !s.declared || len(s.given) != 0 || len(s.callers) != 0 {
-			t.Errorf("the connection for lists: declared %v, roots %q, calls of %q", s.declared, s.given, s.callers)
+			t.Errorf("the connection for lists: declared %v, roots %q, calls of %q", s.declared, s.given,
+				s.callers)
 		}
 	})
 }
@@ -371,7 +408,10 @@ func randomRoots(t *testing.T, lifetime string, random *rand.Rand) {
 		return time.Duration(random.IntN(2000)) * time.Millisecond
 	}
 	l.apply = l.ask
-	u := l.upstream(Options{Lifetime: lifetime, Pool: 1 + random.IntN(8), MaxConnections: 20, QueueTimeout: time.Hour, IdleStop: time.Duration(random.IntN(2)) * 5 * time.Second})
+	u := l.upstream(Options{
+		Lifetime: lifetime, Pool: 1 + random.IntN(8), MaxConnections: 20,
+		QueueTimeout: time.Hour, IdleStop: time.Duration(random.IntN(2)) * 5 * time.Second,
+	})
 	all := rootsClients(u)
 	names := slices.Sorted(func(yield func(string) bool) {
 		for name := range all {
@@ -388,7 +428,8 @@ func randomRoots(t *testing.T, lifetime string, random *rand.Rand) {
 	var wg sync.WaitGroup
 	for range 150 {
 		mu.Lock()
-		c, what, pause := all[names[random.IntN(len(names))]], random.IntN(20), time.Duration(random.IntN(400))*time.Millisecond
+		c, what, pause := all[names[random.IntN(len(names))]], random.IntN(20),
+			time.Duration(random.IntN(400))*time.Millisecond
 		mu.Unlock()
 		c.mu.Lock()
 		own := c.roots[0]
@@ -413,7 +454,11 @@ func randomRoots(t *testing.T, lifetime string, random *rand.Rand) {
 			wg.Go(func() {
 				who := c.who
 				who.Capabilities = jsonrpc.Raw(canElicit)
-				_, _ = do(t.Context(), u, &Call{Method: spec.MethodToolsCall, Caller: who, Params: jsonrpc.Raw(`{"name":"x","arguments":{}}`)})
+				_, _ = do(t.Context(), u,
+					&Call{
+						Method: spec.MethodToolsCall, Caller: who,
+						Params: jsonrpc.Raw(`{"name":"x","arguments":{}}`),
+					})
 			})
 		default:
 			wg.Go(func() {

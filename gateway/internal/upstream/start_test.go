@@ -28,11 +28,15 @@ func TestStartedTooLate(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLab(t, legacy)
 				release := make(chan struct{})
-				u := New(&Options{Name: "lab", Exclusive: true, Lifetime: lifetimeSession, Dial: func(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, error) {
-					c, err := l.dial(context.WithoutCancel(ctx), o)
-					<-release
-					return c, err
-				}})
+				u := New(
+					&Options{
+						Name: "lab", Exclusive: true, Lifetime: lifetimeSession,
+						Dial: func(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, error) {
+							c, err := l.dial(context.WithoutCancel(ctx), o)
+							<-release
+							return c, err
+						},
+					})
 				defer l.close(u)
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan struct{})
@@ -70,7 +74,9 @@ func TestStartStory(t *testing.T) {
 				return ctx.Err()
 			}
 		}
-		u := l.upstream(Options{Timeout: 10 * time.Second, BreakAfter: -1, Starting: func() string { return "npx -y it; not passed on: A_TOKEN" }})
+		u := l.upstream(Options{Timeout: 10 * time.Second, BreakAfter: -1, Starting: func() string {
+			return "npx -y it; not passed on: A_TOKEN"
+		}})
 		begun := time.Now()
 		done := make(chan error, 1)
 		go func() { _, err := do(t.Context(), u, toolCall("which", "", Caller{})); done <- err }()
@@ -83,7 +89,8 @@ func TestStartStory(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		err := <-done
-		if d := dataOf(t, err, jsonrpc.Unavailable); time.Since(begun) != 25*time.Second || d.Sent != "no" || !d.Retryable ||
+		if d := dataOf(t, err, jsonrpc.Unavailable); time.Since(begun) != 25*time.Second ||
+			d.Sent != "no" || !d.Retryable ||
 			!strings.Contains(err.Error(), "starting for 25s: npx -y it; not passed on: A_TOKEN") {
 			t.Errorf("after %v: %v, %+v", time.Since(begun), err, d)
 		}
@@ -99,7 +106,9 @@ func TestStartStory(t *testing.T) {
 			t.Error("a server that does not start is there")
 		}
 		<-time.After(time.Minute)
-		if s := u.Status(); s.State != StateDown || !strings.Contains(s.LastError, "not ready within 1m0s (start_timeout), starting for 1m0s: npx -y it") {
+		if s := u.Status(); s.State != StateDown ||
+			!strings.Contains(s.LastError,
+				"not ready within 1m0s (start_timeout), starting for 1m0s: npx -y it") {
 			t.Errorf("%+v", s)
 		}
 		takes = 0
@@ -118,7 +127,10 @@ func TestCallersFault(t *testing.T) {
 		refused := errors.New("the token of the caller is not accepted")
 		hold := make(chan struct{})
 		u := New(&Options{
-			Name: "lab", Lifetime: lifetimePrincipal, BreakAfter: 2, BreakFor: time.Hour, Identity: func(ctx context.Context) any { return ctx.Value(whoKey{}) },
+			Name: "lab", Lifetime: lifetimePrincipal, BreakAfter: 2, BreakFor: time.Hour,
+			Identity: func(ctx context.Context) any {
+				return ctx.Value(whoKey{})
+			},
 			CallersFault: func(err error) bool { return errors.Is(err, refused) },
 			Dial: func(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, error) {
 				if Identity(ctx) == "bob" {
@@ -130,7 +142,8 @@ func TestCallersFault(t *testing.T) {
 		})
 		defer l.close(u)
 		call := func(who string) error {
-			_, err := u.Call(context.WithValue(t.Context(), whoKey{}, who), toolCall("which", "", Caller{Owner: owner.Named(who)}))
+			_, err := u.Call(context.WithValue(t.Context(), whoKey{}, who),
+				toolCall("which", "", Caller{Owner: owner.Named(who)}))
 			return err
 		}
 		bob, ann := make(chan error, 1), make(chan error, 1)

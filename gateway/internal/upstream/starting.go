@@ -38,7 +38,8 @@ func (u *Upstream) connect(l *connection) (*mcp.Client, error) {
 	defer time.AfterFunc(tellStart, func() { o.Logger.Warn(u.startStory(l)) }).Stop()
 	client, err := u.dial(ctx, l)
 	if err != nil && ctx.Err() != nil && l.ctx.Err() == nil {
-		err = fmt.Errorf("not ready within %v (start_timeout), %s: %w", o.StartTimeout, u.startStory(l), err)
+		err = fmt.Errorf("not ready within %v (start_timeout), %s: %w", o.StartTimeout,
+			u.startStory(l), err)
 	}
 	return client, err
 }
@@ -107,12 +108,16 @@ func (u *Upstream) notReady(l *connection) error {
 	if !u.opts.Plain() {
 		text = u.startStory(l)
 	}
-	return u.refusal(jsonrpc.Unavailable, "%s is not ready yet, %s; try again later", u.opts.Name, text)
+	return u.refusal(jsonrpc.Unavailable, "%s is not ready yet, %s; try again later",
+		u.opts.Name, text)
 }
 
 // startLocked starts a connection, for a pending call or, with nil, for none.
 func (u *Upstream) startLocked(h *holder, a abilities, pc *pendingCall) *connection {
-	l := &connection{facts: &u.pool.facts, holder: h, abilities: a, age: u.pool.breaker.age, begun: time.Now()}
+	l := &connection{
+		facts: &u.pool.facts, holder: h, abilities: a, age: u.pool.breaker.age,
+		begun: time.Now(),
+	}
 	l.ctx, l.cancel = context.WithCancel(context.WithValue(u.ctx, identityKey{}, &l.identity))
 	if pc != nil {
 		u.identify(l, pc)
@@ -176,7 +181,8 @@ func (u *Upstream) arrived(l *connection, client *mcp.Client, err error) bool {
 		u.opts.OnStarted(now.Sub(l.begun), l.parent)
 	}
 	if err == nil && wanted && first {
-		u.opts.Logger.Info("connected", "server", l.info.Name+" "+l.info.Version, "revision", l.info.Revision)
+		u.opts.Logger.Info("connected", "server", l.info.Name+" "+l.info.Version, "revision",
+			l.info.Revision)
 	}
 	if err != nil {
 		u.opts.Logger.Debug("a connection could not be started", "error", textOf(err))
@@ -238,7 +244,8 @@ func (u *Upstream) listen(l *connection) {
 		PromptsListChanged:   caps.Prompts != nil && caps.Prompts.ListChanged,
 		ResourcesListChanged: caps.Resources != nil && caps.Resources.ListChanged,
 	}
-	if l.modern && !filter.ToolsListChanged && !filter.PromptsListChanged && !filter.ResourcesListChanged {
+	if l.modern && !filter.ToolsListChanged && !filter.PromptsListChanged &&
+		!filter.ResourcesListChanged {
 		return
 	}
 	if err := l.client.Listen(l.ctx, filter); errors.Is(err, farcall.ErrClosed) {

@@ -46,12 +46,15 @@ func (u *Upstream) Status() Status {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	s := Status{
-		State: u.pool.mood, Since: u.pool.since, Connections: u.pool.live(), InFlight: u.queue.inFlight.Used(), Queued: u.queue.waiting.Len(),
+		State: u.pool.mood, Since: u.pool.since, Connections: u.pool.live(),
+		InFlight: u.queue.inFlight.Used(), Queued: u.queue.waiting.Len(),
 		Calls: u.calls, Errors: u.errors, Dropped: u.dropped + u.pool.dropped(), Retries: u.retries,
-		LatencyP50: u.latency.Quantile(50), LatencyP99: u.latency.Quantile(99), LastError: u.pool.lastError,
-		Breaker: u.pool.breaker.state(time.Now()),
+		LatencyP50: u.latency.Quantile(50), LatencyP99: u.latency.Quantile(99),
+		LastError: u.pool.lastError,
+		Breaker:   u.pool.breaker.state(time.Now()),
 	}
-	if l := u.pool.slowest(); s.State == StateStarting && l != nil && time.Since(l.begun) >= tellStart {
+	if l := u.pool.slowest(); s.State == StateStarting && l != nil &&
+		time.Since(l.begun) >= tellStart {
 		s.LastError = u.startStory(l) // what is waited for
 	}
 	if u.pool.info != nil {

@@ -31,7 +31,8 @@ func TestStartIsShared(t *testing.T) {
 				for i := range 100 {
 					wg.Go(func() {
 						if i%10 == 0 {
-							if _, err := do(gone, u, toolCall("which", "", Caller{})); !errors.Is(err, context.Canceled) {
+							if _, err := do(gone, u, toolCall("which", "", Caller{})); !errors.Is(err,
+								context.Canceled) {
 								t.Errorf("cancelled while the connection started: %v", err)
 							}
 							return
@@ -48,7 +49,8 @@ func TestStartIsShared(t *testing.T) {
 				if n := l.count(); n != 1 {
 					t.Errorf("%d starts, want 1", n)
 				}
-				if s := u.Status(); s.State != StateUp || s.Calls != 100 || s.Errors != 0 || s.InFlight != 0 || s.Queued != 0 || s.Name != "lab" || s.Revision != eras {
+				if s := u.Status(); s.State != StateUp || s.Calls != 100 || s.Errors != 0 || s.InFlight != 0 ||
+					s.Queued != 0 || s.Name != "lab" || s.Revision != eras {
 					t.Errorf("at last: %+v", s)
 				}
 			})
@@ -99,7 +101,8 @@ func TestLifetimes(t *testing.T) {
 						for j := range callers {
 							shared := want[i] == want[j] || lifetime == lifetimeCall
 							if (scopes[i] == scopes[j]) != shared {
-								t.Errorf("the scopes of %+v and %+v: %q and %q", callers[i], callers[j], scopes[i], scopes[j])
+								t.Errorf("the scopes of %+v and %+v: %q and %q", callers[i], callers[j], scopes[i],
+									scopes[j])
 							}
 						}
 					}
@@ -180,7 +183,8 @@ func TestDescribe(t *testing.T) {
 			u := l.upstream(Options{Lifetime: lifetime})
 			for range 3 {
 				info, err := u.Describe(t.Context(), Caller{Capabilities: jsonrpc.Raw(canElicit)})
-				if err != nil || info.Name != "lab" || info.Revision != legacy || info.Capabilities.Tools == nil {
+				if err != nil || info.Name != "lab" || info.Revision != legacy ||
+					info.Capabilities.Tools == nil {
 					t.Fatalf("%+v, %v", info, err)
 				}
 			}
@@ -199,8 +203,10 @@ func TestServerErrors(t *testing.T) {
 		if !errors.Is(err, jsonrpc.MethodNotFound) {
 			t.Errorf("an unknown method: %v", err)
 		}
-		_, err = u.Call(t.Context(), &Call{Method: spec.MethodResourcesRead, Params: jsonrpc.Raw(`{"uri":"lab:none"}`)})
-		if wire, ok := errors.AsType[*jsonrpc.Error](err); !ok || wire.Code != era.Latest().ResourceNotFound {
+		_, err = u.Call(t.Context(),
+			&Call{Method: spec.MethodResourcesRead, Params: jsonrpc.Raw(`{"uri":"lab:none"}`)})
+		if wire, ok := errors.AsType[*jsonrpc.Error](err); !ok ||
+			wire.Code != era.Latest().ResourceNotFound {
 			t.Errorf("an unknown resource: %v", err)
 		}
 		if s := u.Status(); s.Errors != 0 || s.Calls != 2 {
@@ -214,7 +220,9 @@ func TestIdleStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, legacy)
 		changed := 0
-		u := l.upstream(Options{IdleStop: time.Minute, Timeout: time.Hour, OnListChanged: func(string) { changed++ }})
+		u := l.upstream(Options{IdleStop: time.Minute, Timeout: time.Hour, OnListChanged: func(string) {
+			changed++
+		}})
 		mustDo(t, u, toolCall("which", "", Caller{}), "1")
 		<-time.After(50 * time.Second)
 		mustDo(t, u, toolCall("which", "", Caller{}), "1")
@@ -260,7 +268,8 @@ func TestClose(t *testing.T) {
 		go func() { done <- u.Close(t.Context()) }()
 		synctest.Wait()
 		_, err := do(t.Context(), u, toolCall("which", "", Caller{}))
-		if d := dataOf(t, err, jsonrpc.ShuttingDown.Condition().Modern); d.Sent != "no" || !d.Retryable || d.Upstream != "lab" {
+		if d := dataOf(t, err, jsonrpc.ShuttingDown.Condition().Modern); d.Sent != "no" || !d.Retryable ||
+			d.Upstream != "lab" {
 			t.Errorf("%+v", d)
 		}
 		if err := errors.Join(<-done, <-result); err != nil {
@@ -298,14 +307,18 @@ func TestLogAndProgress(t *testing.T) {
 				<-slow
 				got = append(got, string(params))
 			}
-			c.Notice = func(_ context.Context, method string, params jsonrpc.Raw) { got = append(got, method) }
+			c.Notice = func(_ context.Context, method string, params jsonrpc.Raw) {
+				got = append(got, method)
+			}
 			mustDo(t, u, c, id)
 			return got
 		}
 		open := make(chan struct{})
 		close(open)
 		got := tell("x", open)
-		progress := slices.DeleteFunc(slices.Clone(got), func(s string) bool { return s == spec.NotificationMessage })
+		progress := slices.DeleteFunc(slices.Clone(got), func(s string) bool {
+			return s == spec.NotificationMessage
+		})
 		if len(progress) != 3 {
 			t.Errorf("got %q", got)
 		}
@@ -328,7 +341,11 @@ func TestNotes(t *testing.T) {
 		u := newLab(t, legacy).upstream(Options{})
 		hold := make(chan struct{})
 		n := 0
-		pc := u.newPendingCall(t.Context(), &Call{Method: "x", Progress: func(context.Context, jsonrpc.Raw) { <-hold; n++ }})
+		pc := u.newPendingCall(t.Context(),
+			&Call{Method: "x", Progress: func(context.Context, jsonrpc.Raw) {
+				<-hold
+				n++
+			}})
 		for i := range maxNotes + 100 {
 			pc.progressed(jsonrpc.Raw(strconv.Itoa(i)))
 		}
@@ -348,7 +365,11 @@ func TestDeadConnection(t *testing.T) {
 		l := newLab(t, legacy)
 		changed := map[string]int{}
 		var mu sync.Mutex
-		u := l.upstream(Options{OnListChanged: func(kind string) { mu.Lock(); changed[kind]++; mu.Unlock() }})
+		u := l.upstream(Options{OnListChanged: func(kind string) {
+			mu.Lock()
+			changed[kind]++
+			mu.Unlock()
+		}})
 		mustDo(t, u, toolCall("which", "", Caller{}), "1")
 		var wg sync.WaitGroup
 		seen := map[error]bool{}
@@ -377,7 +398,8 @@ func TestDeadConnection(t *testing.T) {
 		l.release("a")
 		wg.Wait()
 		s := u.Status()
-		if len(seen) != 10 || l.count() != 2 || s.Retries != 10 || s.Errors != 10 || s.InFlight != 0 || s.State != StateUp {
+		if len(seen) != 10 || l.count() != 2 || s.Retries != 10 || s.Errors != 10 || s.InFlight != 0 ||
+			s.State != StateUp {
 			t.Errorf("%d errors, %d starts, %+v", len(seen), l.count(), s)
 		}
 		mu.Lock()
@@ -420,14 +442,16 @@ func TestBreaker(t *testing.T) {
 		u := l.upstream(Options{BreakAfter: 3, BreakFor: 10 * time.Second})
 		for n := range 3 {
 			_, err := do(t.Context(), u, toolCall("which", "", Caller{}))
-			if d := dataOf(t, err, jsonrpc.Unavailable); d.Sent != "no" || !d.Retryable || !errors.Is(err, down) {
+			if d := dataOf(t, err, jsonrpc.Unavailable); d.Sent != "no" || !d.Retryable ||
+				!errors.Is(err, down) {
 				t.Errorf("call %d: %v %+v", n, err, d)
 			}
 		}
 		<-time.After(time.Second)
 		for range 5 {
 			_, err := do(t.Context(), u, toolCall("which", "", Caller{}))
-			if d := dataOf(t, err, jsonrpc.Unavailable); d.RetryAfterMS != 9000 || d.Sent != "no" || !d.Retryable {
+			if d := dataOf(t, err, jsonrpc.Unavailable); d.RetryAfterMS != 9000 || d.Sent != "no" ||
+				!d.Retryable {
 				t.Errorf("open: %+v", d)
 			}
 		}

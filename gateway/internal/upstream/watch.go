@@ -61,7 +61,9 @@ type watcher struct {
 // may be called by any goroutine and must not block; a call of it that is under way
 // when stop returns goes on. The connection is kept until then, and replaced when its
 // connection ends.
-func (u *Upstream) Watch(ctx context.Context, who Caller, uri string, updated func()) (stop func(), err error) {
+func (u *Upstream) Watch(
+	ctx context.Context, who Caller, uri string, updated func(),
+) (stop func(), err error) {
 	me := &watcher{updated: updated}
 	u.mu.Lock()
 	w, err := u.watchLocked(&who, uri, me)
@@ -103,7 +105,8 @@ func (u *Upstream) watchLocked(who *Caller, uri string, me *watcher) (*watch, er
 	case u.opts.Held != "":
 		return nil, u.Refused()
 	case len(u.watching) >= maxWatching:
-		return nil, u.refusal(jsonrpc.Overloaded, "Overloaded: %d resources of %s are watched already", maxWatching, u.opts.Name)
+		return nil, u.refusal(jsonrpc.Overloaded, "Overloaded: %d resources of %s are watched already",
+			maxWatching, u.opts.Name)
 	default:
 		w = &watch{u: u, key: key, who: *who, settled: make(chan struct{})}
 		w.who.Info, w.who.Capabilities = slices.Clone(who.Info), slices.Clone(who.Capabilities)
@@ -158,7 +161,8 @@ func (w *watch) run(ctx context.Context) {
 func (u *Upstream) fruitless(ctx context.Context, w *watch, err error) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	refused := w.refused || err != nil && outcomeOf(nil, err) == answered && !errors.As(err, new(*wayError))
+	refused := w.refused ||
+		err != nil && outcomeOf(nil, err) == answered && !errors.As(err, new(*wayError))
 	if w.known && refused && ctx.Err() == nil {
 		u.spawnLocked(func() { u.warn("%s is watched no more: %w", w.key.uri, err) })
 	}
@@ -190,7 +194,8 @@ func (w *watch) listen(ctx context.Context) error {
 		err = l.client.Listen(ctx, spec.SubscriptionFilter{ResourceSubscriptions: []string{w.key.uri}})
 	}
 	if u.detach(w, l) {
-		return jsonrpc.Errorf(jsonrpc.MethodNotFound, "the server %s does not tell of changes to %s", u.opts.Name, w.key.uri)
+		return jsonrpc.Errorf(jsonrpc.MethodNotFound, "the server %s does not tell of changes to %s",
+			u.opts.Name, w.key.uri)
 	}
 	if errors.Is(err, farcall.ErrClosed) && u.opts.Exclusive {
 		u.died(l, err)
@@ -240,7 +245,8 @@ func (u *Upstream) granted(l *connection, got spec.SubscriptionFilter) {
 		w.settleLocked(nil)
 	}
 	// Which subscription an answer is to is not said.
-	if len(got.ResourceSubscriptions) == 0 && !got.ToolsListChanged && !got.PromptsListChanged && !got.ResourcesListChanged {
+	if len(got.ResourceSubscriptions) == 0 && !got.ToolsListChanged && !got.PromptsListChanged &&
+		!got.ResourcesListChanged {
 		var pending []*watch
 		for _, w := range l.watches {
 			if !w.granted {
@@ -271,7 +277,8 @@ func (u *Upstream) updated(l *connection, uri string) {
 
 func within(uri, of string) bool {
 	rest, ok := strings.CutPrefix(uri, of)
-	return ok && (rest == "" || strings.HasSuffix(of, "/") || strings.ContainsRune("/?#", rune(rest[0])))
+	return ok &&
+		(rest == "" || strings.HasSuffix(of, "/") || strings.ContainsRune("/?#", rune(rest[0])))
 }
 
 func tell(watchers []*watcher) {

@@ -34,7 +34,8 @@ func TestWatch(t *testing.T) {
 					t.Helper()
 					<-time.After(time.Second)
 					if a.Load() != wantA || b.Load() != wantB || other.Load() != wantOther {
-						t.Errorf("got %d, %d, %d; want %d, %d, %d", a.Load(), b.Load(), other.Load(), wantA, wantB, wantOther)
+						t.Errorf("got %d, %d, %d; want %d, %d, %d", a.Load(), b.Load(), other.Load(), wantA, wantB,
+							wantOther)
 					}
 				}
 				check(0, 0, 0)
@@ -65,7 +66,8 @@ func TestWatchRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newRootsLab(t, 0, 0)
 		u := l.upstream(Options{})
-		if _, err := u.Watch(t.Context(), Caller{}, "a:b", func() {}); !errors.Is(err, jsonrpc.MethodNotFound) {
+		if _, err := u.Watch(t.Context(), Caller{}, "a:b", func() {}); !errors.Is(err,
+			jsonrpc.MethodNotFound) {
 			t.Errorf("got %v", err)
 		}
 		l.close(u)
@@ -82,7 +84,8 @@ func TestWatchRefused(t *testing.T) {
 		l.dialing = func(ctx context.Context, _ int) error { <-ctx.Done(); return ctx.Err() }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := u.Watch(ctx, Caller{}, "lab:r", func() {}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := u.Watch(ctx, Caller{}, "lab:r", func() {}); !errors.Is(err,
+			context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -113,7 +116,10 @@ func TestListChanged(t *testing.T) {
 }
 
 func TestWithin(t *testing.T) {
-	for uri, want := range map[string]bool{"a:b": true, "a:b/c": true, "a:b?x": true, "a:b#x": true, "a:bc": false, "a:": false} {
+	for uri, want := range map[string]bool{
+		"a:b": true, "a:b/c": true, "a:b?x": true, "a:b#x": true,
+		"a:bc": false, "a:": false,
+	} {
 		if got := within(uri, "a:b"); got != want {
 			t.Errorf("%s: %v", uri, got)
 		}
@@ -126,13 +132,16 @@ func TestWithin(t *testing.T) {
 func TestAbilities(t *testing.T) {
 	for caps, want := range map[string]abilities{
 		``: 0, `{}`: 0, `{"elicitation":null}`: 0,
-		`{"elicitation":{}}`:                                     canForm,
-		`{"elicitation":{"url":{}}}`:                             canURL,
-		`{"elicitation":{"form":{},"url":{}},"roots":{}}`:        canForm | canURL | canRoots,
-		`{"sampling":{"tools":{},"context":{}},"other":{}}`:      canSample | canSampleTools | canSampleContext,
+		`{"elicitation":{}}`:                              canForm,
+		`{"elicitation":{"url":{}}}`:                      canURL,
+		`{"elicitation":{"form":{},"url":{}},"roots":{}}`: canForm | canURL | canRoots,
+		`{"sampling":{"tools":{},"context":{}},"other":{}}`: canSample | canSampleTools |
+			canSampleContext,
 		`{"roots":{"listChanged":true},"experimental":{"x":{}}}`: canRoots,
-		`{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["x","text/html;profile=mcp-app"]},"a/b":{}}}`: canShowApps,
-		`{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["x",{}]}}}`:                                   0, `{"extensions":{"io.modelcontextprotocol/ui":7}}`: 0,
+		`{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["x",` +
+			`"text/html;profile=mcp-app"]},"a/b":{}}}`: canShowApps,
+		`{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["x",` +
+			`{}]}}}`: 0, `{"extensions":{"io.modelcontextprotocol/ui":7}}`: 0,
 	} {
 		if got := abilitiesOf(jsonrpc.Raw(caps)); got != want {
 			t.Errorf("%s: %07b, want %07b", caps, got, want)
