@@ -14,7 +14,9 @@ import (
 )
 
 // layers are what packages put before the text of an error.
-var layers = regexp.MustCompile(`^(?:mcp: (?:connect: )?|farcall: not sent: |"[\w/$.-]+": |farcall: call "[^"]*": |(?:mcphttp|httprpc): cannot reach the server: )+`)
+var layers = regexp.MustCompile(
+	`^(?:mcp: (?:connect: )?|farcall: not sent: |"[\w/$.-]+": |farcall: call "[^"]*": ` +
+		`|(?:mcphttp|httprpc): cannot reach the server: )+`)
 
 // calls are what the peer puts before the text of a call's error, within the text of another one.
 var calls = regexp.MustCompile(`farcall: call "[^"]*": `)
