@@ -22,7 +22,8 @@ func TestHTTPAllocs(t *testing.T) {
 		w := &nowhere{header: http.Header{}}
 		got := testing.AllocsPerRun(500, func() {
 			again := *r
-			again.Body, again.ContentLength = io.NopCloser(strings.NewReader(benchBody)), int64(len(benchBody))
+			again.Body, again.ContentLength = io.NopCloser(strings.NewReader(benchBody)),
+				int64(len(benchBody))
 			h.ServeHTTP(w, &again)
 		})
 		if !strings.Contains(string(w.last), `"result"`) {

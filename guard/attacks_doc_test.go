@@ -23,8 +23,10 @@ func TestAttacksAreTried(t *testing.T) {
 	sources := map[string]string{}
 	rows := 0
 	for line := range strings.Lines(section) {
-		cells := strings.Split(strings.TrimSpace(line), "|") // of a row: "", attack, what stops it, tests, ""
-		if len(cells) < 5 || strings.HasPrefix(cells[1], "---") || strings.TrimSpace(cells[1]) == "attack" || strings.HasPrefix(cells[1], " **") {
+		// of a row: "", attack, what stops it, tests, ""
+		cells := strings.Split(strings.TrimSpace(line), "|")
+		if len(cells) < 5 || strings.HasPrefix(cells[1], "---") ||
+			strings.TrimSpace(cells[1]) == "attack" || strings.HasPrefix(cells[1], " **") {
 			continue
 		}
 		rows++
@@ -43,7 +45,8 @@ func TestAttacksAreTried(t *testing.T) {
 			if !strings.Contains(sources[dir], "\nfunc "+test+"(") {
 				t.Errorf("%s: there is no %s in %s", cells[1], test, dir)
 			}
-			if sub = strings.ReplaceAll(sub, "_", " "); !strings.Contains(strings.ReplaceAll(sources[dir], "_", " "), sub) {
+			if sub = strings.ReplaceAll(sub, "_",
+				" "); !strings.Contains(strings.ReplaceAll(sources[dir], "_", " "), sub) {
 				t.Errorf("%s: there is no subtest %q in %s", cells[1], sub, dir)
 			}
 		}

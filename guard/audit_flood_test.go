@@ -53,10 +53,16 @@ func floods() (all []flood) {
 	}
 	long := strings.Repeat("y", 20_000)
 	kinds := []flood{
-		{name: "denied, long params", body: func(int) string { return call("zz", `{"a":"`+long+`"}`) }, times: 300},
-		{name: "denied, each another", body: func(i int) string { return call(fmt.Sprintf("zz%d%s", i, long), `{"a":"`+long+`"}`) }, times: 300},
+		{name: "denied, long params", body: func(int) string {
+			return call("zz", `{"a":"`+long+`"}`)
+		}, times: 300},
+		{name: "denied, each another", body: func(i int) string {
+			return call(fmt.Sprintf("zz%d%s", i, long), `{"a":"`+long+`"}`)
+		}, times: 300},
 		{name: "limited", body: func(int) string { return call("math/add", `{}`) }, times: 300},
-		{name: "malformed params", body: func(i int) string { return call("who", fmt.Sprintf(`{"a":%d,"a":"%s"}`, i, long)) }, times: 200},
+		{name: "malformed params", body: func(i int) string {
+			return call("who", fmt.Sprintf(`{"a":%d,"a":"%s"}`, i, long))
+		}, times: 200},
 		{name: "no JSON", body: func(int) string { return `{"jsonrpc":` + long }, times: 100},
 		{name: "batches", body: func(i int) string {
 			parts := make([]string, 100)
@@ -93,8 +99,11 @@ func TestFloodsEraseNothing(t *testing.T) {
 						{Roles: []string{"guest", "anonymous"}, Calls: []string{"math/add"}},
 					},
 				}
-				c.Limits.Rates = []guard.Rate{{Limit: 5, Every: 24 * time.Hour, Roles: []string{"guest", "anonymous"}}}
-				c.Audit.File, c.Audit.MaxSize, c.Audit.Keep, c.Audit.Params, c.Audit.OnFull = name, 3_000_000, 2, true, onFull
+				c.Limits.Rates = []guard.Rate{
+					{Limit: 5, Every: 24 * time.Hour, Roles: []string{"guest", "anonymous"}},
+				}
+				c.Audit.File, c.Audit.MaxSize, c.Audit.Keep, c.Audit.Params, c.Audit.OnFull = name, 3_000_000,
+					2, true, onFull
 				s := newSite(t, c, nil)
 				s.call("who", `{"evidence":1}`, asCI).wants(t, "service ci by key")
 				for i := range f.times {
@@ -115,7 +124,8 @@ func TestFloodsEraseNothing(t *testing.T) {
 					}
 				}
 				if evidence != 2 || report.Open != 0 {
-					t.Errorf("%d lines of evidence, %d calls without outcome, %d lines", evidence, report.Open, len(all))
+					t.Errorf("%d lines of evidence, %d calls without outcome, %d lines", evidence, report.Open,
+						len(all))
 				}
 			})
 		}
@@ -126,7 +136,10 @@ func TestFloodsEraseNothing(t *testing.T) {
 func TestRefusalsAreFolded(t *testing.T) {
 	name := t.TempDir() + "/audit.jsonl"
 	clock := newClock()
-	c := &guard.Config{Keys: []guard.Key{keyOf("ci", goodKey)}, Allow: []guard.Rule{{Calls: []string{"who"}}}}
+	c := &guard.Config{
+		Keys:  []guard.Key{keyOf("ci", goodKey)},
+		Allow: []guard.Rule{{Calls: []string{"who"}}},
+	}
 	c.Audit.File = name
 	s := newSite(t, c, &guard.Options{Now: clock.Now})
 	for range 500 {
@@ -158,7 +171,8 @@ func TestRefusalsAreFolded(t *testing.T) {
 		t.Fatalf("%+v", all)
 	}
 	for i, w := range want {
-		if got := all[i]; got.Decision != w.Decision || got.Call != w.Call || got.Repeats != w.Repeats || got.Of != w.Of {
+		if got := all[i]; got.Decision != w.Decision || got.Call != w.Call || got.Repeats != w.Repeats ||
+			got.Of != w.Of {
 			t.Errorf("line %d: %+v, want %+v", i, got, w)
 		}
 	}
@@ -167,7 +181,10 @@ func TestRefusalsAreFolded(t *testing.T) {
 // A refusal is a call: it has its own rate, for each owner, which does not count what is allowed.
 func TestRefusalsHaveARate(t *testing.T) {
 	name := t.TempDir() + "/audit.jsonl"
-	c := &guard.Config{Keys: []guard.Key{keyOf("ci", goodKey), keyOf("guest", secondKey)}, Allow: []guard.Rule{{Calls: []string{"who"}}}}
+	c := &guard.Config{
+		Keys:  []guard.Key{keyOf("ci", goodKey), keyOf("guest", secondKey)},
+		Allow: []guard.Rule{{Calls: []string{"who"}}},
+	}
 	c.Audit.File = name
 	c.Limits.Refusals.Limit, c.Limits.Refusals.Every, c.Limits.Refusals.Burst = 1, time.Hour, 3
 	s := newSite(t, c, nil)
@@ -229,7 +246,10 @@ func TestFullStoreRefuses(t *testing.T) {
 // A caller that fills the audit with calls it may make is refused, and another one calls on.
 func TestAllowedCallsLeaveRoomForOthers(t *testing.T) {
 	name := t.TempDir() + "/audit.jsonl"
-	c := &guard.Config{Keys: []guard.Key{keyOf("ci", goodKey), keyOf("guest", secondKey)}, Allow: []guard.Rule{{Calls: []string{"who"}}}}
+	c := &guard.Config{
+		Keys:  []guard.Key{keyOf("ci", goodKey), keyOf("guest", secondKey)},
+		Allow: []guard.Rule{{Calls: []string{"who"}}},
+	}
 	c.Audit.File, c.Audit.MaxSize, c.Audit.Keep = name, 50_000, 1
 	s := newSite(t, c, nil)
 	allowed := 0

@@ -22,14 +22,24 @@ import (
 func outcomeMux(waiting chan<- struct{}) *farcall.Mux {
 	mux := farcall.NewMux()
 	handle := func(name string, f farcall.HandlerFunc) { mux.Handle(name, f) }
-	handle("raw", func(context.Context, *farcall.Request) (any, error) { return jsonrpc.Raw(`{"a":1}`), nil })
-	handle("value", func(context.Context, *farcall.Request) (any, error) { return map[string]int{"a": 1}, nil })
+	handle("raw", func(context.Context, *farcall.Request) (any, error) {
+		return jsonrpc.Raw(`{"a":1}`), nil
+	})
+	handle("value", func(context.Context, *farcall.Request) (any, error) {
+		return map[string]int{"a": 1}, nil
+	})
 	handle("nothing", func(context.Context, *farcall.Request) (any, error) { return nil, nil }) //nolint:nilnil // null
-	handle("error", func(context.Context, *farcall.Request) (any, error) { return nil, jsonrpc.Errorf(-32000, "no") })
-	handle("failure", func(context.Context, *farcall.Request) (any, error) { return nil, errors.New("secret") })
+	handle("error", func(context.Context, *farcall.Request) (any, error) {
+		return nil, jsonrpc.Errorf(-32000, "no")
+	})
+	handle("failure", func(context.Context, *farcall.Request) (any, error) {
+		return nil, errors.New("secret")
+	})
 	handle("panic", func(context.Context, *farcall.Request) (any, error) { panic("boom") })
 	handle("goexit", func(context.Context, *farcall.Request) (any, error) { runtime.Goexit(); return nil, nil }) //nolint:nilnil // unreachable
-	handle("no JSON", func(context.Context, *farcall.Request) (any, error) { return make(chan int), nil })
+	handle("no JSON", func(context.Context, *farcall.Request) (any, error) {
+		return make(chan int), nil
+	})
 	handle("wait", func(ctx context.Context, _ *farcall.Request) (any, error) {
 		waiting <- struct{}{}
 		<-ctx.Done()
@@ -71,10 +81,16 @@ func outcomes(t *testing.T, name string) {
 	waiting := make(chan struct{}, 1)
 	ours, theirs := farcall.Pipe()
 	p := farcall.NewPeer(ours, nil, nil)
-	q := farcall.NewPeer(theirs, outcomeMux(waiting), &farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(&guard.Conn{Transport: "tcp"})}})
+	q := farcall.NewPeer(theirs, outcomeMux(waiting),
+		&farcall.Options{
+			Interceptors: []farcall.Interceptor{g.Interceptor(&guard.Conn{Transport: "tcp"})},
+		})
 	defer q.Close()
 	defer p.Close()
-	for _, method := range []string{"raw", "value", "nothing", "error", "failure", "panic", "goexit", "no JSON", "stream", "broken stream", "unknown"} {
+	for _, method := range []string{
+		"raw", "value", "nothing", "error", "failure", "panic", "goexit",
+		"no JSON", "stream", "broken stream", "unknown",
+	} {
 		_ = p.Call(t.Context(), method, map[string]any{}, nil)
 	}
 	_ = p.Call(t.Context(), "tools/call", map[string]any{"name": "x"}, nil)
@@ -88,7 +104,8 @@ func outcomes(t *testing.T, name string) {
 	}
 	synctest.Wait()
 	empty := map[string]any{}
-	_ = p.Batch(t.Context(), &farcall.BatchCall{Method: "raw", Params: empty}, &farcall.BatchCall{Method: "error", Params: empty})
+	_ = p.Batch(t.Context(), &farcall.BatchCall{Method: "raw", Params: empty},
+		&farcall.BatchCall{Method: "error", Params: empty})
 	synctest.Wait()
 	p.Close()
 	q.Close()
@@ -117,10 +134,14 @@ func outcomes(t *testing.T, name string) {
 		}
 	}
 	want := map[string]string{
-		"raw": "ok 0 false 7; ok 0 false -1; ok 0 false 7; ", "value": "ok 0 false 7; ", "nothing": "ok 0 false 4; ",
-		"error": "error -32000 false -1; error -32000 false -1; ", "failure": "error -32603 false -1; ", "panic": "error -32603 false -1; ",
-		"goexit": "error -32603 false -1; ", "no JSON": "error -32603 false -1; ", "stream": "ok 0 false 5; ",
-		"broken stream": "error -32000 false -1; ", "unknown": "error -32601 false -1; ", "tools/call x": "ok 0 true 29; ",
+		"raw": "ok 0 false 7; ok 0 false -1; ok 0 false 7; ", "value": "ok 0 false 7; ",
+		"nothing": "ok 0 false 4; ",
+		"error":   "error -32000 false -1; error -32000 false -1; ", "failure": "error -32603 false -1; ",
+		"panic":  "error -32603 false -1; ",
+		"goexit": "error -32603 false -1; ", "no JSON": "error -32603 false -1; ",
+		"stream":        "ok 0 false 5; ",
+		"broken stream": "error -32000 false -1; ", "unknown": "error -32601 false -1; ",
+		"tools/call x":   "ok 0 true 29; ",
 		"tools/call ask": "input_required 0 false 31; ", "wait": "cancelled -32800 false -1; ",
 	}
 	for call, w := range want {
@@ -156,7 +177,8 @@ func TestOutcomeOfAStreamOverHTTP(t *testing.T) {
 		h.ServeHTTP(w, r)
 	}))
 	ctx, cancel := context.WithCancel(t.Context())
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/stream?method=forever&params={}", nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/stream?method=forever&params={}",
+		nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,8 @@ func TestAudit(t *testing.T) {
 	c.Audit.File, c.Audit.Params, c.Audit.Redact = name, true, []string{"note"}
 	c.Limits.Rates = []guard.Rate{{Limit: 1, Calls: []string{"math/add"}}}
 	s := newSite(t, c, nil)
-	s.call("math/add", `{"a":1,"password":"canary-1","deep":{"api_key":"canary-2","note":"canary-3"}}`, asCI).wants(t, "service ci by key")
+	s.call("math/add", `{"a":1,"password":"canary-1","deep":{"api_key":"canary-2","note":"canary-3"}}`,
+		asCI).wants(t, "service ci by key")
 	s.call("math/add", "", asCI).wants(t, limited)
 	s.call("admin/stop", "", asCI).wants(t, denied)
 	s.call("who", "", bearer("canary-4")).wants(t, unauthenticated)
@@ -80,7 +81,8 @@ func TestAudit(t *testing.T) {
 			t.Errorf("%s is in the audit", canary)
 		}
 	}
-	if info, err := os.Stat(name); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(name); err != nil ||
+		runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", info.Mode(), err)
 	}
 	all := decisions(lines(t, name))
@@ -98,11 +100,13 @@ func TestAudit(t *testing.T) {
 	}
 	for i, w := range want {
 		got := all[i]
-		if got.Principal != w.Principal || got.Call != w.Call || got.Decision != w.Decision || got.Error != w.Error || got.Address != "127.0.0.1" || got.Transport != "http" {
+		if got.Principal != w.Principal || got.Call != w.Call || got.Decision != w.Decision ||
+			got.Error != w.Error || got.Address != "127.0.0.1" || got.Transport != "http" {
 			t.Errorf("line %d: %+v", i, got)
 		}
 	}
-	if first := all[0]; len(first.Policies) != 1 || first.Policies[0] != "sums" || first.Params["a"] != 1.0 || first.Kind != "service" || first.Method != "key" {
+	if first := all[0]; len(first.Policies) != 1 || first.Policies[0] != "sums" ||
+		first.Params["a"] != 1.0 || first.Kind != "service" || first.Method != "key" {
 		t.Errorf("%+v", first)
 	}
 	s.call("ping", "", asCI).wants(t, unavailable) // it is closed

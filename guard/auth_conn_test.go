@@ -26,9 +26,12 @@ func over(t *testing.T, g *guard.Guard, c *guard.Conn) *farcall.Peer {
 	return connect(t, g, c, ours, theirs)
 }
 
-func connect(t *testing.T, g *guard.Guard, c *guard.Conn, ours, theirs farcall.Transport) *farcall.Peer {
+func connect(
+	t *testing.T, g *guard.Guard, c *guard.Conn, ours, theirs farcall.Transport,
+) *farcall.Peer {
 	t.Helper()
-	server := farcall.NewPeer(theirs, newMux(), &farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(c)}})
+	server := farcall.NewPeer(theirs, newMux(),
+		&farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(c)}})
 	client := farcall.NewPeer(ours, nil, nil)
 	t.Cleanup(func() {
 		client.Close()
@@ -61,9 +64,11 @@ func expect(t *testing.T, what string, got, want any) {
 func TestConnWithoutCredentials(t *testing.T) {
 	for _, transport := range []string{"tcp", "unix", "ws"} {
 		g := newGuard(t, &guard.Config{Keys: []guard.Key{keyOf("ci", goodKey)}}, nil)
-		expect(t, transport, ask(t, over(t, g, &guard.Conn{Transport: transport, Local: true}), "who", nil), unauthenticated)
+		expect(t, transport,
+			ask(t, over(t, g, &guard.Conn{Transport: transport, Local: true}), "who", nil), unauthenticated)
 		g = newGuard(t, &guard.Config{Anonymous: true}, nil)
-		expect(t, transport, ask(t, over(t, g, &guard.Conn{Transport: transport}), "who", nil), "anonymous anonymous by none")
+		expect(t, transport, ask(t, over(t, g, &guard.Conn{Transport: transport}), "who", nil),
+			"anonymous anonymous by none")
 	}
 	g := newGuard(t, &guard.Config{Anonymous: true}, nil)
 	expect(t, "no Conn and no HTTP", ask(t, over(t, g, nil), "who", nil), unauthenticated)
@@ -79,16 +84,23 @@ func TestStdio(t *testing.T) {
 		env, value string
 		want       any
 	}{
-		"by default":       {nil, "", "", "process me by process"},
-		"trusted":          {&yes, "", "", "process me by process"},
-		"not trusted":      {&no, "", "", unauthenticated},
-		"key":              {nil, variable, goodKey, "service ci by key"},
-		"wrong key":        {nil, variable, otherKey, unauthenticated},
-		"no key":           {nil, variable, "", unauthenticated},
-		"wrong, trusted":   {&yes, variable, otherKey, unauthenticated},
-		"token":            {nil, variable, a.token(now.Now(), nil), "user " + issuer + "|alice by jwt"},
-		"token for others": {nil, variable, a.token(now.Now(), map[string]any{"aud": "x"}), unauthenticated},
-		"bound token":      {nil, variable, a.token(now.Now(), map[string]any{"cnf": map[string]any{"jkt": b64(make([]byte, 32))}}), unauthenticated},
+		"by default":     {nil, "", "", "process me by process"},
+		"trusted":        {&yes, "", "", "process me by process"},
+		"not trusted":    {&no, "", "", unauthenticated},
+		"key":            {nil, variable, goodKey, "service ci by key"},
+		"wrong key":      {nil, variable, otherKey, unauthenticated},
+		"no key":         {nil, variable, "", unauthenticated},
+		"wrong, trusted": {&yes, variable, otherKey, unauthenticated},
+		"token":          {nil, variable, a.token(now.Now(), nil), "user " + issuer + "|alice by jwt"},
+		"token for others": {
+			nil, variable, a.token(now.Now(), map[string]any{"aud": "x"}),
+			unauthenticated,
+		},
+		"bound token": {
+			nil, variable,
+			a.token(now.Now(), map[string]any{"cnf": map[string]any{"jkt": b64(make([]byte, 32))}}),
+			unauthenticated,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := everyWay(a, true) // a credential that is wrong does not become anonymous
@@ -105,8 +117,10 @@ func TestStdio(t *testing.T) {
 
 // Standard input and output are of this machine.
 func TestStdioIsLocal(t *testing.T) {
-	g := newGuard(t, &guard.Config{Local: []string{"admin/*"}, Allow: []guard.Rule{{Calls: []string{"*"}}}}, nil)
-	expect(t, "stdio", ask(t, over(t, g, &guard.Conn{Transport: "stdio"}), "admin/stop", nil), "process local by process")
+	g := newGuard(t,
+		&guard.Config{Local: []string{"admin/*"}, Allow: []guard.Rule{{Calls: []string{"*"}}}}, nil)
+	expect(t, "stdio", ask(t, over(t, g, &guard.Conn{Transport: "stdio"}), "admin/stop", nil),
+		"process local by process")
 }
 
 // A token on a connection counts as long as it is good, and no longer.
@@ -132,14 +146,17 @@ func newSocketSite(t *testing.T, c *guard.Config, o *guard.Options) *socketSite 
 }
 
 // newSocketSiteOf does something with each connection first.
-func newSocketSiteOf(t *testing.T, c *guard.Config, o *guard.Options, first func(*guard.Conn, farcall.Transport)) *socketSite {
+func newSocketSiteOf(
+	t *testing.T, c *guard.Config, o *guard.Options, first func(*guard.Conn, farcall.Transport),
+) *socketSite {
 	t.Helper()
 	g := newGuard(t, c, o)
 	peers := make(chan *farcall.Peer, 100)
 	s := serve(t, g, g.HTTP(wsrpc.NewHandler(func(tr farcall.Transport, r *http.Request) {
 		conn := guard.ConnOf(r, "ws")
 		first(conn, tr)
-		peers <- farcall.NewPeer(tr, newMux(), &farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(conn)}})
+		peers <- farcall.NewPeer(tr, newMux(),
+			&farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(conn)}})
 	}, nil)))
 	return &socketSite{s, peers}
 }
@@ -147,7 +164,8 @@ func newSocketSiteOf(t *testing.T, c *guard.Config, o *guard.Options, first func
 // dial opens a WebSocket, which must be let in.
 func (s *socketSite) dial(t *testing.T, h http.Header) *farcall.Peer {
 	t.Helper()
-	tr, err := wsrpc.Dial(t.Context(), "ws"+strings.TrimPrefix(s.url, "http"), &wsrpc.Options{Header: h})
+	tr, err := wsrpc.Dial(t.Context(), "ws"+strings.TrimPrefix(s.url, "http"),
+		&wsrpc.Options{Header: h})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,13 +187,17 @@ func TestWebSocketHandshake(t *testing.T) {
 		"two":       {"Authorization": {"Bearer " + goodKey}, "X-Api-Key": {goodKey}},
 		"expired":   {"Authorization": {"Bearer " + a.token(now.Now().Add(-time.Hour), nil)}},
 	} {
-		if tr, err := wsrpc.Dial(t.Context(), "ws"+strings.TrimPrefix(s.url, "http"), &wsrpc.Options{Header: h}); err == nil {
+		if tr, err := wsrpc.Dial(t.Context(), "ws"+strings.TrimPrefix(s.url, "http"),
+			&wsrpc.Options{Header: h}); err == nil {
 			tr.Close()
 			t.Errorf("%s: it was let in", name)
 		}
 	}
-	expect(t, "key", ask(t, s.dial(t, http.Header{"X-Api-Key": {goodKey}}), "who", nil), "service ci by key")
-	expect(t, "token", ask(t, s.dial(t, http.Header{"Authorization": {"Bearer " + a.token(now.Now(), nil)}}), "who", nil), "user "+issuer+"|alice by jwt")
+	expect(t, "key", ask(t, s.dial(t, http.Header{"X-Api-Key": {goodKey}}), "who", nil),
+		"service ci by key")
+	expect(t, "token",
+		ask(t, s.dial(t, http.Header{"Authorization": {"Bearer " + a.token(now.Now(), nil)}}), "who",
+			nil), "user "+issuer+"|alice by jwt")
 }
 
 // signed are the params of a message with a signature.
@@ -197,7 +219,8 @@ func TestSignedMessages(t *testing.T) {
 	}
 	cfg := func() *guard.Config {
 		c := &guard.Config{Signatures: []guard.Signer{
-			{ID: "partner", Secret: secret}, {ID: "robot", Kind: "agent", Public: base64.StdEncoding.EncodeToString(public)},
+			{ID: "partner", Secret: secret},
+			{ID: "robot", Kind: "agent", Public: base64.StdEncoding.EncodeToString(public)},
 		}}
 		c.Resource.URL = audience
 		return c
@@ -230,14 +253,22 @@ func TestSignedMessages(t *testing.T) {
 			good := string(signed(t, "who", `{"a":1}`, "partner", audience, []byte(secret)))
 			expect(t, "HMAC", call("who", good), "service partner by signature")
 			expect(t, "again", call("who", good), replayed)
-			expect(t, "Ed25519", call("who", string(signed(t, "who", `{}`, "robot", audience, private))), "agent robot by signature")
-			fresh := func() string { return string(signed(t, "who", `{"a":1}`, "partner", audience, []byte(secret))) }
-			expect(t, "other params", call("who", strings.Replace(fresh(), `"a":1`, `"a":2`, 1)), badSignature)
+			expect(t, "Ed25519", call("who", string(signed(t, "who", `{}`, "robot", audience, private))),
+				"agent robot by signature")
+			fresh := func() string {
+				return string(signed(t, "who", `{"a":1}`, "partner", audience, []byte(secret)))
+			}
+			expect(t, "other params", call("who", strings.Replace(fresh(), `"a":1`, `"a":2`, 1)),
+				badSignature)
 			expect(t, "other method", call("math/add", fresh()), badSignature)
 			expect(t, "other audience", call("who", string(signed(t, "who", `{}`, "partner", "https://x.example", []byte(secret)))), badSignature)
-			expect(t, "other id", call("who", string(signed(t, "who", `{}`, "robot", audience, []byte(secret)))), badSignature)
-			expect(t, "unknown id", call("who", string(signed(t, "who", `{}`, "unknown", audience, []byte(secret)))), badSignature)
-			expect(t, "other key", call("who", string(signed(t, "who", `{}`, "partner", audience, []byte(secret+"x")))), badSignature)
+			expect(t, "other id",
+				call("who", string(signed(t, "who", `{}`, "robot", audience, []byte(secret)))), badSignature)
+			expect(t, "unknown id",
+				call("who", string(signed(t, "who", `{}`, "unknown", audience, []byte(secret)))), badSignature)
+			expect(t, "other key",
+				call("who", string(signed(t, "who", `{}`, "partner", audience, []byte(secret+"x")))),
+				badSignature)
 			expect(t, "no object", call("who", `{"_meta":{"farcall.dev/signature":true}}`), badSignature)
 			want := any(unauthenticated)
 			if c.Anonymous {
@@ -264,7 +295,8 @@ func overTCP(t *testing.T, g *guard.Guard) *farcall.Peer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return connect(t, g, &guard.Conn{Transport: "tcp", Remote: conn.RemoteAddr().String()}, tr, stream.New(conn, stream.NDJSON, nil))
+	return connect(t, g, &guard.Conn{Transport: "tcp", Remote: conn.RemoteAddr().String()}, tr,
+		stream.New(conn, stream.NDJSON, nil))
 }
 
 // Signed on a connection of another, a message is that of who signed it.
@@ -272,15 +304,18 @@ func TestSignatureCountsBeforeConnection(t *testing.T) {
 	g := newGuard(t, &guard.Config{Signatures: []guard.Signer{{ID: "partner", Secret: secret}}}, nil)
 	p := over(t, g, &guard.Conn{Transport: "stdio"})
 	expect(t, "plain", ask(t, p, "who", nil), "process local by process")
-	expect(t, "signed", ask(t, p, "who", signed(t, "who", `{}`, "partner", "", []byte(secret))), "service partner by signature")
-	expect(t, "badly", ask(t, p, "who", signed(t, "who", `{}`, "partner", "", []byte(secret+"x"))), badSignature)
+	expect(t, "signed", ask(t, p, "who", signed(t, "who", `{}`, "partner", "", []byte(secret))),
+		"service partner by signature")
+	expect(t, "badly", ask(t, p, "who", signed(t, "who", `{}`, "partner", "", []byte(secret+"x"))),
+		badSignature)
 	expect(t, "plain", ask(t, p, "who", nil), "process local by process")
 }
 
 // Old and future messages have their own error.
 func TestStaleMessages(t *testing.T) {
 	now := newClock()
-	g := newGuard(t, &guard.Config{Signatures: []guard.Signer{{ID: "partner", Secret: secret}}}, &guard.Options{Now: now.Now})
+	g := newGuard(t, &guard.Config{Signatures: []guard.Signer{{ID: "partner", Secret: secret}}},
+		&guard.Options{Now: now.Now})
 	p := over(t, g, &guard.Conn{Transport: "tcp"})
 	message := signed(t, "who", `{}`, "partner", "", []byte(secret))
 	now.add(6 * time.Minute)
@@ -295,18 +330,23 @@ func TestStaleMessages(t *testing.T) {
 // another attempt.
 func TestForgottenNonceIsStale(t *testing.T) {
 	now := newClock()
-	g := newGuard(t, &guard.Config{Signatures: []guard.Signer{{ID: "partner", Secret: secret}}}, &guard.Options{Now: now.Now})
+	g := newGuard(t, &guard.Config{Signatures: []guard.Signer{{ID: "partner", Secret: secret}}},
+		&guard.Options{Now: now.Now})
 	p := over(t, g, &guard.Conn{Transport: "tcp"})
 	now.add(4 * time.Minute)
-	expect(t, "four minutes old", ask(t, p, "who", signed(t, "who", `{}`, "partner", "", []byte(secret))), "service partner by signature")
+	expect(t, "four minutes old",
+		ask(t, p, "who", signed(t, "who", `{}`, "partner", "", []byte(secret))),
+		"service partner by signature")
 	now.add(-4 * time.Minute)
 	c := &guard.Config{Signatures: []guard.Signer{{ID: "partner", Secret: secret}}}
 	c.Replay.Window = time.Minute
 	if err := g.Reload(c); err != nil {
 		t.Fatal(err)
 	}
-	_, err := farcall.Call[string](t.Context(), p, "who", signed(t, "who", `{}`, "partner", "", []byte(secret)))
-	if wire := (*jsonrpc.Error)(nil); !errors.As(err, &wire) || wire.Code != stale || strings.Contains(string(wire.Data), "retry") {
+	_, err := farcall.Call[string](t.Context(), p, "who",
+		signed(t, "who", `{}`, "partner", "", []byte(secret)))
+	if wire := (*jsonrpc.Error)(nil); !errors.As(err, &wire) || wire.Code != stale ||
+		strings.Contains(string(wire.Data), "retry") {
 		t.Errorf("%v", err)
 	}
 }
@@ -314,7 +354,10 @@ func TestForgottenNonceIsStale(t *testing.T) {
 func TestMemoryOfNoncesIsFull(t *testing.T) {
 	g := newGuard(t, twoSigners(2), nil)
 	p := over(t, g, &guard.Conn{Transport: "tcp"})
-	for i, want := range []any{"service a by signature", limited, "service b by signature", unavailable} {
+	for i, want := range []any{
+		"service a by signature", limited, "service b by signature",
+		unavailable,
+	} {
 		got := ask(t, p, "who", signed(t, "who", `{}`, "aabb"[i:i+1], "", []byte(secret)))
 		expect(t, string(rune('0'+i)), got, want)
 	}
@@ -332,7 +375,10 @@ func TestFromInInterceptors(t *testing.T) {
 		})
 	}
 	ours, theirs := farcall.Pipe()
-	server := farcall.NewPeer(theirs, newMux(), &farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(&guard.Conn{Transport: "stdio"}), look}})
+	server := farcall.NewPeer(theirs, newMux(),
+		&farcall.Options{
+			Interceptors: []farcall.Interceptor{g.Interceptor(&guard.Conn{Transport: "stdio"}), look},
+		})
 	client := farcall.NewPeer(ours, nil, nil)
 	defer server.Close()
 	defer client.Close()
@@ -376,9 +422,13 @@ func TestScopesOverConnections(t *testing.T) {
 	expect(t, "read", ask(t, p, "math/add", nil), "user "+issuer+"|alice by jwt")
 	expect(t, "admin", ask(t, p, "admin/stop", nil), denied)
 	s := newSite(t, scoped(a), &guard.Options{Now: now.Now})
-	for method, want := range map[string]int{"math/add": http.StatusOK, "admin/stop": http.StatusForbidden} {
+	for method, want := range map[string]int{
+		"math/add":   http.StatusOK,
+		"admin/stop": http.StatusForbidden,
+	} {
 		r := s.request("x", "", bearer(a.token(now.Now(), nil)))
-		r.Method, r.URL.Path, r.URL.RawQuery, r.Body, r.ContentLength = http.MethodGet, "/stream", "method="+method, nil, 0
+		r.Method, r.URL.Path, r.URL.RawQuery, r.Body, r.ContentLength = http.MethodGet, "/stream",
+			"method="+method, nil, 0
 		if got := s.do(r); got.status != want && !strings.Contains(got.body, "-32002") {
 			t.Errorf("%s: %d %s", method, got.status, got.body)
 		}

@@ -17,10 +17,13 @@ func everyWay(a *authority, anonymous bool) *guard.Config {
 	expired := keyOf("old", "an expired key")
 	expired.Expires = time.Unix(1_000_000_000, 0)
 	c := &guard.Config{
-		Anonymous:  anonymous,
-		Keys:       []guard.Key{keyOf("ci", goodKey, "builder"), expired},
-		JWT:        []guard.Issuer{{Issuer: issuer, JWKS: jwks(a), Audience: []string{audience}}},
-		MTLS:       []guard.Certificate{{SAN: "spiffe://example.org/agent/*", Kind: "agent"}, {SAN: "*.svc.example.org"}},
+		Anonymous: anonymous,
+		Keys:      []guard.Key{keyOf("ci", goodKey, "builder"), expired},
+		JWT:       []guard.Issuer{{Issuer: issuer, JWKS: jwks(a), Audience: []string{audience}}},
+		MTLS: []guard.Certificate{
+			{SAN: "spiffe://example.org/agent/*", Kind: "agent"},
+			{SAN: "*.svc.example.org"},
+		},
 		Signatures: []guard.Signer{{ID: "partner", Secret: secret}},
 	}
 	return c
@@ -35,21 +38,24 @@ func TestWhoCallsOverHTTP(t *testing.T) {
 		headers []string
 		want    any // of both sites, unless it is nil: then there are no credentials
 	}{
-		"none":                    {nil, nil},
-		"key as bearer":           {[]string{bearer(goodKey)}, ci},
-		"scheme in capitals":      {[]string{"Authorization: BEARER " + goodKey}, ci},
-		"key as X-API-Key":        {[]string{"X-API-Key: " + goodKey}, ci},
-		"wrong key":               {[]string{bearer(otherKey)}, unauthenticated},
-		"wrong X-API-Key":         {[]string{"X-API-Key: " + otherKey}, unauthenticated},
-		"empty X-API-Key":         {[]string{"X-API-Key: "}, unauthenticated},
-		"half a key":              {[]string{bearer(goodKey[:len(goodKey)-1])}, unauthenticated},
-		"key and more":            {[]string{bearer(goodKey + " x")}, unauthenticated},
-		"the hash of a key":       {[]string{bearer(hashOf(goodKey))}, unauthenticated},
-		"expired key":             {[]string{bearer("an expired key")}, unauthenticated},
-		"two keys":                {[]string{bearer(goodKey), bearer(goodKey)}, unauthenticated},
-		"good and bad":            {[]string{bearer(goodKey), bearer(otherKey)}, unauthenticated},
-		"both headers":            {[]string{bearer(goodKey), "X-API-Key: " + goodKey}, unauthenticated},
-		"X-API-Key twice":         {[]string{"X-API-Key: " + goodKey, "X-API-Key: " + goodKey}, unauthenticated},
+		"none":               {nil, nil},
+		"key as bearer":      {[]string{bearer(goodKey)}, ci},
+		"scheme in capitals": {[]string{"Authorization: BEARER " + goodKey}, ci},
+		"key as X-API-Key":   {[]string{"X-API-Key: " + goodKey}, ci},
+		"wrong key":          {[]string{bearer(otherKey)}, unauthenticated},
+		"wrong X-API-Key":    {[]string{"X-API-Key: " + otherKey}, unauthenticated},
+		"empty X-API-Key":    {[]string{"X-API-Key: "}, unauthenticated},
+		"half a key":         {[]string{bearer(goodKey[:len(goodKey)-1])}, unauthenticated},
+		"key and more":       {[]string{bearer(goodKey + " x")}, unauthenticated},
+		"the hash of a key":  {[]string{bearer(hashOf(goodKey))}, unauthenticated},
+		"expired key":        {[]string{bearer("an expired key")}, unauthenticated},
+		"two keys":           {[]string{bearer(goodKey), bearer(goodKey)}, unauthenticated},
+		"good and bad":       {[]string{bearer(goodKey), bearer(otherKey)}, unauthenticated},
+		"both headers":       {[]string{bearer(goodKey), "X-API-Key: " + goodKey}, unauthenticated},
+		"X-API-Key twice": {
+			[]string{"X-API-Key: " + goodKey, "X-API-Key: " + goodKey},
+			unauthenticated,
+		},
 		"key and signature":       {[]string{bearer(goodKey), "Signature: x=:eA==:"}, unauthenticated},
 		"empty header":            {[]string{"Authorization: "}, unauthenticated},
 		"scheme alone":            {[]string{"Authorization: Bearer"}, unauthenticated},
@@ -57,13 +63,15 @@ func TestWhoCallsOverHTTP(t *testing.T) {
 		"basic":                   {[]string{"Authorization: Basic Y2k6eA=="}, unauthenticated},
 		"token":                   {[]string{bearer(token(nil))}, alice},
 		"token without a subject": {[]string{bearer(token(map[string]any{"sub": ""}))}, unauthenticated},
-		"expired token":           {[]string{bearer(token(map[string]any{"exp": now.Now().Add(-time.Hour).Unix()}))}, unauthenticated},
-		"token for others":        {[]string{bearer(token(map[string]any{"aud": "https://other.example"}))}, unauthenticated},
-		"token by others":         {[]string{bearer(token(map[string]any{"iss": "https://evil.example"}))}, unauthenticated},
-		"forged token":            {[]string{bearer(untrusted.token(now.Now(), nil))}, unauthenticated},
-		"token with DPoP":         {[]string{"Authorization: DPoP " + token(nil)}, unauthenticated},
-		"signature alone":         {[]string{"Signature: x=:eA==:"}, badSignature},
-		"signature input":         {[]string{`Signature-Input: x=("@method")`}, badSignature},
+		"expired token": {
+			[]string{bearer(token(map[string]any{"exp": now.Now().Add(-time.Hour).Unix()}))}, unauthenticated,
+		},
+		"token for others": {[]string{bearer(token(map[string]any{"aud": "https://other.example"}))}, unauthenticated},
+		"token by others":  {[]string{bearer(token(map[string]any{"iss": "https://evil.example"}))}, unauthenticated},
+		"forged token":     {[]string{bearer(untrusted.token(now.Now(), nil))}, unauthenticated},
+		"token with DPoP":  {[]string{"Authorization: DPoP " + token(nil)}, unauthenticated},
+		"signature alone":  {[]string{"Signature: x=:eA==:"}, badSignature},
+		"signature input":  {[]string{`Signature-Input: x=("@method")`}, badSignature},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, anonymous := range []bool{false, true} {
@@ -79,11 +87,13 @@ func TestWhoCallsOverHTTP(t *testing.T) {
 				if _, refused := want.(jsonrpc.Code); !refused {
 					continue
 				}
-				if got.status != http.StatusUnauthorized || got.header.Get("Www-Authenticate") == "" || got.header.Get("Cache-Control") != "no-store" {
+				if got.status != http.StatusUnauthorized || got.header.Get("Www-Authenticate") == "" ||
+					got.header.Get("Cache-Control") != "no-store" {
 					t.Errorf("%d, %v", got.status, got.header)
 				}
 				for _, h := range c.headers {
-					if _, value, _ := strings.Cut(h, ": "); len(value) > 12 && strings.Contains(got.body, value[7:]) {
+					if _, value, _ := strings.Cut(h, ": "); len(value) > 12 &&
+						strings.Contains(got.body, value[7:]) {
 						t.Errorf("the answer repeats the credential: %s", got.body)
 					}
 				}
@@ -136,7 +146,10 @@ func TestTokensByKeysOfTheIssuer(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Write([]byte(set))
 	}))
-	s := newSite(t, &guard.Config{JWT: []guard.Issuer{{Issuer: issuer, JWKS: keys.url, Audience: []string{audience}}}}, &guard.Options{Now: now.Now})
+	s := newSite(t,
+		&guard.Config{
+			JWT: []guard.Issuer{{Issuer: issuer, JWKS: keys.url, Audience: []string{audience}}},
+		}, &guard.Options{Now: now.Now})
 	alice := "user " + issuer + "|alice by jwt"
 	s.call("who", "", bearer(first.token(now.Now(), nil))).wants(t, alice)
 	<-served
@@ -149,8 +162,14 @@ func TestTokensByKeysOfTheIssuer(t *testing.T) {
 // wrong.
 func TestKeysCannotBeFetched(t *testing.T) {
 	a := newAuthority(t, "1")
-	keys := serve(t, nil, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }))
-	s := newSite(t, &guard.Config{Anonymous: true, JWT: []guard.Issuer{{Issuer: issuer, JWKS: keys.url, Audience: []string{audience}}}}, nil)
+	keys := serve(t, nil, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusBadGateway)
+	}))
+	s := newSite(t,
+		&guard.Config{
+			Anonymous: true,
+			JWT:       []guard.Issuer{{Issuer: issuer, JWKS: keys.url, Audience: []string{audience}}},
+		}, nil)
 	got := s.call("who", "", bearer(a.token(time.Now(), nil)))
 	got.wants(t, unavailable)
 	if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
@@ -161,12 +180,14 @@ func TestKeysCannotBeFetched(t *testing.T) {
 // Anyone who guesses is asked to wait, and learns nothing else.
 func TestCredentialGuessing(t *testing.T) {
 	now := newClock()
-	s := newSite(t, &guard.Config{Anonymous: true, Keys: []guard.Key{keyOf("ci", goodKey)}}, &guard.Options{Now: now.Now})
+	s := newSite(t, &guard.Config{Anonymous: true, Keys: []guard.Key{keyOf("ci", goodKey)}},
+		&guard.Options{Now: now.Now})
 	var statuses []int
 	for range 120 {
 		got := s.call("who", "", bearer(otherKey))
 		statuses = append(statuses, got.status)
-		if got.status == http.StatusTooManyRequests && (got.header.Get("Retry-After") == "" || got.code != limited) {
+		if got.status == http.StatusTooManyRequests &&
+			(got.header.Get("Retry-After") == "" || got.code != limited) {
 			t.Fatalf("%v %s", got.header, got.body)
 		}
 	}

@@ -37,7 +37,10 @@ func (p prover) proof(now time.Time, target, token string, changes map[string]an
 	jwk := p.jwk()
 	delete(jwk, "kid")
 	ath := sha256.Sum256([]byte(token))
-	claims := map[string]any{"jti": rand.Text(), "htm": "POST", "htu": target, "iat": now.Unix(), "ath": b64(ath[:])}
+	claims := map[string]any{
+		"jti": rand.Text(), "htm": "POST", "htu": target, "iat": now.Unix(),
+		"ath": b64(ath[:]),
+	}
 	for name, v := range changes {
 		if claims[name] = v; v == nil {
 			delete(claims, name)
@@ -67,22 +70,53 @@ func TestDPoP(t *testing.T) {
 		got  *reply
 		want any
 	}{
-		"the proof again":         {call(bound, one), replayed},
-		"no proof":                {call(bound), unauthenticated},
-		"two proofs":              {call(bound, mine.proof(now.Now(), target, bound, nil), mine.proof(now.Now(), target, bound, nil)), unauthenticated},
-		"proof of another":        {call(bound, theirs.proof(now.Now(), target, bound, nil)), unauthenticated},
-		"token is not bound":      {call(plain, mine.proof(now.Now(), target, plain, nil)), unauthenticated},
-		"bound, as bearer":        {s.call("who", "", bearer(bound)), unauthenticated},
-		"bearer with proof":       {s.call("who", "", bearer(bound), "DPoP: "+mine.proof(now.Now(), target, bound, nil)), unauthenticated},
-		"for another address":     {call(bound, mine.proof(now.Now(), s.url+"/other", bound, nil)), unauthenticated},
-		"for another host":        {call(bound, mine.proof(now.Now(), "https://evil.example/rpc", bound, nil)), unauthenticated},
-		"for another method":      {call(bound, mine.proof(now.Now(), target, bound, map[string]any{"htm": "GET"})), unauthenticated},
-		"for another token":       {call(bound, mine.proof(now.Now(), target, plain, nil)), unauthenticated},
-		"without ath":             {call(bound, mine.proof(now.Now(), target, bound, map[string]any{"ath": nil})), unauthenticated},
-		"old":                     {call(bound, mine.proof(now.Now().Add(-6*time.Minute), target, bound, nil)), stale},
-		"of the future":           {call(bound, mine.proof(now.Now().Add(time.Minute), target, bound, nil)), stale},
-		"nonce of another server": {call(bound, mine.proof(now.Now(), target, bound, map[string]any{"nonce": "x"})), unauthenticated},
-		"a key as a token":        {call(goodKey, mine.proof(now.Now(), target, goodKey, nil)), unauthenticated},
+		"the proof again": {call(bound, one), replayed},
+		"no proof":        {call(bound), unauthenticated},
+		"two proofs": {
+			call(bound, mine.proof(now.Now(), target, bound, nil),
+				mine.proof(now.Now(), target, bound, nil)), unauthenticated,
+		},
+		"proof of another": {
+			call(bound, theirs.proof(now.Now(), target, bound, nil)),
+			unauthenticated,
+		},
+		"token is not bound": {
+			call(plain, mine.proof(now.Now(), target, plain, nil)),
+			unauthenticated,
+		},
+		"bound, as bearer": {s.call("who", "", bearer(bound)), unauthenticated},
+		"bearer with proof": {
+			s.call("who", "", bearer(bound), "DPoP: "+mine.proof(now.Now(), target, bound, nil)),
+			unauthenticated,
+		},
+		"for another address": {
+			call(bound, mine.proof(now.Now(), s.url+"/other", bound, nil)),
+			unauthenticated,
+		},
+		"for another host": {call(bound, mine.proof(now.Now(), "https://evil.example/rpc", bound, nil)), unauthenticated},
+		"for another method": {
+			call(bound, mine.proof(now.Now(), target, bound, map[string]any{"htm": "GET"})), unauthenticated,
+		},
+		"for another token": {
+			call(bound, mine.proof(now.Now(), target, plain, nil)),
+			unauthenticated,
+		},
+		"without ath": {
+			call(bound, mine.proof(now.Now(), target, bound, map[string]any{"ath": nil})), unauthenticated,
+		},
+		"old": {
+			call(bound, mine.proof(now.Now().Add(-6*time.Minute), target, bound, nil)), stale,
+		},
+		"of the future": {
+			call(bound, mine.proof(now.Now().Add(time.Minute), target, bound, nil)), stale,
+		},
+		"nonce of another server": {
+			call(bound, mine.proof(now.Now(), target, bound, map[string]any{"nonce": "x"})), unauthenticated,
+		},
+		"a key as a token": {
+			call(goodKey, mine.proof(now.Now(), target, goodKey, nil)),
+			unauthenticated,
+		},
 	} {
 		t.Run(name, func(t *testing.T) { c.got.wants(t, c.want) })
 	}
@@ -97,7 +131,8 @@ func TestDPoPNonce(t *testing.T) {
 	s := newSite(t, c, &guard.Options{Now: now.Now})
 	bound := a.token(now.Now(), map[string]any{"cnf": map[string]any{"jkt": mine.thumbprint()}})
 	call := func(nonce any) *reply {
-		return s.call("who", "", "Authorization: DPoP "+bound, "DPoP: "+mine.proof(now.Now(), s.url+"/rpc", bound, map[string]any{"nonce": nonce}))
+		return s.call("who", "", "Authorization: DPoP "+bound,
+			"DPoP: "+mine.proof(now.Now(), s.url+"/rpc", bound, map[string]any{"nonce": nonce}))
 	}
 	got := call(nil)
 	got.wants(t, unauthenticated)
@@ -122,7 +157,8 @@ func TestDPoPRefused(t *testing.T) {
 	c.JWT[0].DPoP = "refused"
 	s := newSite(t, c, &guard.Options{Now: now.Now})
 	bound := a.token(now.Now(), map[string]any{"cnf": map[string]any{"jkt": mine.thumbprint()}})
-	s.call("who", "", "Authorization: DPoP "+bound, "DPoP: "+mine.proof(now.Now(), s.url+"/rpc", bound, nil)).wants(t, unauthenticated)
+	s.call("who", "", "Authorization: DPoP "+bound,
+		"DPoP: "+mine.proof(now.Now(), s.url+"/rpc", bound, nil)).wants(t, unauthenticated)
 	s.call("who", "", bearer(a.token(now.Now(), nil))).wants(t, "user "+issuer+"|alice by jwt")
 }
 
@@ -151,18 +187,20 @@ func TestSignedRequests(t *testing.T) {
 			r.Body = io.NopCloser(bytes.NewReader(bytes.Replace(raw, []byte("who"), []byte("Who"), 1)))
 			r.GetBody = nil
 		},
-		"no body":       func(r *http.Request) { r.Body, r.ContentLength = http.NoBody, 0 },
-		"path":          func(r *http.Request) { r.URL.Path = "/stream" },
-		"query":         func(r *http.Request) { r.URL.RawQuery = "x=1" },
-		"method":        func(r *http.Request) { r.Method = http.MethodPut },
-		"content type":  func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") },
-		"Mcp-Name":      func(r *http.Request) { r.Header.Set("Mcp-Name", "other") },
-		"no input":      func(r *http.Request) { r.Header.Del("Signature-Input") },
-		"no signature":  func(r *http.Request) { r.Header.Del("Signature") },
-		"two":           func(r *http.Request) { r.Header.Add("Signature", "x=:eA==:") },
-		"other digest":  func(r *http.Request) { r.Header.Set("Content-Digest", "sha-256=:eA==:") },
-		"other host":    func(r *http.Request) { r.Host = "evil.example" },
-		"not the label": func(r *http.Request) { r.Header.Set("Signature", "x"+r.Header.Get("Signature")) },
+		"no body":      func(r *http.Request) { r.Body, r.ContentLength = http.NoBody, 0 },
+		"path":         func(r *http.Request) { r.URL.Path = "/stream" },
+		"query":        func(r *http.Request) { r.URL.RawQuery = "x=1" },
+		"method":       func(r *http.Request) { r.Method = http.MethodPut },
+		"content type": func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") },
+		"Mcp-Name":     func(r *http.Request) { r.Header.Set("Mcp-Name", "other") },
+		"no input":     func(r *http.Request) { r.Header.Del("Signature-Input") },
+		"no signature": func(r *http.Request) { r.Header.Del("Signature") },
+		"two":          func(r *http.Request) { r.Header.Add("Signature", "x=:eA==:") },
+		"other digest": func(r *http.Request) { r.Header.Set("Content-Digest", "sha-256=:eA==:") },
+		"other host":   func(r *http.Request) { r.Host = "evil.example" },
+		"not the label": func(r *http.Request) {
+			r.Header.Set("Signature", "x"+r.Header.Get("Signature"))
+		},
 	} {
 		r := s.signedRequest("who", `{"a":1}`, "partner", key)
 		change(r)
@@ -185,8 +223,10 @@ func TestSignedRequestIsBounded(t *testing.T) {
 	c := everyWay(newAuthority(t, "1"), false)
 	c.Limits.MaxBody = 1000
 	s := newSite(t, c, nil)
-	s.do(s.signedRequest("who", `{"a":"`+strings.Repeat("x", 100)+`"}`, "partner", []byte(secret))).wants(t, "service partner by signature")
-	got := s.do(s.signedRequest("who", `{"a":"`+strings.Repeat("x", 1000)+`"}`, "partner", []byte(secret)))
+	s.do(s.signedRequest("who", `{"a":"`+strings.Repeat("x", 100)+`"}`, "partner", []byte(secret))).
+		wants(t, "service partner by signature")
+	got := s.do(
+		s.signedRequest("who", `{"a":"`+strings.Repeat("x", 1000)+`"}`, "partner", []byte(secret)))
 	if got.status != http.StatusRequestEntityTooLarge {
 		t.Errorf("%d %s", got.status, got.body)
 	}
@@ -233,7 +273,10 @@ func TestReplayAcrossNodes(t *testing.T) {
 	nodes[0].call("who", message).wants(t, replayed)
 
 	token := a.token(now.Now(), map[string]any{"cnf": map[string]any{"jkt": mine.thumbprint()}})
-	headers := []string{"Authorization: DPoP " + token, "DPoP: " + mine.proof(now.Now(), audience, token, nil)}
+	headers := []string{
+		"Authorization: DPoP " + token,
+		"DPoP: " + mine.proof(now.Now(), audience, token, nil),
+	}
 	nodes[0].call("who", "", headers...).wants(t, "user "+issuer+"|alice by jwt")
 	nodes[1].call("who", "", headers...).wants(t, replayed)
 }
@@ -251,8 +294,10 @@ func newCA(t *testing.T) *ca {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "tests"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "tests"}, IsCA: true,
+		BasicConstraintsValid: true,
+		NotBefore:             time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		KeyUsage: x509.KeyUsageCertSign,
 	}
 	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -273,9 +318,11 @@ func (c *ca) issue(t *testing.T, uri string, dns ...string) tls.Certificate {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "spiffe://example.org/agent/common-name"}, DNSNames: dns,
+		SerialNumber: big.NewInt(2),
+		Subject:      pkix.Name{CommonName: "spiffe://example.org/agent/common-name"}, DNSNames: dns,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
 	if uri != "" {
 		u, err := url.Parse(uri)
@@ -292,11 +339,15 @@ func (c *ca) issue(t *testing.T, uri string, dns ...string) tls.Certificate {
 }
 
 // newSecureSite serves JSON-RPC over TLS, and asks for certificates of the authority.
-func newSecureSite(t *testing.T, c *guard.Config, o *guard.Options, authority *ca, auth tls.ClientAuthType, more ...*ca) (*site, func(...tls.Certificate) *site) {
+func newSecureSite(
+	t *testing.T, c *guard.Config, o *guard.Options, authority *ca, auth tls.ClientAuthType,
+	more ...*ca,
+) (*site, func(...tls.Certificate) *site) {
 	t.Helper()
 	g := newGuard(t, c, o)
 	rpc := &farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(nil)}}
-	server := httptest.NewUnstartedServer(g.HTTP(httprpc.NewHandler(newMux(), &httprpc.Options{RPC: rpc})))
+	server := httptest.NewUnstartedServer(
+		g.HTTP(httprpc.NewHandler(newMux(), &httprpc.Options{RPC: rpc})))
 	pool := x509.NewCertPool()
 	for _, a := range append(more, authority) {
 		pool.AddCert(a.cert)
@@ -318,7 +369,8 @@ func TestClientCertificates(t *testing.T) {
 	now := newClock()
 	authority := newCA(t)
 	for _, anonymous := range []bool{false, true} {
-		nobody, with := newSecureSite(t, everyWay(newAuthority(t, "1"), anonymous), &guard.Options{Now: now.Now}, authority, tls.VerifyClientCertIfGiven)
+		nobody, with := newSecureSite(t, everyWay(newAuthority(t, "1"), anonymous),
+			&guard.Options{Now: now.Now}, authority, tls.VerifyClientCertIfGiven)
 		none := any(unauthenticated)
 		if anonymous {
 			none = "anonymous anonymous by none"
@@ -329,10 +381,22 @@ func TestClientCertificates(t *testing.T) {
 			cert tls.Certificate
 			want any
 		}{
-			"SPIFFE":               {authority.issue(t, "spiffe://example.org/agent/a/b"), "agent spiffe://example.org/agent/a/b by mtls"},
-			"DNS":                  {authority.issue(t, "", "a.svc.example.org"), "service a.svc.example.org by mtls"},
-			"capitals":             {authority.issue(t, "", "A.SVC.example.org"), "service A.SVC.example.org by mtls"},
-			"second name":          {authority.issue(t, "", "x.example", "b.svc.example.org"), "service b.svc.example.org by mtls"},
+			"SPIFFE": {
+				authority.issue(t, "spiffe://example.org/agent/a/b"),
+				"agent spiffe://example.org/agent/a/b by mtls",
+			},
+			"DNS": {
+				authority.issue(t, "", "a.svc.example.org"),
+				"service a.svc.example.org by mtls",
+			},
+			"capitals": {
+				authority.issue(t, "", "A.SVC.example.org"),
+				"service A.SVC.example.org by mtls",
+			},
+			"second name": {
+				authority.issue(t, "", "x.example", "b.svc.example.org"),
+				"service b.svc.example.org by mtls",
+			},
 			"other trust domain":   {authority.issue(t, "spiffe://evil.org/agent/a"), unauthenticated},
 			"other path":           {authority.issue(t, "spiffe://example.org/user/a"), unauthenticated},
 			"nothing after":        {authority.issue(t, "spiffe://example.org/agent/"), unauthenticated},
@@ -351,7 +415,8 @@ func TestClientCertificates(t *testing.T) {
 func TestCertificateExpiresOnConnection(t *testing.T) {
 	now := newClock()
 	authority := newCA(t)
-	_, with := newSecureSite(t, everyWay(newAuthority(t, "1"), true), &guard.Options{Now: now.Now}, authority, tls.VerifyClientCertIfGiven)
+	_, with := newSecureSite(t, everyWay(newAuthority(t, "1"), true), &guard.Options{Now: now.Now},
+		authority, tls.VerifyClientCertIfGiven)
 	s := with(authority.issue(t, "spiffe://example.org/agent/a"))
 	s.call("who", "").wants(t, "agent spiffe://example.org/agent/a by mtls")
 	now.add(2 * time.Hour)
@@ -361,7 +426,8 @@ func TestCertificateExpiresOnConnection(t *testing.T) {
 // A listener that asks for certificates and does not check them must not let anybody in.
 func TestUncheckedCertificate(t *testing.T) {
 	untrusted := newCA(t)
-	_, with := newSecureSite(t, everyWay(newAuthority(t, "1"), true), nil, newCA(t), tls.RequestClientCert)
+	_, with := newSecureSite(t, everyWay(newAuthority(t, "1"), true), nil, newCA(t),
+		tls.RequestClientCert)
 	with(untrusted.issue(t, "spiffe://example.org/agent/a")).call("who", "").wants(t, unauthenticated)
 }
 
@@ -371,7 +437,8 @@ func TestTokenOfCertificate(t *testing.T) {
 	authority, a := newCA(t), newAuthority(t, "1")
 	c := everyWay(a, false)
 	c.MTLS = nil
-	nobody, with := newSecureSite(t, c, &guard.Options{Now: now.Now}, authority, tls.VerifyClientCertIfGiven)
+	nobody, with := newSecureSite(t, c, &guard.Options{Now: now.Now}, authority,
+		tls.VerifyClientCertIfGiven)
 	mine, theirs := authority.issue(t, "", "mine"), authority.issue(t, "", "theirs")
 	sum := sha256.Sum256(mine.Certificate[0])
 	token := bearer(a.token(now.Now(), map[string]any{"cnf": map[string]any{"x5t#S256": b64(sum[:])}}))
@@ -390,7 +457,12 @@ func TestCertificateOfConn(t *testing.T) {
 	}
 	g := newGuard(t, everyWay(newAuthority(t, "1"), false), nil)
 	state := &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}
-	expect(t, "not checked", ask(t, over(t, g, &guard.Conn{Transport: "tcp+tls", TLS: state}), "who", nil), unauthenticated)
-	state = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}, VerifiedChains: [][]*x509.Certificate{{leaf, authority.cert}}}
-	expect(t, "checked", ask(t, over(t, g, &guard.Conn{Transport: "tcp+tls", TLS: state}), "who", nil), "agent spiffe://example.org/agent/a by mtls")
+	expect(t, "not checked",
+		ask(t, over(t, g, &guard.Conn{Transport: "tcp+tls", TLS: state}), "who", nil), unauthenticated)
+	state = &tls.ConnectionState{
+		PeerCertificates: []*x509.Certificate{leaf},
+		VerifiedChains:   [][]*x509.Certificate{{leaf, authority.cert}},
+	}
+	expect(t, "checked", ask(t, over(t, g, &guard.Conn{Transport: "tcp+tls", TLS: state}), "who", nil),
+		"agent spiffe://example.org/agent/a by mtls")
 }

@@ -59,7 +59,8 @@ func knownAs(p *Principal) *known {
 		p.shown.owner = key.Text()
 	}
 	return &known{p, &policy.Subject{
-		ID: p.ID, Name: p.Name(), Kind: p.Kind, Method: p.Method, Issuer: p.Issuer, Roles: p.Roles, Scopes: p.Scopes, Claims: p.Claims,
+		ID: p.ID, Name: p.Name(), Kind: p.Kind, Method: p.Method, Issuer: p.Issuer, Roles: p.Roles,
+		Scopes: p.Scopes, Claims: p.Claims,
 	}, key}
 }
 
@@ -78,7 +79,11 @@ func address(remote string) owner.Key {
 
 // anonymous is who calls without credentials, where that is allowed.
 func anonymous() *known {
-	return knownAs(&Principal{ID: anonymousID, Kind: anonymousKind, Method: noMethod, Roles: []string{"anonymous"}, shown: new(shown)})
+	return knownAs(
+		&Principal{
+			ID: anonymousID, Kind: anonymousKind, Method: noMethod, Roles: []string{"anonymous"},
+			shown: new(shown),
+		})
 }
 
 // request finds out who sends a request over HTTP.
@@ -86,7 +91,8 @@ func (s *state) request(x *exchange) (*known, *refusal) {
 	r := x.r
 	if s.g.opts.Authenticate != nil {
 		if after := s.g.guesses.wait(r.Header, host(r.RemoteAddr), s.g.now()); after > 0 {
-			refused := refuse(jsonrpc.RateLimited, "too many wrong credentials from "+host(r.RemoteAddr)+"; this one was not looked at")
+			refused := refuse(jsonrpc.RateLimited,
+				"too many wrong credentials from "+host(r.RemoteAddr)+"; this one was not looked at")
 			return nil, refused.later(after)
 		}
 		p, err := s.g.opts.Authenticate(r)
@@ -131,7 +137,8 @@ func (s *state) authorization(x *exchange, scheme, value string) (*known, *refus
 	case strings.EqualFold(scheme, "dpop") && s.verifier != nil:
 		return s.token(x, value, true)
 	}
-	return nil, refuse(jsonrpc.Unauthenticated, fmt.Sprintf("the scheme %.20q of the Authorization header is not accepted", scheme))
+	return nil, refuse(jsonrpc.Unauthenticated,
+		fmt.Sprintf("the scheme %.20q of the Authorization header is not accepted", scheme))
 }
 
 // bearer looks a key or a token up. What begins as tokens do is looked up as a token first: there
@@ -150,7 +157,8 @@ func (s *state) bearer(x *exchange, value string) (*known, *refusal) {
 		return k, refused
 	}
 	k, refused := s.key(value)
-	if k != nil || strings.HasPrefix(value, madeKey) { // a key that is not known is not for an issuer to see
+	if k != nil || strings.HasPrefix(value, madeKey) {
+		// a key that is not known is not for an issuer to see
 		return k, refused
 	}
 	return s.token(x, value, false)
@@ -185,12 +193,15 @@ func (s *state) token(x *exchange, raw string, proved bool) (*known, *refusal) {
 			return nil, refused
 		}
 	case t.KeyThumbprint != "":
-		return nil, refuse(jsonrpc.Unauthenticated, "the token is bound to a key (DPoP) and was sent as a bearer token")
+		return nil, refuse(jsonrpc.Unauthenticated,
+			"the token is bound to a key (DPoP) and was sent as a bearer token")
 	case mode == "required":
-		return nil, refuse(jsonrpc.Unauthenticated, "the issuer's tokens need DPoP, and this one is a bearer token")
+		return nil, refuse(jsonrpc.Unauthenticated,
+			"the issuer's tokens need DPoP, and this one is a bearer token")
 	}
 	if t.CertThumbprint != "" && !hasCertificate(x.r.TLS, t.CertThumbprint) {
-		return nil, refuse(jsonrpc.Unauthenticated, "the token is bound to a client certificate (RFC 8705) that the connection does not have")
+		return nil, refuse(jsonrpc.Unauthenticated,
+			"the token is bound to a client certificate (RFC 8705) that the connection does not have")
 	}
 	return k, nil
 }
@@ -212,8 +223,11 @@ func (s *state) tokenKnown(t *token.Token, raw string) *known {
 	}
 	i := &s.c.JWT[t.IssuerIndex]
 	k := knownAs(&Principal{
-		ID: t.Subject, Kind: or(i.Kind, "user"), Method: "jwt", Issuer: t.Issuer, Roles: t.Roles, Scopes: t.Scopes,
-		Claims: t.Claims, Expires: t.Expires, shown: &shown{token: func() string { return raw }, keys: t.Keys()},
+		ID: t.Subject, Kind: or(i.Kind, "user"), Method: "jwt", Issuer: t.Issuer, Roles: t.Roles,
+		Scopes: t.Scopes,
+		Claims: t.Claims, Expires: t.Expires, shown: &shown{token: func() string {
+			return raw
+		}, keys: t.Keys()},
 	})
 	t.SetMemo(k)
 	return k
@@ -224,14 +238,16 @@ func hasCertificate(c *tls.ConnectionState, thumbprint string) bool {
 		return false
 	}
 	sum := sha256.Sum256(c.PeerCertificates[0].Raw)
-	return subtle.ConstantTimeCompare([]byte(base64.RawURLEncoding.EncodeToString(sum[:])), []byte(thumbprint)) == 1
+	return subtle.ConstantTimeCompare([]byte(base64.RawURLEncoding.EncodeToString(sum[:])),
+		[]byte(thumbprint)) == 1
 }
 
 // proof checks a DPoP proof (RFC 9449, section 4.3).
 func (s *state) proof(x *exchange, raw string, t *token.Token, o owner.Key, strict bool) *refusal {
 	proofs := x.r.Header["Dpop"]
 	if len(proofs) != 1 {
-		return refuse(jsonrpc.Unauthenticated, fmt.Sprintf("there are %d DPoP headers, and one is wanted", len(proofs)))
+		return refuse(jsonrpc.Unauthenticated,
+			fmt.Sprintf("there are %d DPoP headers, and one is wanted", len(proofs)))
 	}
 	p, err := token.ReadProof(proofs[0], x.r.Method, s.target(x.r), raw)
 	if err != nil {
@@ -294,7 +310,8 @@ func (s *state) signature(
 func (s *state) signedRequest(x *exchange) (*known, *refusal) {
 	// The sender may have signed it for another server, which sends it on.
 	if s.host != "" && !strings.EqualFold(x.r.Host, s.host) {
-		return nil, refuse(jsonrpc.BadSignature, fmt.Sprintf("it is for the host %.100q, and this is %q", x.r.Host, s.host))
+		return nil, refuse(jsonrpc.BadSignature,
+			fmt.Sprintf("it is for the host %.100q, and this is %q", x.r.Host, s.host))
 	}
 	sig, err := sign.VerifyHead(x.r, x.r.ContentLength != 0, s.verify)
 	if err != nil {
@@ -325,7 +342,8 @@ func (s *state) certificate(c *tls.ConnectionState) (*known, *refusal) {
 		return nil, nil
 	}
 	if len(c.VerifiedChains) == 0 {
-		return nil, refuse(jsonrpc.Unauthenticated, "the listener has not checked the client certificate; it needs the authorities")
+		return nil, refuse(jsonrpc.Unauthenticated,
+			"the listener has not checked the client certificate; it needs the authorities")
 	}
 	leaf := c.PeerCertificates[0]
 	sum := sha256.Sum256(leaf.Raw)
@@ -338,12 +356,15 @@ func (s *state) certificate(c *tls.ConnectionState) (*known, *refusal) {
 		for _, san := range names(leaf) {
 			if matchSAN(m.SAN, san) && s.signedFor(i, c) {
 				return knownAs(&Principal{
-					ID: or(m.ID, san), Kind: or(m.Kind, "service"), Method: "mtls", Roles: m.Roles, Expires: leaf.NotAfter, shown: &shown{keys: []string{hashName(sum[:])}},
+					ID: or(m.ID, san), Kind: or(m.Kind, "service"), Method: "mtls", Roles: m.Roles,
+					Expires: leaf.NotAfter, shown: &shown{keys: []string{hashName(sum[:])}},
 				}), nil
 			}
 		}
 	}
-	return nil, refuse(jsonrpc.Unauthenticated, fmt.Sprintf("the client certificate is for %.200q of %.200q, and no entry under mtls has the name with that authority", names(leaf), leaf.Issuer.String()))
+	return nil, refuse(jsonrpc.Unauthenticated,
+		fmt.Sprintf("the client certificate is for %.200q of %.200q, and no entry under mtls has the "+
+			"name with that authority", names(leaf), leaf.Issuer.String()))
 }
 
 func names(c *x509.Certificate) []string {
@@ -447,7 +468,8 @@ func (s *state) again(ctx context.Context, c *Conn) (*known, *refusal) {
 		}
 	}
 	if k == nil {
-		return nil, refuse(jsonrpc.Unauthenticated, "the credentials of "+p.Name()+" count no more: the configuration has changed")
+		return nil, refuse(jsonrpc.Unauthenticated,
+			"the credentials of "+p.Name()+" count no more: the configuration has changed")
 	}
 	return k, nil
 }
@@ -459,11 +481,13 @@ func (s *state) stdio(ctx context.Context) (*known, *refusal) {
 		if c.Trust != nil && !*c.Trust {
 			return nil, nil
 		}
-		return knownAs(&Principal{ID: or(c.ID, "local"), Kind: "process", Method: "process", Roles: c.Roles}), nil
+		return knownAs(
+			&Principal{ID: or(c.ID, "local"), Kind: "process", Method: "process", Roles: c.Roles}), nil
 	}
 	value := os.Getenv(c.TokenEnv)
 	if value == "" {
-		return nil, refuse(jsonrpc.Unauthenticated, "there is no token in the environment variable "+c.TokenEnv)
+		return nil, refuse(jsonrpc.Unauthenticated,
+			"there is no token in the environment variable "+c.TokenEnv)
 	}
 	if k, refused := s.key(value); k != nil || s.verifier == nil {
 		return k, refused
@@ -473,7 +497,9 @@ func (s *state) stdio(ctx context.Context) (*known, *refusal) {
 		return nil, tokenRefusal(err)
 	}
 	if t.KeyThumbprint != "" || t.CertThumbprint != "" || s.c.JWT[t.IssuerIndex].DPoP == "required" {
-		return nil, refuse(jsonrpc.Unauthenticated, "the token in "+c.TokenEnv+" is bound to a key, or has to be, and standard input has no way to prove that")
+		return nil, refuse(jsonrpc.Unauthenticated,
+			"the token in "+c.TokenEnv+
+				" is bound to a key, or has to be, and standard input has no way to prove that")
 	}
 	return s.tokenKnown(t, value), nil
 }
@@ -515,7 +541,8 @@ func (s *state) asking(x *exchange) context.Context {
 // and 10 a second, 16 at once; of all 128 at once, and none takes more than a fair share.
 func newIntrospections(now func() time.Time) *limit.Limiter {
 	return limit.New(&limit.Options{
-		Rates: []limit.Rate{{Per: "address", Limit: 10, Burst: 100, Every: time.Second}}, Concurrent: 16, Total: 128, Now: now,
+		Rates: []limit.Rate{{Per: "address", Limit: 10, Burst: 100, Every: time.Second}}, Concurrent: 16,
+		Total: 128, Now: now,
 	})
 }
 
@@ -529,7 +556,8 @@ func (g *Guard) admitIntrospection(ctx context.Context) (by owner.Key, release f
 	by = address(remote)
 	release, err = g.introspections.Take(&limit.Caller{Owner: by, Address: remote}, "introspect")
 	if full := (*limit.Exceeded)(nil); errors.As(err, &full) {
-		r := refuse(jsonrpc.RateLimited, "too many tokens from "+remote+" that the issuer has to be asked about")
+		r := refuse(jsonrpc.RateLimited,
+			"too many tokens from "+remote+" that the issuer has to be asked about")
 		r.after = full.RetryAfter
 		return by, nil, r
 	}
@@ -540,7 +568,8 @@ func (g *Guard) admitIntrospection(ctx context.Context) (by owner.Key, release f
 // asked.
 func (s *state) revoked(ctx context.Context, c *Conn) bool {
 	p := c.Principal
-	if p == nil || p.shown == nil || p.Method != "jwt" || s.verifier == nil || !s.verifier.Introspects(p.Issuer) {
+	if p == nil || p.shown == nil || p.Method != "jwt" || s.verifier == nil ||
+		!s.verifier.Introspects(p.Issuer) {
 		return false
 	}
 	_, refused := s.again(ctx, c)

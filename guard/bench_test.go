@@ -28,7 +28,8 @@ import (
 const (
 	benchIssuer   = "https://id.example.com/realms/bench"
 	benchAudience = "https://rpc.example.com"
-	benchBody     = `{"jsonrpc":"2.0","id":1,"method":"echo","params":{"name":"add","arguments":{"a":1,"b":2}}}`
+	benchBody     = `{"jsonrpc":"2.0","id":1,"method":"echo","params":{"name":"add",` +
+		`"arguments":{"a":1,"b":2}}}`
 )
 
 // benchToken is a token with the usual claims, and the key that it is verified with.
@@ -43,7 +44,8 @@ func benchToken(tb testing.TB) (token, jwks string) {
 	claims, err := json.Marshal(map[string]any{
 		"iss": benchIssuer, "aud": []string{benchAudience}, "sub": "3f0f8d1a-6a5e-4c53-9d0b-7d1f4e5a0001",
 		"client_id": "desktop", "scope": "openid profile calls", "roles": []string{"reader", "dev"},
-		"email": "user@example.com", "jti": rand.Text(), "iat": now.Unix(), "exp": now.Add(time.Hour).Unix(),
+		"email": "user@example.com", "jti": rand.Text(), "iat": now.Unix(),
+		"exp": now.Add(time.Hour).Unix(),
 	})
 	if err != nil {
 		tb.Fatal(err)
@@ -54,7 +56,8 @@ func benchToken(tb testing.TB) (token, jwks string) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return text + "." + coded(sig), `{"keys":[{"kty":"RSA","kid":"a","alg":"RS256","n":"` + coded(key.N.Bytes()) + `","e":"AQAB"}]}`
+	return text + "." + coded(sig),
+		`{"keys":[{"kty":"RSA","kid":"a","alg":"RS256","n":"` + coded(key.N.Bytes()) + `","e":"AQAB"}]}`
 }
 
 // benchConfig has what most configurations have.
@@ -78,7 +81,9 @@ func benchHandler(tb testing.TB, guarded string) (h http.Handler, token string) 
 	tb.Helper()
 	token, jwks := benchToken(tb)
 	mux := farcall.NewMux()
-	mux.Handle("echo", farcall.HandlerFunc(func(_ context.Context, req *farcall.Request) (any, error) { return req.Params, nil }))
+	mux.Handle("echo", farcall.HandlerFunc(func(_ context.Context, req *farcall.Request) (any, error) {
+		return req.Params, nil
+	}))
 	rpc := &farcall.Options{}
 	if guarded == "no" {
 		return httprpc.NewHandler(mux, &httprpc.Options{RPC: rpc}), token
@@ -109,7 +114,8 @@ func BenchmarkHTTP(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				again := *r
-				again.Body, again.ContentLength = io.NopCloser(strings.NewReader(benchBody)), int64(len(benchBody))
+				again.Body, again.ContentLength = io.NopCloser(strings.NewReader(benchBody)),
+					int64(len(benchBody))
 				h.ServeHTTP(w, &again)
 				if !strings.Contains(string(w.last), `"result"`) {
 					b.Fatalf("%d %s", w.status, w.last)
@@ -125,8 +131,10 @@ func BenchmarkHTTP(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer conn.Close()
-			text := []byte("POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAuthorization: Bearer " + token +
-				fmt.Sprintf("\r\nContent-Length: %d\r\n\r\n", len(benchBody)) + benchBody)
+			text := []byte(
+				"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n" +
+					"Authorization: Bearer " + token +
+					fmt.Sprintf("\r\nContent-Length: %d\r\n\r\n", len(benchBody)) + benchBody)
 			in := bufio.NewReader(conn)
 			b.ReportAllocs()
 			for b.Loop() {

@@ -16,7 +16,8 @@ type named struct {
 func (c *Config) principals() (list []named) {
 	add := func(path, method, id, kind string, roles, scopes []string) {
 		if id != "" {
-			list = append(list, named{path, &Principal{ID: id, Kind: kind, Method: method, Roles: roles, Scopes: scopes}})
+			list = append(list,
+				named{path, &Principal{ID: id, Kind: kind, Method: method, Roles: roles, Scopes: scopes}})
 		}
 	}
 	for i, k := range c.Keys {
@@ -39,25 +40,34 @@ func (c *Config) checkPrincipals(f *finder) {
 	for _, n := range c.principals() {
 		p := n.p
 		if p.ID == anonymousID || p.Kind == anonymousKind {
-			f.bad(n.path+".id", `"anonymous" is the principal of callers without credentials`, "give it another id and another kind")
+			f.bad(n.path+".id", `"anonymous" is the principal of callers without credentials`,
+				"give it another id and another kind")
 			continue
 		}
 		for _, j := range c.JWT {
 			if strings.HasPrefix(p.ID, j.Issuer+"|") {
-				f.warn(n.path+".id", fmt.Sprintf("it reads as a principal of the issuer %s: rules with principals: [%s] are for both", j.Issuer, p.ID), "give it another id")
+				f.warn(n.path+".id",
+					fmt.Sprintf(
+						"it reads as a principal of the issuer %s: rules with principals: [%s] are for both",
+						j.Issuer, p.ID), "give it another id")
 			}
 		}
 		if other, ok := owners[p.Owner()]; !ok {
 			owners[p.Owner()] = n
 		} else if !sameSet(p.Roles, other.p.Roles) || !sameSet(p.Scopes, other.p.Scopes) {
-			f.bad(n.path, fmt.Sprintf("it is the same principal as %s (%s %s), with other roles or scopes", other.path, p.Kind, p.ID),
+			f.bad(n.path, fmt.Sprintf("it is the same principal as %s (%s %s), with other roles or scopes",
+				other.path, p.Kind, p.ID),
 				"give both the same, or one of them another id")
 		}
 		if other, ok := names[p.Name()]; !ok {
 			names[p.Name()] = n
 		} else if p.Owner() != other.p.Owner() {
-			f.warn(n.path+".id", fmt.Sprintf("%s has the same id and is another principal (%s by %s, this is %s by %s): people and rules with principals: [%s] cannot tell them apart",
-				other.path, other.p.Kind, other.p.Method, p.Kind, p.Method, p.ID), "give one of them another id")
+			f.warn(n.path+".id",
+				fmt.Sprintf(
+					"%s has the same id and is another principal (%s by %s, this is %s by %s): people and rules "+
+						"with principals: [%s] cannot tell them apart",
+					other.path, other.p.Kind, other.p.Method, p.Kind, p.Method, p.ID),
+				"give one of them another id")
 		}
 	}
 }

@@ -89,12 +89,20 @@ func (g *Guard) compile(c *Config, old *state) (*state, error) {
 	case old != nil && reflect.DeepEqual(old.c.JWT, c.JWT) && old.c.Resource.URL == c.Resource.URL:
 		s.verifier = old.verifier
 	default:
-		s.verifier, err = token.New(c.issuers(), &token.Options{HTTP: g.opts.HTTP, Logger: g.opts.Logger, Now: g.now, Admit: g.admitIntrospection})
+		s.verifier, err = token.New(c.issuers(),
+			&token.Options{
+				HTTP: g.opts.HTTP, Logger: g.opts.Logger, Now: g.now,
+				Admit: g.admitIntrospection,
+			})
 		if err != nil {
 			return nil, fmt.Errorf("guard: %w", err)
 		}
 	}
-	s.limiter = limit.New(&limit.Options{Rates: c.rates(), Concurrent: c.Limits.Concurrent, Total: c.Limits.Total, Match: policy.Match, Now: g.now, Shared: g.sharedLimits()})
+	s.limiter = limit.New(
+		&limit.Options{
+			Rates: c.rates(), Concurrent: c.Limits.Concurrent, Total: c.Limits.Total,
+			Match: policy.Match, Now: g.now, Shared: g.sharedLimits(),
+		})
 	if old != nil {
 		s.limiter.Adopt(old.limiter)
 	}
@@ -151,7 +159,8 @@ func (c *Config) compile() (*state, []Problem) {
 		f.bad("replay", "there is a number less than 0", "leave it out for the default")
 	}
 	if v := c.Params.Schemas; v != "" && v != schemasOff && v != schemasStrict {
-		f.bad("params.schemas", fmt.Sprintf("there is no way %q to use schemas", v), "use strict or off, or leave it out for the default")
+		f.bad("params.schemas", fmt.Sprintf("there is no way %q to use schemas", v),
+			"use strict or off, or leave it out for the default")
 	}
 	f.mode("mode", c.Mode)
 	c.compileKeys(s, &f)
@@ -167,12 +176,17 @@ func (c *Config) compile() (*state, []Problem) {
 	c.checkAudit(&f)
 	if c.Resource.URL == "" {
 		if len(c.Signatures) > 0 {
-			f.warn("resource.url", "it is missing: a signature made for another server would be accepted", "write the address of this server as clients know it")
-		} else if i := slices.IndexFunc(c.JWT, func(i Issuer) bool { return i.DPoP == "required" }); i >= 0 {
-			f.warn("resource.url", "it is missing: a DPoP proof made for another server would be accepted", "write the address of this server as clients know it")
+			f.warn("resource.url", "it is missing: a signature made for another server would be accepted",
+				"write the address of this server as clients know it")
+		} else if i := slices.IndexFunc(c.JWT, func(i Issuer) bool {
+			return i.DPoP == "required"
+		}); i >= 0 {
+			f.warn("resource.url", "it is missing: a DPoP proof made for another server would be accepted",
+				"write the address of this server as clients know it")
 		}
 	}
-	if !c.Anonymous && len(c.Keys)+len(c.JWT)+len(c.MTLS)+len(c.Signatures) == 0 && (c.Stdio.Trust == nil || !*c.Stdio.Trust) && c.Stdio.TokenEnv == "" {
+	if !c.Anonymous && len(c.Keys)+len(c.JWT)+len(c.MTLS)+len(c.Signatures) == 0 &&
+		(c.Stdio.Trust == nil || !*c.Stdio.Trust) && c.Stdio.TokenEnv == "" {
 		message := "no authentication method is configured: every request is refused"
 		if c.Stdio.Trust == nil {
 			message += ", except over standard input"
@@ -190,15 +204,17 @@ func (c *Config) compileKeys(s *state, f *finder) {
 		digest, err := readHash(k.Hash)
 		switch {
 		case err != nil:
-			f.bad(path+".hash", err.Error(), "make one with 'farcall key new', or 'farcall key hash' of a key that there is")
+			f.bad(path+".hash", err.Error(),
+				"make one with 'farcall key new', or 'farcall key hash' of a key that there is")
 		case k.ID == "":
 			f.bad(path+".id", "it is empty", "name who has the key")
 		case s.keys[digest] != nil:
 			f.bad(path+".hash", "another entry has the same", "each needs its own key")
 		}
 		s.keys[digest] = &apiKey{digest: digest, known: *knownAs(&Principal{
-			ID: k.ID, Kind: or(k.Kind, "service"), Method: "key", Roles: k.Roles, Scopes: k.Scopes, Expires: k.Expires,
-			shown: &shown{secret: digest, keys: []string{hashName(digest[:])}},
+			ID: k.ID, Kind: or(k.Kind, "service"), Method: "key", Roles: k.Roles, Scopes: k.Scopes,
+			Expires: k.Expires,
+			shown:   &shown{secret: digest, keys: []string{hashName(digest[:])}},
 		})}
 	}
 }
@@ -218,7 +234,8 @@ func (c *Config) compileSigners(s *state, f *finder) {
 			f.bad(path+".id", "another entry has the same", "each needs its own id")
 			continue
 		case (k.Secret == "") == (k.Public == ""):
-			f.bad(path, "it needs a secret or a public key", "give one of them; 'farcall key sign-new' makes either")
+			f.bad(path, "it needs a secret or a public key",
+				"give one of them; 'farcall key sign-new' makes either")
 			continue
 		case k.Secret != "":
 			key, err = sign.NewSecret(k.ID, []byte(k.Secret))
@@ -242,7 +259,9 @@ func (c *Config) compileResource(s *state, f *finder) {
 		if len(c.Resource.Servers) > 0 {
 			f.bad("resource.url", "it is missing", "write the address of this server as clients know it")
 		}
-	} else if u, err := url.Parse(c.Resource.URL); err != nil || strings.ContainsAny(u.Host, "\"<>\\ ") || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.Fragment != "" {
+	} else if u, err := url.Parse(c.Resource.URL); err != nil ||
+		strings.ContainsAny(u.Host, "\"<>\\ ") || u.Host == "" ||
+		u.Scheme != "https" && u.Scheme != "http" || u.Fragment != "" {
 		f.bad("resource.url", "it is no address of http or https without a fragment", "write https://host/mcp")
 	} else {
 		s.origin, s.host = u.Scheme+"://"+u.Host, u.Host
@@ -254,12 +273,15 @@ func (c *Config) compileResource(s *state, f *finder) {
 		}
 		for _, scope := range scopes {
 			if scope == "" || strings.ContainsFunc(scope, notInScope) {
-				f.bad("resource.scopes."+pattern, "a scope cannot be written so", "use letters, digits and marks but for quotes, backslashes and spaces")
+				f.bad("resource.scopes."+pattern, "a scope cannot be written so",
+					"use letters, digits and marks but for quotes, backslashes and spaces")
 			}
 		}
 		s.scopes = append(s.scopes, scopeRule{pattern, scopes})
 	}
-	slices.SortFunc(s.scopes, func(a, b scopeRule) int { return strings.Compare(a.pattern, b.pattern) })
+	slices.SortFunc(s.scopes, func(a, b scopeRule) int {
+		return strings.Compare(a.pattern, b.pattern)
+	})
 }
 
 // notInScope reports whether a character cannot be in a scope (RFC 6749, appendix A.4).
@@ -270,8 +292,9 @@ func (c *Config) compilePolicy(s *state, f *finder) {
 	for i, list := range [][]Rule{c.Allow, c.Deny} {
 		for at, r := range list {
 			src.Rules = append(src.Rules, policy.Rule{
-				Name: r.Name, Deny: i == 1, Roles: r.Roles, Principals: r.Principals, Calls: r.Calls, Destructive: r.Destructive,
-				Shadow: r.Mode == modeShadow,
+				Name: r.Name, Deny: i == 1, Roles: r.Roles, Principals: r.Principals, Calls: r.Calls,
+				Destructive: r.Destructive,
+				Shadow:      r.Mode == modeShadow,
 			})
 			f.mode(fmt.Sprintf("%s[%d].mode", []string{"allow", "deny"}[i], at), r.Mode)
 		}
@@ -285,7 +308,8 @@ func (c *Config) compilePolicy(s *state, f *finder) {
 			if why, ok := errors.AsType[*fs.PathError](err); ok {
 				err = why.Err
 			}
-			f.bad(fmt.Sprintf("cedar_files[%d]", i), "cannot read "+name+": "+err.Error(), "paths are relative to the configuration")
+			f.bad(fmt.Sprintf("cedar_files[%d]", i), "cannot read "+name+": "+err.Error(),
+				"paths are relative to the configuration")
 			continue
 		}
 		src.Cedar = append(src.Cedar, policy.Text{Name: name, Text: string(text)})
@@ -350,7 +374,8 @@ func (c *Config) checkRoles(f *finder) {
 		for i, r := range rules {
 			for _, role := range r.Roles {
 				if !slices.Contains(roles, role) {
-					f.warn(fmt.Sprintf("%s[%d].roles", what, i), fmt.Sprintf("no principal has the role %q", role), "give it to a key, certificate, signature or stdio, or correct its name")
+					f.warn(fmt.Sprintf("%s[%d].roles", what, i), fmt.Sprintf("no principal has the role %q", role),
+						"give it to a key, certificate, signature or stdio, or correct its name")
 				}
 			}
 		}
@@ -377,13 +402,17 @@ func (c *Config) checkLimits(f *finder) {
 			f.bad(path+".limit", "it lets no call through", "write 10/s, 100/min, 1000/h or 5000/day")
 		}
 	}
-	if r := &c.Limits.Refusals; r.Limit < 0 || r.Every < 0 || r.Burst < 0 || r.Limit == 0 && (r.Every > 0 || r.Burst > 0) {
-		f.bad("limits.refusals", "it lets no call through", "write 60/min, or {limit: 60/min, burst: 1000}")
+	if r := &c.Limits.Refusals; r.Limit < 0 || r.Every < 0 || r.Burst < 0 ||
+		r.Limit == 0 && (r.Every > 0 || r.Burst > 0) {
+		f.bad("limits.refusals", "it lets no call through",
+			"write 60/min, or {limit: 60/min, burst: 1000}")
 	}
 	l := &c.Limits
 	for path, n := range map[string]int64{
-		"concurrent": int64(l.Concurrent), "total": int64(l.Total), "connections": int64(l.Connections), "accepted": int64(l.Accepted),
-		"max_body": l.MaxBody, "max_header": int64(l.MaxHeader), "body_timeout": int64(l.BodyTimeout), "idle": int64(l.Idle),
+		"concurrent": int64(l.Concurrent), "total": int64(l.Total), "connections": int64(l.Connections),
+		"accepted": int64(l.Accepted),
+		"max_body": l.MaxBody, "max_header": int64(l.MaxHeader), "body_timeout": int64(l.BodyTimeout),
+		"idle": int64(l.Idle),
 	} {
 		if n < 0 {
 			f.bad("limits."+path, "it is less than 0", "leave it out for the default")
@@ -401,7 +430,8 @@ func (c *Config) checkAudit(f *finder) {
 			"refuse (the default) refuses calls when the store is full, rotate deletes the oldest file")
 	}
 	if a.Key != "" && len(a.Key) < 32 {
-		f.bad("audit.key", "it has fewer than 32 bytes", "write file:PATH if the key is in a file; 'openssl rand -base64 32' makes one")
+		f.bad("audit.key", "it has fewer than 32 bytes",
+			"write file:PATH if the key is in a file; 'openssl rand -base64 32' makes one")
 	}
 	if a.File == "" && !reflect.DeepEqual(*a, Config{}.Audit) {
 		f.warn("audit.file", "it is missing: nothing is written", "name a file, or - for standard error")
@@ -414,11 +444,14 @@ func (c *Config) compileMTLS(s *state, f *finder) {
 	for i, m := range c.MTLS {
 		path := fmt.Sprintf("mtls[%d]", i)
 		if m.SAN == "" {
-			f.bad(path+".san", "it is empty", "write a name such as spiffe://example.org/agent/* or *.example.org")
+			f.bad(path+".san", "it is empty",
+				"write a name such as spiffe://example.org/agent/* or *.example.org")
 		}
 		if m.CA == "" {
 			if slices.ContainsFunc(c.MTLS, func(other Certificate) bool { return other.CA != "" }) {
-				f.warn(path+".ca", "it is missing: every authority of the listener may sign for "+m.SAN+", those of other entries included", "name the authority of this entry")
+				f.warn(path+".ca",
+					"it is missing: every authority of the listener may sign for "+m.SAN+
+						", those of other entries included", "name the authority of this entry")
 			}
 			continue
 		}
