@@ -22,7 +22,9 @@ import (
 //
 // Every decision is written to the audit before the call proceeds. Where that cannot be, the
 // call is refused. What done is called with is written as its outcome.
-func (g *Guard) Begin(ctx context.Context, c *Call) (done func(result jsonrpc.Raw, err error), err error) {
+func (g *Guard) Begin(
+	ctx context.Context, c *Call,
+) (done func(result jsonrpc.Raw, err error), err error) {
 	if done, err = g.begin(ctx, c); done == nil && err == nil {
 		done = nothing
 	}
@@ -32,7 +34,9 @@ func (g *Guard) Begin(ctx context.Context, c *Call) (done func(result jsonrpc.Ra
 func nothing(jsonrpc.Raw, error) {}
 
 // begin decides about a call. It returns nil when there is nothing to do in the end.
-func (g *Guard) begin(ctx context.Context, c *Call) (done func(result jsonrpc.Raw, err error), err error) {
+func (g *Guard) begin(
+	ctx context.Context, c *Call,
+) (done func(result jsonrpc.Raw, err error), err error) {
 	s, who, began := g.state.Load(), sessionFrom(ctx), g.now()
 	decision, refused := s.admit(who, c, began)
 	word := allowed
@@ -104,7 +108,9 @@ func (g *Guard) Refuse(ctx context.Context, c *Call, reason string) error {
 }
 
 // decided tells the observer of a decision.
-func (g *Guard) decided(ctx context.Context, who *session, outcome string, d *policy.Decision, began time.Time) {
+func (g *Guard) decided(
+	ctx context.Context, who *session, outcome string, d *policy.Decision, began time.Time,
+) {
 	if g.opts.Observer == nil {
 		return
 	}
@@ -196,7 +202,9 @@ func (s *state) admit(who *session, c *Call, now time.Time) (policy.Decision, *r
 }
 
 // ask decides by policies whether a call may proceed, and whether its params are fit for that.
-func (s *state) ask(set *policy.Set, who *session, c *Call, now time.Time) (policy.Decision, *refusal) {
+func (s *state) ask(
+	set *policy.Set, who *session, c *Call, now time.Time,
+) (policy.Decision, *refusal) {
 	if err := s.check(set, c); err != nil {
 		return policy.Decision{}, invalid(err, err.Error())
 	}
@@ -228,7 +236,9 @@ func (s *state) judge(who *session, c *Call, now time.Time) (policy.Decision, *r
 func (s *state) decide(set *policy.Set, who *session, c *Call, now time.Time) policy.Decision {
 	switch {
 	case set.Empty() && mustBeGranted(c.Method):
-		return policy.Decision{Reason: "there are no policies, and " + c.Method + " needs one that allows it"}
+		return policy.Decision{
+			Reason: "there are no policies, and " + c.Method + " needs one that allows it",
+		}
 	case set.Empty():
 		return policy.Decision{Allowed: true, Reason: "there are no policies"}
 	}
@@ -256,7 +266,8 @@ func (g *Guard) Standing(ctx context.Context) any {
 
 // opened is a decision with what needs no rule.
 func opened(d policy.Decision, c *Call) policy.Decision {
-	if !d.Allowed && !d.Local && len(d.Policies) == 0 && c.Upstream == "" && c.Name == "" && open(c.Method) {
+	if !d.Allowed && !d.Local && len(d.Policies) == 0 && c.Upstream == "" && c.Name == "" &&
+		open(c.Method) {
 		d = policy.Decision{Allowed: true, Reason: "it is open to everybody who was let in"}
 	}
 	return d
@@ -273,7 +284,8 @@ func isFromHere(set *policy.Set, who *session) bool {
 
 func query(who *session, c *Call, local bool, now time.Time) policy.Query {
 	return policy.Query{
-		Subject: who.subject, Method: c.Method, Upstream: c.Upstream, Name: c.Name, Arguments: c.Arguments, Annotations: c.Annotations,
+		Subject: who.subject, Method: c.Method, Upstream: c.Upstream, Name: c.Name,
+		Arguments: c.Arguments, Annotations: c.Annotations,
 		Transport: who.transport, Remote: who.remote, Local: local, Now: now,
 	}
 }
@@ -319,7 +331,8 @@ func (s *state) check(set *policy.Set, c *Call) error {
 		b = c.Arguments
 	}
 	names := set.Names()
-	return s.params.check(b, look{names: names, fold: names != nil || s.looks(c), whole: len(b) == len(c.Arguments)})
+	return s.params.check(b,
+		look{names: names, fold: names != nil || s.looks(c), whole: len(b) == len(c.Arguments)})
 }
 
 // Visible reports whether the principal in ctx may use something, for lists. Nothing is counted
@@ -343,7 +356,9 @@ type Past struct {
 // Reconsider decides a call of the past again, by policies, scopes and the shape of its params;
 // schemas and limits are left out. decided is false when what is not known could change the
 // decision.
-func (g *Guard) Reconsider(p *Principal, from *Conn, c *Call, past *Past) (x Explanation, decided bool) {
+func (g *Guard) Reconsider(
+	p *Principal, from *Conn, c *Call, past *Past,
+) (x Explanation, decided bool) {
 	s, who := g.state.Load(), caller(p, from)
 	if refused := s.locked(who); refused != nil {
 		return Explanation{Reason: refused.reason}, true
@@ -357,7 +372,8 @@ func (g *Guard) Reconsider(p *Principal, from *Conn, c *Call, past *Past) (x Exp
 	if !s.policy.Empty() {
 		q := query(who, c, isFromHere(s.policy, who), past.At)
 		d, decided := s.policy.Consider(&q, &policy.Unknown{
-			Arguments: past.NoArguments, Annotations: past.NoAnnotations, Roles: past.NoRoles, Scopes: past.NoScopes, Claims: past.NoClaims, Local: past.NoLocal,
+			Arguments: past.NoArguments, Annotations: past.NoAnnotations, Roles: past.NoRoles,
+			Scopes: past.NoScopes, Claims: past.NoClaims, Local: past.NoLocal,
 		})
 		if !decided {
 			return Explanation{}, false
@@ -389,7 +405,8 @@ func (g *Guard) Explain(p *Principal, from *Conn, c *Call) Explanation {
 	}
 	if x.Allowed && s.trial != nil {
 		if d, would := s.ask(s.trial, who, c, now); would != nil {
-			x.Shadow = "policies in shadow mode would deny it: " + or(strings.Join(d.Policies, ", "), would.reason)
+			x.Shadow = "policies in shadow mode would deny it: " +
+				or(strings.Join(d.Policies, ", "), would.reason)
 		}
 	}
 	return x
@@ -435,7 +452,8 @@ func (s *state) explain(who *session, c *Call, now time.Time) (x Explanation) {
 	}
 	caller := who.limited()
 	q, d := query(who, c, isFromHere(s.policy, who), now), s.decide(s.policy, who, c, now)
-	x.Allowed, x.Policies, x.Reason, x.Limits = d.Allowed, d.Policies, d.Reason, s.limiter.Explain(&caller, c.name())
+	x.Allowed, x.Policies, x.Reason, x.Limits = d.Allowed, d.Policies, d.Reason,
+		s.limiter.Explain(&caller, c.name())
 	if !d.Allowed {
 		if whole := s.policy.Explain(&q); !whole.Allowed {
 			x.Policies, x.Reason = whole.Policies, whole.Reason

@@ -27,9 +27,21 @@ func TestDenyByDefault(t *testing.T) {
 	open := newSite(t, &guard.Config{Keys: keys}, nil)
 	open.call("admin/stop", "", asEve).wants(t, "service eve by key") // there are no rules
 	for name, c := range map[string]*guard.Config{
-		"a rule":        {Allow: []guard.Rule{{Roles: []string{"builder"}, Calls: []string{"math/*", "tools/call build_*"}}}},
-		"Cedar":         {Cedar: `permit(principal in Role::"builder", action, resource) when { resource.call like "math/*" || resource.call like "tools/call build_*" };`},
-		"a rule denies": {Deny: []guard.Rule{{Calls: []string{"nothing"}}}, Allow: []guard.Rule{{Principals: []string{"ci"}, Calls: []string{"math/*", "tools/call build_*"}}}},
+		"a rule": {
+			Allow: []guard.Rule{
+				{Roles: []string{"builder"}, Calls: []string{"math/*", "tools/call build_*"}},
+			},
+		},
+		"Cedar": {
+			Cedar: `permit(principal in Role::"builder", action, resource) when { resource.call like ` +
+				`"math/*" || resource.call like "tools/call build_*" };`,
+		},
+		"a rule denies": {
+			Deny: []guard.Rule{{Calls: []string{"nothing"}}},
+			Allow: []guard.Rule{
+				{Principals: []string{"ci"}, Calls: []string{"math/*", "tools/call build_*"}},
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.Keys = keys
@@ -58,7 +70,10 @@ func TestDenyByDefault(t *testing.T) {
 
 // What is open may be denied all the same.
 func TestOpenMayBeDenied(t *testing.T) {
-	c := &guard.Config{Keys: []guard.Key{keyOf("ci", goodKey)}, Deny: []guard.Rule{{Calls: []string{"tools/list"}}}}
+	c := &guard.Config{
+		Keys: []guard.Key{keyOf("ci", goodKey)},
+		Deny: []guard.Rule{{Calls: []string{"tools/list"}}},
+	}
 	s := newSite(t, c, nil)
 	s.call("tools/list", "", asCI).wants(t, jsonrpc.Code(-32056))
 	s.call("ping", "", asCI).wants(t, "service ci by key")
@@ -80,19 +95,27 @@ func TestDetailsForATrustedRole(t *testing.T) {
 
 // A call that is for this machine only is not for the callers that a proxy on it serves.
 func TestLocalOnly(t *testing.T) {
-	c := &guard.Config{Anonymous: true, Local: []string{"admin/*"}, Allow: []guard.Rule{{Calls: []string{"*"}}}}
+	c := &guard.Config{
+		Anonymous: true, Local: []string{"admin/*"},
+		Allow: []guard.Rule{{Calls: []string{"*"}}},
+	}
 	s := newSite(t, c, nil)
 	s.call("admin/stop", "").wants(t, "anonymous anonymous by none")
 	for _, header := range []string{
-		"X-Forwarded-For: 127.0.0.1", "X-Forwarded-Host: localhost", "X-Forwarded-Proto: https", "Forwarded: for=127.0.0.1", "Via: 1.1 proxy",
-		"X-Real-IP: 127.0.0.1", "X-Client-IP: ::1", "True-Client-IP: 127.0.0.1", "CF-Connecting-IP: 127.0.0.1", "x-forwarded-for: ",
+		"X-Forwarded-For: 127.0.0.1", "X-Forwarded-Host: localhost", "X-Forwarded-Proto: https",
+		"Forwarded: for=127.0.0.1", "Via: 1.1 proxy",
+		"X-Real-IP: 127.0.0.1", "X-Client-IP: ::1", "True-Client-IP: 127.0.0.1",
+		"CF-Connecting-IP: 127.0.0.1", "x-forwarded-for: ",
 	} {
 		s.call("admin/stop", "", header).wants(t, denied)
 		s.call("math/add", "", header).wants(t, "anonymous anonymous by none")
 	}
 	g := newGuard(t, c, nil)
-	expect(t, "TCP of elsewhere", ask(t, over(t, g, &guard.Conn{Transport: "tcp", Remote: "192.0.2.1:5"}), "admin/stop", nil), denied)
-	expect(t, "unix", ask(t, over(t, g, &guard.Conn{Transport: "unix", Local: true}), "admin/stop", nil), "anonymous anonymous by none")
+	expect(t, "TCP of elsewhere",
+		ask(t, over(t, g, &guard.Conn{Transport: "tcp", Remote: "192.0.2.1:5"}), "admin/stop", nil),
+		denied)
+	expect(t, "unix", ask(t, over(t, g, &guard.Conn{Transport: "unix", Local: true}), "admin/stop",
+		nil), "anonymous anonymous by none")
 }
 
 // Over a unix socket HTTP is local; a request without an address is not for that reason alone.
@@ -146,14 +169,18 @@ func (d *deadEnd) WriteHeader(status int)      { d.status = status }
 func scoped(a *authority) *guard.Config {
 	c := &guard.Config{JWT: []guard.Issuer{{Issuer: issuer, JWKS: jwks(a)}}}
 	c.Resource.URL = audience
-	c.Resource.Scopes = map[string][]string{"math/*": {"read"}, "admin/*": {"admin", "write"}, "tools/call stop": {"admin"}}
+	c.Resource.Scopes = map[string][]string{
+		"math/*": {"read"}, "admin/*": {"admin", "write"},
+		"tools/call stop": {"admin"},
+	}
 	return c
 }
 
 func wantsStepUp(t *testing.T, got *reply, want string) {
 	t.Helper()
 	h := got.header.Get("Www-Authenticate")
-	if got.status != http.StatusForbidden || !strings.HasPrefix(h, "Bearer ") || !strings.Contains(h, `error="insufficient_scope"`) ||
+	if got.status != http.StatusForbidden || !strings.HasPrefix(h, "Bearer ") ||
+		!strings.Contains(h, `error="insufficient_scope"`) ||
 		!strings.Contains(h, `scope="`+want+`"`) || !strings.Contains(h, `resource_metadata="https://rpc.example/.well-known/oauth-protected-resource/rpc"`) {
 		t.Errorf("%d %q %s", got.status, h, got.body)
 	}
@@ -176,12 +203,14 @@ func TestScopesAndStepUp(t *testing.T) {
 	wantsStepUp(t, s.call("math/add", "", admin), "admin read write")
 	// A batch of calls that run at the same time.
 	r := s.request("x", "", reader)
-	body := `[{"jsonrpc":"2.0","id":1,"method":"admin/stop"},{"jsonrpc":"2.0","id":2,"method":"admin/stop"},{"jsonrpc":"2.0","id":3,"method":"math/add"}]`
+	body := `[{"jsonrpc":"2.0","id":1,"method":"admin/stop"},{"jsonrpc":"2.0","id":2,` +
+		`"method":"admin/stop"},{"jsonrpc":"2.0","id":3,"method":"math/add"}]`
 	r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
 	wantsStepUp(t, s.do(r), "admin read write")
 	// Without a token there is no scope that could be missing.
 	got = s.call("admin/stop", "")
-	if h := got.header.Get("Www-Authenticate"); got.status != http.StatusUnauthorized || strings.Contains(h, "error=") || !strings.Contains(h, "resource_metadata=") {
+	if h := got.header.Get("Www-Authenticate"); got.status != http.StatusUnauthorized ||
+		strings.Contains(h, "error=") || !strings.Contains(h, "resource_metadata=") {
 		t.Errorf("%d %q", got.status, h)
 	}
 }
@@ -194,7 +223,9 @@ func TestStepUpOverMCP(t *testing.T) {
 	server := mcp.NewServer("test", "1", nil)
 	t.Cleanup(server.Close)
 	for _, name := range []string{"stop", "look"} {
-		mcp.AddTool(server, mcp.Tool{Name: name}, func(ctx context.Context, _ struct{}) (string, error) { return guard.From(ctx).ID, nil })
+		mcp.AddTool(server, mcp.Tool{Name: name}, func(ctx context.Context, _ struct{}) (string, error) {
+			return guard.From(ctx).ID, nil
+		})
 	}
 	rpc := &farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(nil)}}
 	h := mcphttp.NewHandler(server, &mcphttp.Options{RPC: rpc})
@@ -207,18 +238,27 @@ func TestStepUpOverMCP(t *testing.T) {
 		_ = h.Shutdown(ctx)
 	})
 	headers := func(tool string, more ...string) []string {
-		return append([]string{"Accept: application/json, text/event-stream", bearer(a.token(now.Now(), nil))}, more...)
+		return append([]string{
+			"Accept: application/json, text/event-stream",
+			bearer(a.token(now.Now(), nil)),
+		}, more...)
 	}
-	hello := s.call("initialize", `{"protocolVersion":"`+era.LatestLegacy().Name+`","capabilities":{},"clientInfo":{"name":"t","version":"1"}}`, headers("")...)
+	hello := s.call("initialize",
+		`{"protocolVersion":"`+era.LatestLegacy().Name+
+			`","capabilities":{},"clientInfo":{"name":"t","version":"1"}}`, headers("")...)
 	session := hello.header.Get("Mcp-Session-Id")
 	if session == "" {
 		t.Fatalf("%d %s", hello.status, hello.body)
 	}
-	meta := `"_meta":{"io.modelcontextprotocol/protocolVersion":"` + era.Latest().Name + `","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
+	meta := `"_meta":{"io.modelcontextprotocol/protocolVersion":"` + era.Latest().Name +
+		`","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},` +
+		`"io.modelcontextprotocol/clientCapabilities":{}}`
 	for _, tool := range []string{"stop", "look"} {
-		old := s.call("tools/call", `{"name":"`+tool+`","arguments":{}}`, headers(tool, "Mcp-Session-Id: "+session, "MCP-Protocol-Version: "+era.LatestLegacy().Name)...)
+		old := s.call("tools/call", `{"name":"`+tool+`","arguments":{}}`,
+			headers(tool, "Mcp-Session-Id: "+session, "MCP-Protocol-Version: "+era.LatestLegacy().Name)...)
 		young := s.call("tools/call", `{"name":"`+tool+`","arguments":{},`+meta+`}`,
-			headers(tool, "MCP-Protocol-Version: "+era.Latest().Name, "Mcp-Method: tools/call", "Mcp-Name: "+tool)...)
+			headers(tool, "MCP-Protocol-Version: "+era.Latest().Name, "Mcp-Method: tools/call",
+				"Mcp-Name: "+tool)...)
 		if tool == "look" {
 			for _, got := range []*reply{old, young} {
 				if got.status != http.StatusOK || !strings.Contains(got.body, "alice") {
@@ -253,14 +293,17 @@ func TestMetadataOfTheResource(t *testing.T) {
 			Servers  []string `json:"authorization_servers"`
 			Scopes   []string `json:"scopes_supported"`
 		}
-		if err := json.Unmarshal([]byte(got.body), &doc); err != nil || got.status != http.StatusOK || doc.Resource != audience ||
-			len(doc.Servers) != 1 || doc.Servers[0] != issuer || len(doc.Scopes) != 3 || got.header.Get("Access-Control-Allow-Origin") != "*" {
+		if err := json.Unmarshal([]byte(got.body), &doc); err != nil || got.status != http.StatusOK ||
+			doc.Resource != audience ||
+			len(doc.Servers) != 1 || doc.Servers[0] != issuer || len(doc.Scopes) != 3 ||
+			got.header.Get("Access-Control-Allow-Origin") != "*" {
 			t.Errorf("%d %v %s", got.status, err, got.body)
 		}
 		if got := get(http.MethodHead, p); got.status != http.StatusOK || got.body != "" {
 			t.Errorf("HEAD: %d %s", got.status, got.body)
 		}
-		if got := get(http.MethodOptions, p); got.status != http.StatusNoContent || got.header.Get("Access-Control-Allow-Headers") == "" {
+		if got := get(http.MethodOptions, p); got.status != http.StatusNoContent ||
+			got.header.Get("Access-Control-Allow-Headers") == "" {
 			t.Errorf("OPTIONS: %d %v", got.status, got.header)
 		}
 		if got := get(http.MethodPost, p); got.status != http.StatusMethodNotAllowed {
@@ -271,7 +314,8 @@ func TestMetadataOfTheResource(t *testing.T) {
 		t.Errorf("another path that begins the same: %d", got.status)
 	}
 	none := newSite(t, &guard.Config{Keys: c.Keys}, nil)
-	if r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, none.url+path, http.NoBody); none.do(r).status != http.StatusUnauthorized {
+	if r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, none.url+path,
+		http.NoBody); none.do(r).status != http.StatusUnauthorized {
 		t.Error("what is no resource has metadata")
 	}
 }
@@ -289,7 +333,10 @@ func TestBeginWithoutSession(t *testing.T) {
 
 // Subscriptions and completions are of what may be read and used.
 func TestIndirectUse(t *testing.T) {
-	c := &guard.Config{Anonymous: true, Allow: []guard.Rule{{Calls: []string{"resources/read file:///public/*", "prompts/get good"}}}}
+	c := &guard.Config{
+		Anonymous: true,
+		Allow:     []guard.Rule{{Calls: []string{"resources/read file:///public/*", "prompts/get good"}}},
+	}
 	g := newGuard(t, c, nil)
 	p := over(t, g, &guard.Conn{Transport: "tcp"})
 	no, notFound := any(jsonrpc.Code(-32056)), any(jsonrpc.MethodNotFound)
@@ -310,9 +357,18 @@ func TestIndirectUse(t *testing.T) {
 		{"completion/complete", `{"ref":{"type":"ref/prompt","name":"bad"}}`, no},
 		{"completion/complete", `{"ref":{"type":"ref/resource","uri":"file:///public/{x}"}}`, notFound},
 		{"completion/complete", `{"ref":{"type":"ref/resource","uri":"file:///secret/{x}"}}`, no},
-		{"completion/complete", `{"ref":{"type":"ref/prompt","name":"good","Name":"bad"}}`, jsonrpc.InvalidParams},
-		{"subscriptions/listen", `{"notifications":{"resourceSubscriptions":["file:///public/a"]}}`, notFound},
-		{"subscriptions/listen", `{"notifications":{"resourceSubscriptions":["file:///public/a","file:///secret/a"]}}`, no},
+		{
+			"completion/complete", `{"ref":{"type":"ref/prompt","name":"good","Name":"bad"}}`,
+			jsonrpc.InvalidParams,
+		},
+		{
+			"subscriptions/listen", `{"notifications":{"resourceSubscriptions":["file:///public/a"]}}`,
+			notFound,
+		},
+		{
+			"subscriptions/listen",
+			`{"notifications":{"resourceSubscriptions":["file:///public/a","file:///secret/a"]}}`, no,
+		},
 	} {
 		expect(t, c.method+" "+c.params, ask(t, p, c.method, jsonrpc.Raw(c.params)), c.want)
 	}
@@ -321,15 +377,20 @@ func TestIndirectUse(t *testing.T) {
 // Lists have no arguments: what a policy allows for some of them is not seen, rather than what may
 // not be called.
 func TestVisibleByArguments(t *testing.T) {
-	c := &guard.Config{Cedar: `permit(principal, action, resource == Tool::"get") when { context.arguments has repo && context.arguments.repo like "acme/*" };`}
+	c := &guard.Config{
+		Cedar: `permit(principal, action, resource == Tool::"get") when { context.arguments has repo ` +
+			`&& context.arguments.repo like "acme/*" };`,
+	}
 	g := newGuard(t, c, nil)
 	seen := map[string]bool{}
-	h := g.Identify(&guard.Conn{Transport: "stdio"})(farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
-		for _, name := range []string{"get", "drop"} {
-			seen[name] = g.Visible(ctx, &guard.Call{Method: "tools/call", Name: name})
-		}
-		return nil, nil //nolint:nilnil // nothing is asked
-	}))
+	h := g.Identify(
+		&guard.Conn{Transport: "stdio"})(
+		farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
+			for _, name := range []string{"get", "drop"} {
+				seen[name] = g.Visible(ctx, &guard.Call{Method: "tools/call", Name: name})
+			}
+			return nil, nil //nolint:nilnil // nothing is asked
+		}))
 	if _, err := h.ServeRPC(t.Context(), &farcall.Request{Method: "x"}); err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,9 @@ func Example() {
 	const key = "fk_ci_an-example-of-a-key-that-farcall-key-new-makes"
 	hash := sha256.Sum256([]byte(key))
 	h, err := serveGuarded(&guard.Config{
-		Keys:  []guard.Key{{ID: "ci", Hash: "sha256:" + hex.EncodeToString(hash[:]), Roles: []string{"builder"}}},
+		Keys: []guard.Key{
+			{ID: "ci", Hash: "sha256:" + hex.EncodeToString(hash[:]), Roles: []string{"builder"}},
+		},
 		Allow: []guard.Rule{{Roles: []string{"builder"}, Calls: []string{"tools/call add"}}},
 	})
 	if err != nil {

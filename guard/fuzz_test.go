@@ -32,7 +32,12 @@ func FuzzHTTP(f *testing.F) {
 		{"POST", "/rpc", "X-Api-Key: " + goodKey + "\nAuthorization: Bearer x", ""},
 		{"POST", "/rpc", "Authorization: Bearer " + token, "{}"},
 		{"POST", "/rpc", "Authorization: DPoP " + token + "\nDpop: a.b.c", "{}"},
-		{"POST", "/rpc", "Signature-Input: farcall=(\"@method\");created=1;keyid=\"partner\";nonce=\"0123456789abcdef\"\nSignature: farcall=:eA==:", "{}"},
+		{
+			"POST", "/rpc",
+			"Signature-Input: " +
+				"farcall=(\"@method\");created=1;keyid=\"partner\";nonce=\"0123456789abcdef\"\n" +
+				"Signature: farcall=:eA==:", "{}",
+		},
 		{"OPTIONS", "/rpc", "Access-Control-Request-Method: POST", ""},
 		{"GET", "/.well-known/oauth-protected-resource/x", "X-Forwarded-For: 127.0.0.1", ""},
 		{"GET", "//", "Authorization: \x00\nSignature: \xff", ""},
@@ -108,7 +113,8 @@ func FuzzInterceptor(f *testing.F) {
 		var dec jsonrpc.Decoder
 		var batch jsonrpc.Batch
 		frame := append(append([]byte(`{"jsonrpc":"2.0","id":1,"method":"x","params":`), params...), '}')
-		if dec.Decode(frame, &batch) != nil || len(batch.Messages) != 1 || batch.Messages[0].Kind != jsonrpc.Request {
+		if dec.Decode(frame, &batch) != nil || len(batch.Messages) != 1 ||
+			batch.Messages[0].Kind != jsonrpc.Request {
 			return
 		}
 		conn := &guard.Conn{Transport: "tcp"}
@@ -116,24 +122,29 @@ func FuzzInterceptor(f *testing.F) {
 			conn.Transport = "stdio"
 		}
 		came := false
-		h := g.Interceptor(conn)(farcall.HandlerFunc(func(ctx context.Context, r *farcall.Request) (any, error) {
+		h := g.Interceptor(
+			conn)(farcall.HandlerFunc(func(ctx context.Context, r *farcall.Request) (any, error) {
 			came = true
 			if guard.From(ctx) == nil {
 				t.Fatal("an unauthenticated message has passed")
 			}
 			switch r.Method {
 			case "tools/call":
-				if names := members(r.Params, "name"); len(names) != 1 || string(scan.Unquote(names[0])) != "good" {
+				if names := members(r.Params, "name"); len(names) != 1 ||
+					string(scan.Unquote(names[0])) != "good" {
 					t.Fatalf("called: %s", r.Params)
 				}
 			case "resources/read":
-				if uris := members(r.Params, "uri"); len(uris) != 1 || !bytes.HasPrefix(scan.Unquote(uris[0]), []byte("file:///public/")) || bytes.Contains(uris[0], []byte("..")) && bytes.Contains(uris[0], []byte("/../")) {
+				if uris := members(r.Params, "uri"); len(uris) != 1 ||
+					!bytes.HasPrefix(scan.Unquote(uris[0]), []byte("file:///public/")) ||
+					bytes.Contains(uris[0], []byte("..")) && bytes.Contains(uris[0], []byte("/../")) {
 					t.Fatalf("read: %s", r.Params)
 				}
 			}
 			return nil, nil //nolint:nilnil // it is called
 		}))
-		_, err := h.ServeRPC(t.Context(), &farcall.Request{Method: method, Params: batch.Messages[0].Params})
+		_, err := h.ServeRPC(t.Context(),
+			&farcall.Request{Method: method, Params: batch.Messages[0].Params})
 		if came == (err != nil) {
 			t.Fatalf("came %v, %v", came, err)
 		}

@@ -15,7 +15,9 @@ import (
 
 // during runs f with the context of a request that the guard has let pass; it reports whether there
 // was one.
-func during(t *testing.T, g *guard.Guard, f func(ctx context.Context), header ...string) (passed bool) {
+func during(
+	t *testing.T, g *guard.Guard, f func(ctx context.Context), header ...string,
+) (passed bool) {
 	t.Helper()
 	h := g.HTTP(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		passed = true
@@ -39,20 +41,38 @@ func TestMustBeGranted(t *testing.T) {
 		allow, deny []guard.Rule
 		granted     bool
 	}{
-		"no rules":           {},
-		"no rules, shadow":   {mode: "shadow"},
-		"another rule":       {allow: []guard.Rule{{Calls: []string{"tools/call *"}}}},
-		"shadow":             {mode: "shadow", allow: []guard.Rule{{Calls: []string{"tools/call *"}}}},
-		"another upstream":   {allow: []guard.Rule{{Calls: []string{"gateway/admin web/*"}}}},
-		"the rule":           {allow: []guard.Rule{{Calls: []string{"gateway/admin files/*"}}}, granted: true},
-		"the rule, shadow":   {mode: "shadow", allow: []guard.Rule{{Calls: []string{"gateway/admin files/*"}}}, granted: true},
-		"all":                {allow: []guard.Rule{{Calls: []string{"*"}}}, granted: true},
-		"a rule on trial":    {allow: []guard.Rule{{Calls: []string{"who"}}, {Calls: []string{"gateway/admin *"}, Mode: "shadow"}}},
-		"denied":             {allow: []guard.Rule{{Calls: []string{"*"}}}, deny: []guard.Rule{{Calls: []string{"gateway/admin *"}}}},
-		"denied, but shadow": {mode: "shadow", allow: []guard.Rule{{Calls: []string{"*"}}}, deny: []guard.Rule{{Calls: []string{"gateway/admin *"}}}},
+		"no rules":         {},
+		"no rules, shadow": {mode: "shadow"},
+		"another rule":     {allow: []guard.Rule{{Calls: []string{"tools/call *"}}}},
+		"shadow":           {mode: "shadow", allow: []guard.Rule{{Calls: []string{"tools/call *"}}}},
+		"another upstream": {allow: []guard.Rule{{Calls: []string{"gateway/admin web/*"}}}},
+		"the rule": {
+			allow:   []guard.Rule{{Calls: []string{"gateway/admin files/*"}}},
+			granted: true,
+		},
+		"the rule, shadow": {
+			mode: "shadow", allow: []guard.Rule{{Calls: []string{"gateway/admin files/*"}}}, granted: true,
+		},
+		"all": {allow: []guard.Rule{{Calls: []string{"*"}}}, granted: true},
+		"a rule on trial": {
+			allow: []guard.Rule{
+				{Calls: []string{"who"}}, {Calls: []string{"gateway/admin *"}, Mode: "shadow"},
+			},
+		},
+		"denied": {
+			allow: []guard.Rule{{Calls: []string{"*"}}},
+			deny:  []guard.Rule{{Calls: []string{"gateway/admin *"}}},
+		},
+		"denied, but shadow": {
+			mode: "shadow", allow: []guard.Rule{{Calls: []string{"*"}}},
+			deny: []guard.Rule{{Calls: []string{"gateway/admin *"}}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &guard.Config{Mode: x.mode, Allow: x.allow, Deny: x.deny, Keys: []guard.Key{keyOf("ci", goodKey)}}
+			c := &guard.Config{
+				Mode: x.mode, Allow: x.allow, Deny: x.deny,
+				Keys: []guard.Key{keyOf("ci", goodKey)},
+			}
 			c.Audit.File = filepath.Join(t.TempDir(), "audit.jsonl")
 			g, err := guard.New(c, nil)
 			if err != nil {
@@ -64,7 +84,8 @@ func TestMustBeGranted(t *testing.T) {
 					done(nil, nil)
 				}
 				if granted := err == nil; granted != x.granted || g.Visible(ctx, &admin) != x.granted {
-					t.Errorf("granted: %v (%v), visible: %v; want %v", granted, err, g.Visible(ctx, &admin), x.granted)
+					t.Errorf("granted: %v (%v), visible: %v; want %v", granted, err, g.Visible(ctx, &admin),
+						x.granted)
 				}
 				ci := guard.Principal{ID: "ci", Kind: "service", Method: "key"}
 				if got := g.Explain(&ci, nil, &admin); got.Allowed != x.granted {
@@ -75,7 +96,8 @@ func TestMustBeGranted(t *testing.T) {
 				t.Fatal(err, passed)
 			}
 			word := map[bool]string{true: "allowed", false: "denied"}[x.granted]
-			if all := decisions(lines(t, c.Audit.File)); len(all) != 1 || all[0].Decision != word || all[0].Call != "gateway/admin files/restart" {
+			if all := decisions(lines(t, c.Audit.File)); len(all) != 1 || all[0].Decision != word ||
+				all[0].Call != "gateway/admin files/restart" {
 				t.Errorf("the audit has %+v", all)
 			}
 		})
@@ -91,8 +113,10 @@ func TestRefuse(t *testing.T) {
 		t.Fatal(err)
 	}
 	during(t, g, func(ctx context.Context) {
-		err := g.Refuse(ctx, &guard.Call{Method: "gateway/admin", Name: "reload"}, "the origin is another one")
-		if wire := (*jsonrpc.Error)(nil); !errors.As(err, &wire) || wire.Code != jsonrpc.PermissionDenied || strings.Contains(wire.Message, "origin") {
+		err := g.Refuse(ctx, &guard.Call{Method: "gateway/admin", Name: "reload"},
+			"the origin is another one")
+		if wire := (*jsonrpc.Error)(nil); !errors.As(err, &wire) ||
+			wire.Code != jsonrpc.PermissionDenied || strings.Contains(wire.Message, "origin") {
 			t.Errorf("refused with %v", err)
 		}
 	}, asCI)
@@ -100,7 +124,8 @@ func TestRefuse(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := decisions(lines(t, c.Audit.File))
-	if len(all) != 1 || all[0].Decision != "denied" || all[0].Principal != "ci" || !strings.HasSuffix(all[0].Reason, "the origin is another one") {
+	if len(all) != 1 || all[0].Decision != "denied" || all[0].Principal != "ci" ||
+		!strings.HasSuffix(all[0].Reason, "the origin is another one") {
 		t.Errorf("the audit has %+v", all)
 	}
 }

@@ -196,7 +196,11 @@ func New(c *Config, o *Options) (*Guard, error) {
 	g.guesses.init(g.now)
 	g.introspections = newIntrospections(g.now)
 	g.outsiders = newOutsiders(g.now)
-	g.shadowed.lines = limit.New(&limit.Options{Rates: []limit.Rate{{Per: "all", Limit: 10, Burst: 100, Every: time.Second}}, Now: g.now})
+	g.shadowed.lines = limit.New(
+		&limit.Options{
+			Rates: []limit.Rate{{Per: "all", Limit: 10, Burst: 100, Every: time.Second}},
+			Now:   g.now,
+		})
 	s, err := g.compile(c, nil)
 	if err != nil {
 		return nil, err
@@ -375,7 +379,8 @@ func (x *exchange) body(k *known) ([]byte, error) {
 	b, err := loan.ReadAll(nil, x.r.Body, x.r.ContentLength, int(most), budget.Body(x.w, x.r))
 	switch {
 	case errors.Is(err, budget.ErrTooLarge):
-		return nil, errors.New("it is too large to be signed: more than " + strconv.FormatInt(most, 10) + " bytes")
+		return nil, errors.New(
+			"it is too large to be signed: more than " + strconv.FormatInt(most, 10) + " bytes")
 	case err != nil:
 		return nil, err
 	}

@@ -40,7 +40,8 @@ func TestPasswordGuessing(t *testing.T) {
 		t.Errorf("the program was asked %d times", asked)
 	}
 	got := try("ada", "right-ada")
-	if got.status != http.StatusTooManyRequests || got.code != limited || got.header.Get("Retry-After") == "" {
+	if got.status != http.StatusTooManyRequests || got.code != limited ||
+		got.header.Get("Retry-After") == "" {
 		t.Errorf("a right guess is recognizable: %d %s", got.status, got.body)
 	}
 	try("bob", "right-bob").wants(t, "user bob by password")

@@ -62,7 +62,8 @@ func TestReloadEndsSubscriptions(t *testing.T) {
 			got = append(got, v)
 		}
 	}
-	if len(got) != 1 || !errors.Is(ended, jsonrpc.PermissionDenied) || topics["time/ticks"].Subscribers() != 0 {
+	if len(got) != 1 || !errors.Is(ended, jsonrpc.PermissionDenied) ||
+		topics["time/ticks"].Subscribers() != 0 {
 		t.Errorf("%q, then %v", got, ended)
 	}
 	publish("after")
@@ -97,9 +98,10 @@ func TestReloadEndsListening(t *testing.T) {
 			})
 			uris := []string{"test:a", "test:b"}
 			for _, uri := range uris {
-				s.AddResource(mcp.Resource{URI: uri, Name: uri}, func(context.Context, string) ([]mcp.ResourceContents, error) {
-					return nil, nil
-				})
+				s.AddResource(mcp.Resource{URI: uri, Name: uri},
+					func(context.Context, string) ([]mcp.ResourceContents, error) {
+						return nil, nil
+					})
 			}
 			ours, theirs := farcall.Pipe()
 			served := make(chan error, 1)

@@ -27,12 +27,32 @@ func TestHostNames(t *testing.T) {
 		{"no credentials, rebound name", config(true, ""), "evil.example", nil, http.StatusForbidden},
 		{"no credentials, address", config(true, ""), "192.0.2.1:80", nil, http.StatusOK},
 		{"no credentials, name in Options.Hosts", config(true, ""), "rpc.example", nil, http.StatusOK},
-		{"no credentials, host of the resource", config(true, url), "tools.example.com", nil, http.StatusOK},
-		{"no credentials, host and port of the resource", config(true, url), "Tools.Example.com:8443", nil, http.StatusOK},
-		{"no credentials, another host than the resource's", config(true, url), "evil.example", nil, http.StatusForbidden},
-		{"a key, rebound name, where others need none", config(true, url), "evil.example", []string{bearer(goodKey)}, http.StatusForbidden},
-		{"a key, any name", config(false, ""), "api.example.com", []string{bearer(goodKey)}, http.StatusOK},
-		{"no credentials where they are needed", config(false, ""), "evil.example", nil, http.StatusUnauthorized},
+		{
+			"no credentials, host of the resource", config(true, url), "tools.example.com", nil,
+			http.StatusOK,
+		},
+		{
+			"no credentials, host and port of the resource", config(true, url), "Tools.Example.com:8443",
+			nil, http.StatusOK,
+		},
+		{
+			"no credentials, another host than the resource's", config(true, url), "evil.example", nil,
+			http.StatusForbidden,
+		},
+		{
+			"a key, rebound name, where others need none", config(true, url), "evil.example",
+			[]string{bearer(goodKey)},
+			http.StatusForbidden,
+		},
+		{
+			"a key, any name", config(false, ""), "api.example.com",
+			[]string{bearer(goodKey)},
+			http.StatusOK,
+		},
+		{
+			"no credentials where they are needed", config(false, ""), "evil.example", nil,
+			http.StatusUnauthorized,
+		},
 	} {
 		s := newSite(t, c.config, nil)
 		if a := s.call("who", "", append(c.headers, "Host: "+c.host)...); a.status != c.status {
@@ -43,7 +63,10 @@ func TestHostNames(t *testing.T) {
 
 // TestHostOfPreflight: a browser asks without credentials, and knows names as its user does.
 func TestHostOfPreflight(t *testing.T) {
-	for anonymous, want := range map[bool]int{false: http.StatusNoContent, true: http.StatusForbidden} {
+	for anonymous, want := range map[bool]int{
+		false: http.StatusNoContent,
+		true:  http.StatusForbidden,
+	} {
 		s := newSite(t, &guard.Config{Anonymous: anonymous, Keys: []guard.Key{keyOf("ci", goodKey)}}, nil)
 		r := s.request("who", "", "Host: api.example.com", "Origin: http://api.example.com", "Access-Control-Request-Method: POST")
 		r.Method = http.MethodOptions

@@ -29,8 +29,9 @@ import (
 )
 
 const (
-	wellKnown   = "/.well-known/oauth-protected-resource"
-	signedBody  = 50 << 20 // bytes of a signed request, which is held in memory, where no other limit is set
+	wellKnown = "/.well-known/oauth-protected-resource"
+	// bytes of a signed request, which is held in memory, where no other limit is set
+	signedBody  = 50 << 20
 	bodyTimeout = 30 * time.Second
 	refusedBody = time.Second // for the rest of a body after a refusal
 )
@@ -93,7 +94,8 @@ func (who *session) Kept() callctx.Values { return who }
 func (g *Guard) HTTP(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s := g.state.Load()
-		if rest, ok := strings.CutPrefix(r.URL.Path, wellKnown); ok && s.metadata != nil && (rest == "" || rest[0] == '/') {
+		if rest, ok := strings.CutPrefix(r.URL.Path, wellKnown); ok && s.metadata != nil &&
+			(rest == "" || rest[0] == '/') {
 			s.serveMetadata(w, r)
 			return
 		}
@@ -152,12 +154,19 @@ func (g *Guard) HTTP(h http.Handler) http.Handler {
 // ConnOf is what is known of a connection that began as a request over HTTP, which [Guard.HTTP] let
 // pass: a WebSocket.
 func ConnOf(r *http.Request, transport string) *Conn {
-	return &Conn{Transport: transport, Remote: r.RemoteAddr, TLS: r.TLS, Principal: From(r.Context()), Local: isLocal(r)}
+	return &Conn{
+		Transport: transport, Remote: r.RemoteAddr, TLS: r.TLS, Principal: From(r.Context()),
+		Local: isLocal(r),
+	}
 }
 
 // newFailures returns the rate of wrong credentials of an address.
 func newFailures(now func() time.Time) *limit.Limiter {
-	return limit.New(&limit.Options{Rates: []limit.Rate{{Per: "address", Limit: 10, Burst: 100, Every: time.Second}}, Now: now})
+	return limit.New(
+		&limit.Options{
+			Rates: []limit.Rate{{Per: "address", Limit: 10, Burst: 100, Every: time.Second}},
+			Now:   now,
+		})
 }
 
 // failed counts a wrong credential: failed authentication is rate-limited per address.
@@ -167,7 +176,8 @@ func (s *state) failed(remote string, r *refusal) *refusal {
 	}
 	_, err := s.g.failures.Take(&limit.Caller{Address: remote}, "authenticate")
 	if full := (*limit.Exceeded)(nil); errors.As(err, &full) {
-		r = refuse(jsonrpc.RateLimited, "too many wrong credentials from "+remote+"; the last one: "+r.reason)
+		r = refuse(jsonrpc.RateLimited,
+			"too many wrong credentials from "+remote+"; the last one: "+r.reason)
 		return r.later(full.RetryAfter)
 	}
 	return r
@@ -184,7 +194,8 @@ func (x *exchange) bounds(w http.ResponseWriter) *refusal {
 			}
 		}
 		if n > c.MaxHeader {
-			return tooLarge("Request header", int64(n), int64(c.MaxHeader), http.StatusRequestHeaderFieldsTooLarge)
+			return tooLarge("Request header", int64(n), int64(c.MaxHeader),
+				http.StatusRequestHeaderFieldsTooLarge)
 		}
 	}
 	if x.r.ContentLength == 0 || x.r.Body == nil || x.r.Body == http.NoBody {
@@ -196,8 +207,11 @@ func (x *exchange) bounds(w http.ResponseWriter) *refusal {
 		}
 		x.r.Body = http.MaxBytesReader(w, x.r.Body, c.MaxBody)
 	}
-	x.timed = timedBody{ReadCloser: x.r.Body, w: w, by: time.Now().Add(cmp.Or(c.BodyTimeout, bodyTimeout))}
-	x.timed.set(x.timed.by) // from now on: when no handler reads the body, the server does, before it sends the answer
+	x.timed = timedBody{
+		ReadCloser: x.r.Body, w: w, by: time.Now().Add(cmp.Or(c.BodyTimeout, bodyTimeout)),
+	}
+	// from now on: when no handler reads the body, the server does, before it sends the answer
+	x.timed.set(x.timed.by)
 	x.r.Body = &x.timed
 	return nil
 }
@@ -237,10 +251,13 @@ func (b *timedBody) Read(p []byte) (int, error) {
 
 // answer refuses a request.
 func (s *state) answer(w http.ResponseWriter, x *exchange, who *session, r *refusal) {
-	r = s.recordRefusal(who, &Call{Method: "http " + x.r.Method + " " + x.r.URL.Path}, "refused", nil, r)
+	r = s.recordRefusal(who, &Call{Method: "http " + x.r.Method + " " + x.r.URL.Path},
+		"refused", nil, r)
 	h := w.Header()
-	if x.r.ContentLength != 0 { // the server waits for the body before it sends the answer, and unauthenticated callers may let it
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusedBody)) // there may be no connection
+	if x.r.ContentLength != 0 {
+		// the server waits for the body before it sends the answer, and unauthenticated callers may let
+		// it there may be no connection
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusedBody))
 	}
 	if r.status == http.StatusUnauthorized {
 		s.challenge(h, x, r)
@@ -251,7 +268,10 @@ func (s *state) answer(w http.ResponseWriter, x *exchange, who *session, r *refu
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
-	call := &Call{Modern: x.r.Header.Get("Mcp-Method") != "", MCP: x.r.Header.Get("Mcp-Session-Id") != ""}
+	call := &Call{
+		Modern: x.r.Header.Get("Mcp-Method") != "",
+		MCP:    x.r.Header.Get("Mcp-Session-Id") != "",
+	}
 	w.WriteHeader(r.status)
 	_, _ = w.Write(append(jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), r.wire(call, r.locked && s.tells(who))), '\n')) //nolint:gosec // it is JSON, and says so; an error means that the client has gone
 }
@@ -279,7 +299,8 @@ func (s *state) challenge(h http.Header, x *exchange, r *refusal) {
 		params = append(params, code)
 	}
 	list := func(scheme string, more ...string) {
-		h.Add("WWW-Authenticate", strings.TrimSuffix(scheme+" "+strings.Join(append(slices.Clone(params), more...), ", "), " "))
+		h.Add("WWW-Authenticate",
+			strings.TrimSuffix(scheme+" "+strings.Join(append(slices.Clone(params), more...), ", "), " "))
 	}
 	if s.dpopFirst() || r.nonce {
 		list("DPoP", `algs="ES256 RS256 PS256 EdDSA"`)
@@ -342,7 +363,8 @@ func (s *state) resource(u *url.URL) {
 	}
 	slices.Sort(scopes)
 	doc := map[string]any{
-		"resource": s.c.Resource.URL, "authorization_servers": servers, "bearer_methods_supported": []string{"header"},
+		"resource": s.c.Resource.URL, "authorization_servers": servers,
+		"bearer_methods_supported": []string{"header"},
 	}
 	if len(scopes) > 0 {
 		doc["scopes_supported"] = scopes
@@ -388,7 +410,8 @@ func host(address string) string {
 // did not.
 func isLocal(r *http.Request) bool {
 	if ip, err := netip.ParseAddr(host(r.RemoteAddr)); err != nil || !ip.IsLoopback() {
-		if at, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); !ok || at.Network() != "unix" {
+		if at, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); !ok ||
+			at.Network() != "unix" {
 			return false
 		}
 	}
@@ -403,8 +426,10 @@ func isLocal(r *http.Request) bool {
 // proxied are headers in which proxies name the client, in addition to X-Forwarded-For and the
 // like.
 var proxied = []string{
-	"Forwarded", "Via", "X-Real-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "X-Original-Forwarded-For", "X-Envoy-External-Address", "X-Azure-Clientip",
-	"X-Forwarded", "Forwarded-For", "True-Client-Ip", "Cf-Connecting-Ip", "Fastly-Client-Ip", "Fly-Client-Ip",
+	"Forwarded", "Via", "X-Real-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "X-Original-Forwarded-For",
+	"X-Envoy-External-Address", "X-Azure-Clientip",
+	"X-Forwarded", "Forwarded-For", "True-Client-Ip", "Cf-Connecting-Ip", "Fastly-Client-Ip",
+	"Fly-Client-Ip",
 }
 
 // AllowsHost reports whether a request may ask for a host. Where every caller shows credentials any
@@ -429,7 +454,10 @@ func ConnOver(conn net.Conn) *Conn {
 	if conn == nil {
 		return &Conn{Transport: "stdio", Local: true}
 	}
-	c := &Conn{Transport: conn.LocalAddr().Network(), Remote: conn.RemoteAddr().String(), At: conn.LocalAddr()}
+	c := &Conn{
+		Transport: conn.LocalAddr().Network(), Remote: conn.RemoteAddr().String(),
+		At: conn.LocalAddr(),
+	}
 	// A client behind a proxy is not on this machine.
 	c.Local = !forwarded.Via(conn) && port.Schemes().Local(conn.RemoteAddr())
 	if secure, ok := conn.(*tls.Conn); ok {
@@ -444,7 +472,9 @@ func ConnOver(conn net.Conn) *Conn {
 // and output; r is the request that began it, and conn is not looked at then, for a WebSocket
 // behind [Guard.HTTP]. The guard calls end when the principal may not stay. It returns the most
 // bytes that a message may have, 0 for no bound; see [Guard.MaxMessage].
-func (g *Guard) Connection(o *farcall.Options, conn net.Conn, r *http.Request, end func() error) (maxMessage int) {
+func (g *Guard) Connection(
+	o *farcall.Options, conn net.Conn, r *http.Request, end func() error,
+) (maxMessage int) {
 	var c *Conn
 	if r != nil {
 		c = ConnOf(r, o.Transport)

@@ -26,20 +26,21 @@ import (
 func (g *Guard) Interceptor(c *Conn) farcall.Interceptor {
 	identify := g.Identify(c)
 	return func(next farcall.Handler) farcall.Handler {
-		return identify(farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (result any, err error) {
-			call := g.described(ctx, req.Method, req.Params)
-			h := next
-			switch {
-			case call.Method == spec.MethodSubscriptionsListen:
-				h = g.watching(call, next)
-			case g.asksAgain(call.Method):
-				ctx = context.WithValue(ctx, permit.Key{}, permit.Func(g.permits))
-			}
-			if strings.HasSuffix(req.Method, "subscribe") {
-				ctx = context.WithValue(ctx, permit.HoldKey{}, g.holds(&call))
-			}
-			return g.Serve(ctx, &call, req, h)
-		}))
+		return identify(
+			farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (result any, err error) {
+				call := g.described(ctx, req.Method, req.Params)
+				h := next
+				switch {
+				case call.Method == spec.MethodSubscriptionsListen:
+					h = g.watching(call, next)
+				case g.asksAgain(call.Method):
+					ctx = context.WithValue(ctx, permit.Key{}, permit.Func(g.permits))
+				}
+				if strings.HasSuffix(req.Method, "subscribe") {
+					ctx = context.WithValue(ctx, permit.HoldKey{}, g.holds(&call))
+				}
+				return g.Serve(ctx, &call, req, h)
+			}))
 	}
 }
 
@@ -101,7 +102,9 @@ func (e *noLongerError) Error() string {
 
 // Serve decides about a call of the principal in ctx, as Begin does, and has h serve what it is
 // about. The outcome is what the call is answered with.
-func (g *Guard) Serve(ctx context.Context, c *Call, req *farcall.Request, h farcall.Handler) (result any, err error) {
+func (g *Guard) Serve(
+	ctx context.Context, c *Call, req *farcall.Request, h farcall.Handler,
+) (result any, err error) {
 	done, err := g.begin(ctx, c)
 	if err != nil {
 		return nil, err
@@ -173,7 +176,9 @@ func (g *Guard) Identify(c *Conn) farcall.Interceptor {
 		g.streams.addConn(at)
 	}
 	return func(next farcall.Handler) farcall.Handler {
-		return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (result any, err error) {
+		return farcall.HandlerFunc(func(
+			ctx context.Context, req *farcall.Request,
+		) (result any, err error) {
 			s := g.state.Load()
 			who := sessionFrom(ctx)
 			defer func() { at.dropAbusive(who, err) }()
@@ -202,8 +207,8 @@ func (g *Guard) Identify(c *Conn) farcall.Interceptor {
 	}
 }
 
-// noticed tells the observer who calls: some calls end before a decision, such as those that begin a
-// task.
+// noticed tells the observer who calls: some calls end before a decision, such as those that begin
+// a task.
 func (g *Guard) noticed(ctx context.Context, who *session) {
 	if g.opts.Observer == nil || who == nil || who.principal == nil {
 		return
@@ -230,7 +235,9 @@ func (d discreet) Discreet() bool { return true }
 
 // message returns the session of a message, which is who itself unless the message is signed, or is
 // of a request that has a ticket. end is to be called then, after the message.
-func (s *state) message(ctx context.Context, who *session, req *farcall.Request) (mine *session, end func(), refused *refusal) {
+func (s *state) message(
+	ctx context.Context, who *session, req *farcall.Request,
+) (mine *session, end func(), refused *refusal) {
 	var ofRequest *ticket
 	if who != nil && who.http != nil {
 		ofRequest = who.http.ticket
@@ -277,7 +284,9 @@ func (s *state) proved(
 }
 
 // signedMessage admits a message that is signed on its own.
-func (s *state) signedMessage(ctx context.Context, method string, params jsonrpc.Raw) (*known, *ticket, *refusal) {
+func (s *state) signedMessage(
+	ctx context.Context, method string, params jsonrpc.Raw,
+) (*known, *ticket, *refusal) {
 	sig, err := sign.VerifyMessage(method, params, s.verify, s.c.Resource.URL)
 	if err != nil {
 		return nil, nil, refuse(jsonrpc.BadSignature, err.Error())
@@ -308,7 +317,10 @@ func (x *connected) session(ctx context.Context, s *state) (*session, *refusal) 
 		return x.who, x.bad
 	}
 	k, refused := s.conn(ctx, x.c)
-	who := &session{remote: host(x.c.Remote), transport: x.c.Transport, local: x.c.Local || x.c.Transport == "stdio", at: x}
+	who := &session{
+		remote: host(x.c.Remote), transport: x.c.Transport,
+		local: x.c.Local || x.c.Transport == "stdio", at: x,
+	}
 	if k != nil {
 		who.principal, who.subject, who.owner = k.principal, k.subject, k.owner
 	}
@@ -396,7 +408,8 @@ func (r *refusal) wire(c *Call, details bool) *jsonrpc.Error {
 		data = append(data, `"maxSize":`+strconv.FormatInt(r.limit, 10), `"unit":"bytes"`)
 	}
 	if r.after > 0 {
-		data = append(data, `"retryable":true`, `"retryAfterMs":`+strconv.FormatInt((r.after+time.Millisecond-1).Milliseconds(), 10))
+		data = append(data, `"retryable":true`,
+			`"retryAfterMs":`+strconv.FormatInt((r.after+time.Millisecond-1).Milliseconds(), 10))
 	}
 	if len(r.scopes) > 0 {
 		data = append(data, `"scope":`+string(jsonrpc.AppendString(nil, strings.Join(r.scopes, " "))))
@@ -439,7 +452,8 @@ var modernKey = []byte(spec.MetaProtocolVersion)
 
 // dialect says how errors are numbered for anyone who sent a message.
 func dialect(method string, params jsonrpc.Raw) (mcp, modern bool) {
-	if bytes.Contains(params, modernKey) && scan.Member(scan.Member(params, "_meta"), spec.MetaProtocolVersion) != nil {
+	if bytes.Contains(params, modernKey) &&
+		scan.Member(scan.Member(params, "_meta"), spec.MetaProtocolVersion) != nil {
 		return true, true
 	}
 	return ofMCP(method), false
@@ -451,7 +465,8 @@ func ofMCP(method string) bool {
 		return method == spec.MethodInitialize || method == spec.MethodPing
 	}
 	switch before {
-	case "tools", "resources", "prompts", "completion", "logging", "notifications", "tasks", "subscriptions", "server":
+	case "tools", "resources", "prompts", "completion", "logging", "notifications", "tasks",
+		"subscriptions", "server":
 		return true
 	}
 	return false
@@ -462,10 +477,14 @@ func ofMCP(method string) bool {
 func open(method string) bool {
 	switch method {
 	case spec.MethodInitialize, spec.MethodPing, spec.MethodServerDiscover, spec.MethodLoggingSetLevel,
-		spec.MethodToolsList, spec.MethodResourcesList, spec.MethodResourcesTemplatesList, spec.MethodPromptsList,
-		spec.MethodSubscriptionsListen, spec.MethodResourcesSubscribe, spec.MethodResourcesUnsubscribe, // each resource is asked about
-		spec.MethodTasksGet, spec.MethodTasksUpdate, spec.MethodTasksCancel, spec.MethodTasksResult, spec.MethodTasksList,
-		spec.NotificationCancelled, spec.NotificationProgress, spec.NotificationInitialized, spec.NotificationRootsListChanged,
+		spec.MethodToolsList, spec.MethodResourcesList, spec.MethodResourcesTemplatesList,
+		spec.MethodPromptsList,
+		// each resource is asked about
+		spec.MethodSubscriptionsListen, spec.MethodResourcesSubscribe, spec.MethodResourcesUnsubscribe,
+		spec.MethodTasksGet, spec.MethodTasksUpdate, spec.MethodTasksCancel, spec.MethodTasksResult,
+		spec.MethodTasksList,
+		spec.NotificationCancelled, spec.NotificationProgress, spec.NotificationInitialized,
+		spec.NotificationRootsListChanged,
 		"$/cancelRequest", "$/progress":
 		return true
 	}

@@ -37,7 +37,8 @@ func newIntrospector(t *testing.T) *introspector {
 			fmt.Fprint(w, `{"active":false}`)
 			return
 		}
-		fmt.Fprintf(w, `{"active":true,"sub":"alice","aud":%q,"jti":"7","roles":["builder"],"exp":%d}`, audience, time.Now().Add(time.Hour).Unix())
+		fmt.Fprintf(w, `{"active":true,"sub":"alice","aud":%q,"jti":"7","roles":["builder"],"exp":%d}`,
+			audience, time.Now().Add(time.Hour).Unix())
 	}))
 	t.Cleanup(e.Close)
 	return e
@@ -46,7 +47,8 @@ func newIntrospector(t *testing.T) *introspector {
 func (e *introspector) config() *guard.Config {
 	i := guard.Issuer{Issuer: issuer, Audience: []string{audience}}
 	c := &i.Introspection
-	c.URL, c.ClientID, c.ClientSecret, c.Opaque, c.TTL = e.URL, "rpc", "s3cret-of-the-tests", true, time.Nanosecond
+	c.URL, c.ClientID, c.ClientSecret, c.Opaque, c.TTL = e.URL, "rpc", "s3cret-of-the-tests", true,
+		time.Nanosecond
 	return &guard.Config{JWT: []guard.Issuer{i}, Keys: []guard.Key{keyOf("ci", goodKey)}}
 }
 
@@ -75,10 +77,13 @@ func TestOpaqueTokens(t *testing.T) {
 		t.Errorf("keys were sent to the issuer: %q", e.seen)
 	}
 	e.revoke("good.1")
-	waitFor(t, "it is revoked", func() bool { return s.call("who", "", bearer("good.1")).code == unauthenticated })
+	waitFor(t, "it is revoked", func() bool {
+		return s.call("who", "", bearer("good.1")).code == unauthenticated
+	})
 	e.Close()
 	got := s.call("who", "", bearer("good.2"))
-	if got.status != http.StatusServiceUnavailable || got.code != unavailable || got.header.Get("Retry-After") == "" {
+	if got.status != http.StatusServiceUnavailable || got.code != unavailable ||
+		got.header.Get("Retry-After") == "" {
 		t.Errorf("it fails open, or not clearly: %d %s", got.status, got.body)
 	}
 }

@@ -12,7 +12,8 @@ import (
 // The connection of a stream that was ended serves no other client: a proxy would give it to
 // the next client, and its context has ended already.
 func TestConnectionOfAnEndedStream(t *testing.T) {
-	g := newGuard(t, &guard.Config{Keys: []guard.Key{keyOf("ci", goodKey), keyOf("eve", otherKey)}}, nil)
+	g := newGuard(t, &guard.Config{Keys: []guard.Key{keyOf("ci", goodKey), keyOf("eve", otherKey)}},
+		nil)
 	dead := make(chan bool, 1)
 	h := g.HTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {

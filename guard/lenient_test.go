@@ -28,7 +28,10 @@ forbid(principal, action, resource) when { context.arguments has count && contex
 		t.Fatal(err)
 	}
 	defer g.Close()
-	s := mcp.NewServer("calc", "1", &mcp.ServerOptions{RPC: &farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(nil)}}})
+	s := mcp.NewServer("calc", "1",
+		&mcp.ServerOptions{
+			RPC: &farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(nil)}},
+		})
 	var ran []bool
 	type arguments struct {
 		Confirm bool `json:"confirm,omitempty"`
@@ -50,17 +53,23 @@ forbid(principal, action, resource) when { context.arguments has count && contex
 		defer c.Close()
 		for _, arguments := range []string{`{"confirm":true}`, `{"confirm":"true"}`, `{"count":"7"}`} {
 			ran = nil
-			err := c.Request(t.Context(), spec.MethodToolsCall, jsonrpc.Raw(`{"name":"wipe","arguments":`+arguments+`}`), nil)
+			err := c.Request(t.Context(), spec.MethodToolsCall,
+				jsonrpc.Raw(`{"name":"wipe","arguments":`+arguments+`}`), nil)
 			wire, ok := errors.AsType[*jsonrpc.Error](err)
 			if !ok || wire.Message != "Permission denied" || ran != nil {
 				t.Errorf("%s %s: %v, ran %v", rev.Name, arguments, err, ran)
-			} else if want := jsonrpc.PermissionDenied.Condition().Modern; wire.Code != want { // clients have all codes as of the newest revision
+			} else if want := jsonrpc.PermissionDenied.Condition().Modern; wire.Code != want {
+				// clients have all codes as of the newest revision
 				t.Errorf("%s %s: code %d", rev.Name, arguments, wire.Code)
 			}
 		}
-		for _, arguments := range []string{`{"confirm":"false"}`, `{"confirm":false,"other":1}`, `{"count":"8"}`} {
+		for _, arguments := range []string{
+			`{"confirm":"false"}`, `{"confirm":false,"other":1}`,
+			`{"count":"8"}`,
+		} {
 			ran = nil
-			if err := c.Request(t.Context(), spec.MethodToolsCall, jsonrpc.Raw(`{"name":"wipe","arguments":`+arguments+`}`), nil); err != nil || len(ran) != 1 {
+			if err := c.Request(t.Context(), spec.MethodToolsCall,
+				jsonrpc.Raw(`{"name":"wipe","arguments":`+arguments+`}`), nil); err != nil || len(ran) != 1 {
 				t.Errorf("%s %s: %v, ran %v", rev.Name, arguments, err, ran)
 			}
 		}

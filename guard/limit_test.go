@@ -21,7 +21,9 @@ func midday() *clock { return &clock{now: time.Now().Truncate(24 * time.Hour).Ad
 
 func TestRates(t *testing.T) {
 	now := midday()
-	c := &guard.Config{Anonymous: true, Keys: []guard.Key{keyOf("ci", goodKey, "slow"), keyOf("eve", otherKey)}}
+	c := &guard.Config{
+		Anonymous: true, Keys: []guard.Key{keyOf("ci", goodKey, "slow"), keyOf("eve", otherKey)},
+	}
 	c.Limits.Rates = []guard.Rate{
 		{Calls: []string{"math/*"}, Limit: 2, Every: time.Second},
 		{Roles: []string{"slow"}, Limit: 3, Every: 24 * time.Hour},
@@ -68,7 +70,12 @@ func TestConcurrency(t *testing.T) {
 		<-release
 		return who(ctx, r)
 	}))
-	s := serve(t, g, g.HTTP(httprpc.NewHandler(mux, &httprpc.Options{RPC: &farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(nil)}}})))
+	s := serve(t, g,
+		g.HTTP(
+			httprpc.NewHandler(mux,
+				&httprpc.Options{
+					RPC: &farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(nil)}},
+				})))
 	var wg sync.WaitGroup
 	for range 2 {
 		wg.Go(func() { s.call("wait", "").wants(t, "anonymous anonymous by none") })
@@ -87,15 +94,18 @@ func TestBodyAndHeaderAreBounded(t *testing.T) {
 	s := newSite(t, c, nil)
 	s.call("who", "").wants(t, "anonymous anonymous by none")
 	const most = `{"code":-32012,"message":"Request too large","data":{"maxSize":1000,"unit":"bytes"}}`
-	if got := s.call("who", `["`+strings.Repeat("x", 1000)+`"]`); got.status != http.StatusRequestEntityTooLarge || !strings.Contains(got.body, most) {
+	if got := s.call("who", `["`+strings.Repeat("x", 1000)+`"]`); got.status !=
+		http.StatusRequestEntityTooLarge || !strings.Contains(got.body, most) {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	r := s.request("who", `["`+strings.Repeat("x", 1000)+`"]`)
 	r.ContentLength = -1
-	if got := s.do(r); got.status != http.StatusRequestEntityTooLarge || !strings.Contains(got.body, most) {
+	if got := s.do(r); got.status != http.StatusRequestEntityTooLarge ||
+		!strings.Contains(got.body, most) {
 		t.Errorf("in chunks: %d %s", got.status, got.body)
 	}
-	if got := s.call("who", "", "X-Long: "+strings.Repeat("x", 2000)); got.status != http.StatusRequestHeaderFieldsTooLarge {
+	if got := s.call("who", "", "X-Long: "+strings.Repeat("x", 2000)); got.status !=
+		http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 }
@@ -111,7 +121,9 @@ func TestSlowBody(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		fmt.Fprintf(conn, "POST /rpc HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%sContent-Length: 1000\r\n\r\n{", header)
+		fmt.Fprintf(conn,
+			"POST /rpc HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
+				"%sContent-Length: 1000\r\n\r\n{", header)
 		conn.SetReadDeadline(time.Now().Add(10 * time.Second))
 		raw, err := io.ReadAll(conn) // it is answered, and the connection ends
 		if err != nil || strings.Contains(string(raw), "anonymous") {
@@ -134,7 +146,12 @@ func TestBodyInTime(t *testing.T) {
 			return nil, ctx.Err()
 		}
 	}))
-	s := serve(t, g, g.HTTP(httprpc.NewHandler(mux, &httprpc.Options{RPC: &farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(nil)}}})))
+	s := serve(t, g,
+		g.HTTP(
+			httprpc.NewHandler(mux,
+				&httprpc.Options{
+					RPC: &farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(nil)}},
+				})))
 	for range 2 {
 		s.call("wait", "").wants(t, "anonymous anonymous by none")
 	}

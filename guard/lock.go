@@ -37,7 +37,10 @@ type Lock struct {
 func (c *Config) compileLocks(s *state, f *finder) {
 	all := make([]lock.Lock, len(c.Locks))
 	for i, l := range c.Locks {
-		all[i] = lock.Lock{Principal: l.Principal, Key: l.Key, JTI: l.JTI, Session: l.Session, Reason: l.Reason, Expires: l.Expires}
+		all[i] = lock.Lock{
+			Principal: l.Principal, Key: l.Key, JTI: l.JTI, Session: l.Session,
+			Reason: l.Reason, Expires: l.Expires,
+		}
 		if err := all[i].Check(); err != nil {
 			f.bad(fmt.Sprintf("locks[%d]", i), err.Error(), "make an entry for each")
 			return
@@ -86,7 +89,8 @@ func (s *state) lockedBy(file *lock.Set, who *session) *refusal {
 	subject.JTI, _ = p.Claims["jti"].(string)
 	if who.http != nil {
 		r := who.http.r
-		if subject.Session = r.Header.Get("Mcp-Session-Id"); subject.Session == "" && r.URL.RawQuery != "" {
+		if subject.Session = r.Header.Get("Mcp-Session-Id"); subject.Session == "" &&
+			r.URL.RawQuery != "" {
 			subject.Session = r.URL.Query().Get("sessionId") // HTTP+SSE of MCP 2024-11-05
 		}
 	}
@@ -140,7 +144,11 @@ type guesses struct {
 
 func (g *guesses) init(now func() time.Time) {
 	_, _ = rand.Read(g.key[:]) // it does not fail
-	g.limiter = limit.New(&limit.Options{Rates: []limit.Rate{{Per: "address", Limit: guessLimit, Burst: guessBurst, Every: time.Minute}}, Now: now})
+	g.limiter = limit.New(
+		&limit.Options{
+			Rates: []limit.Rate{{Per: "address", Limit: guessLimit, Burst: guessBurst, Every: time.Minute}},
+			Now:   now,
+		})
 	g.proven = share.NewTable[[sha256.Size]byte, time.Time](share.Bounds{Total: maxProven})
 }
 

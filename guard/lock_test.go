@@ -23,20 +23,32 @@ func TestLocks(t *testing.T) {
 		headers []string
 		want    any
 	}{
-		"principal":               {guard.Lock{Principal: "ci"}, []string{asCI}, unauthenticated},
-		"another principal":       {guard.Lock{Principal: "c"}, []string{asCI}, ci},
-		"principal of an issuer":  {guard.Lock{Principal: issuer + "|alice"}, []string{token("1")}, unauthenticated},
-		"the same id elsewhere":   {guard.Lock{Principal: "alice"}, []string{token("1")}, alice},
-		"hash of a key":           {guard.Lock{Key: hashOf(goodKey)}, []string{asCI}, unauthenticated},
-		"hash of another key":     {guard.Lock{Key: hashOf(otherKey)}, []string{asCI}, ci},
-		"kid of a token":          {guard.Lock{Key: "1"}, []string{token("1")}, unauthenticated},
-		"jti":                     {guard.Lock{JTI: "1"}, []string{token("1")}, unauthenticated},
-		"another jti":             {guard.Lock{JTI: "1"}, []string{token("2")}, alice},
-		"session":                 {guard.Lock{Session: "s1"}, []string{asCI, "Mcp-Session-Id: s1"}, unauthenticated},
+		"principal":         {guard.Lock{Principal: "ci"}, []string{asCI}, unauthenticated},
+		"another principal": {guard.Lock{Principal: "c"}, []string{asCI}, ci},
+		"principal of an issuer": {
+			guard.Lock{Principal: issuer + "|alice"},
+			[]string{token("1")},
+			unauthenticated,
+		},
+		"the same id elsewhere": {guard.Lock{Principal: "alice"}, []string{token("1")}, alice},
+		"hash of a key":         {guard.Lock{Key: hashOf(goodKey)}, []string{asCI}, unauthenticated},
+		"hash of another key":   {guard.Lock{Key: hashOf(otherKey)}, []string{asCI}, ci},
+		"kid of a token":        {guard.Lock{Key: "1"}, []string{token("1")}, unauthenticated},
+		"jti":                   {guard.Lock{JTI: "1"}, []string{token("1")}, unauthenticated},
+		"another jti":           {guard.Lock{JTI: "1"}, []string{token("2")}, alice},
+		"session": {
+			guard.Lock{Session: "s1"},
+			[]string{asCI, "Mcp-Session-Id: s1"},
+			unauthenticated,
+		},
 		"another session":         {guard.Lock{Session: "s1"}, []string{asCI, "Mcp-Session-Id: s2"}, ci},
 		"all anonymous callers":   {guard.Lock{Principal: "anonymous"}, nil, unauthenticated},
 		"a lock that has expired": {guard.Lock{Principal: "ci", Expires: now.Now()}, []string{asCI}, ci},
-		"one that will":           {guard.Lock{Principal: "ci", Expires: now.Now().Add(time.Second)}, []string{asCI}, unauthenticated},
+		"one that will": {
+			guard.Lock{Principal: "ci", Expires: now.Now().Add(time.Second)},
+			[]string{asCI},
+			unauthenticated,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := everyWay(a, true)
@@ -56,7 +68,8 @@ func TestLockReason(t *testing.T) {
 	c.Audit.File = audit
 	s := newSite(t, c, &guard.Options{Details: "operator"})
 	got := s.call("who", "", asCI)
-	if got.status != http.StatusUnauthorized || strings.Contains(got.body, "lock") || strings.Contains(got.body, "INC") {
+	if got.status != http.StatusUnauthorized || strings.Contains(got.body, "lock") ||
+		strings.Contains(got.body, "INC") {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	got = s.call("who", "", bearer(otherKey))
@@ -67,7 +80,8 @@ func TestLockReason(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(audit)
-	if err != nil || !strings.Contains(string(text), "locked: principal ci: INC-42") || !strings.Contains(string(text), `"principal":"ci"`) {
+	if err != nil || !strings.Contains(string(text), "locked: principal ci: INC-42") ||
+		!strings.Contains(string(text), `"principal":"ci"`) {
 		t.Errorf("%v\n%s", err, text)
 	}
 }
@@ -77,8 +91,12 @@ func TestLockReason(t *testing.T) {
 func TestLocksFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "locks.jsonl")
-	c := &guard.Config{Keys: []guard.Key{keyOf("ci", goodKey), keyOf("ops", otherKey)}, LocksFile: path}
-	if _, err := guard.New(c, nil); err == nil || !strings.Contains(err.Error(), "cannot read the locks ") {
+	c := &guard.Config{
+		Keys:      []guard.Key{keyOf("ci", goodKey), keyOf("ops", otherKey)},
+		LocksFile: path,
+	}
+	if _, err := guard.New(c, nil); err == nil ||
+		!strings.Contains(err.Error(), "cannot read the locks ") {
 		t.Fatalf("a file that is missing: %v", err)
 	}
 	write := func(text string) {
@@ -93,7 +111,8 @@ func TestLocksFile(t *testing.T) {
 	}
 	write("# none yet\n")
 	s := newSocketSiteOf(t, c, nil, closing)
-	locked, other := s.dial(t, http.Header{"X-Api-Key": {goodKey}}), s.dial(t, http.Header{"X-Api-Key": {otherKey}})
+	locked, other := s.dial(t, http.Header{"X-Api-Key": {goodKey}}),
+		s.dial(t, http.Header{"X-Api-Key": {otherKey}})
 	expect(t, "before", ask(t, locked, "who", nil), "service ci by key")
 	write(`{"principal":"ci","reason":"INC-42"}` + "\n")
 	ends(t, locked)
@@ -133,20 +152,26 @@ func (s *socketSite) refuses(t *testing.T, key string) {
 
 // A lock by a reload counts with the next message of what is open.
 func TestLockReload(t *testing.T) {
-	c := &guard.Config{Keys: []guard.Key{keyOf("ci", goodKey)}, Signatures: []guard.Signer{{ID: "partner", Secret: secret}}}
+	c := &guard.Config{
+		Keys:       []guard.Key{keyOf("ci", goodKey)},
+		Signatures: []guard.Signer{{ID: "partner", Secret: secret}},
+	}
 	s := newSocketSiteOf(t, c, nil, closing)
 	peer := s.dial(t, http.Header{"X-Api-Key": {goodKey}})
-	expect(t, "signed", ask(t, peer, "who", signed(t, "who", `{}`, "partner", "", []byte(secret))), "service partner by signature")
+	expect(t, "signed", ask(t, peer, "who", signed(t, "who", `{}`, "partner", "", []byte(secret))),
+		"service partner by signature")
 	other := *c
 	other.Locks = []guard.Lock{{Key: "partner"}}
 	reload(t, s.Guard, &other)
-	expect(t, "signed by a locked key", ask(t, peer, "who", signed(t, "who", `{}`, "partner", "", []byte(secret))), unauthenticated)
+	expect(t, "signed by a locked key",
+		ask(t, peer, "who", signed(t, "who", `{}`, "partner", "", []byte(secret))), unauthenticated)
 	expect(t, "the connection itself", ask(t, peer, "who", nil), "service ci by key")
 	other.Locks = append(other.Locks, guard.Lock{Principal: "ci"})
 	reload(t, s.Guard, &other)
 	ends(t, peer)
 	other.Locks = []guard.Lock{{}}
-	if err := s.Reload(&other); err == nil || !strings.Contains(err.Error(), "locks[0]: a lock names one of principal, key, jti and session") {
+	if err := s.Reload(&other); err == nil ||
+		!strings.Contains(err.Error(), "locks[0]: a lock names one of principal, key, jti and session") {
 		t.Error(err)
 	}
 }

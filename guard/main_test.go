@@ -119,7 +119,8 @@ func (a *authority) sign(header, claims map[string]any) string {
 // token is one of alice's, good for ten minutes, but for what changes says.
 func (a *authority) token(now time.Time, changes map[string]any) string {
 	claims := map[string]any{
-		"iss": issuer, "sub": "alice", "aud": audience, "iat": now.Unix(), "exp": now.Add(10 * time.Minute).Unix(),
+		"iss": issuer, "sub": "alice", "aud": audience, "iat": now.Unix(),
+		"exp":   now.Add(10 * time.Minute).Unix(),
 		"roles": []string{"builder"}, "scope": "read",
 	}
 	for name, v := range changes {
@@ -142,7 +143,10 @@ func who(ctx context.Context, _ *farcall.Request) (any, error) {
 // newMux has a few methods that say who calls them.
 func newMux() *farcall.Mux {
 	mux := farcall.NewMux()
-	for _, method := range []string{"who", "math/add", "admin/stop", "tools/call", "tools/list", "initialize", "ping"} {
+	for _, method := range []string{
+		"who", "math/add", "admin/stop", "tools/call", "tools/list",
+		"initialize", "ping",
+	} {
 		mux.Handle(method, farcall.HandlerFunc(who))
 	}
 	return mux
@@ -172,7 +176,8 @@ func newSite(t *testing.T, c *guard.Config, o *guard.Options) *site {
 	g := newGuard(t, c, o)
 	rpc := &farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(nil)}}
 	mux := http.NewServeMux()
-	mux.Handle("/rpc", httprpc.NewHandler(newMux(), &httprpc.Options{RPC: rpc, Hosts: []string{"rpc.example"}}))
+	mux.Handle("/rpc",
+		httprpc.NewHandler(newMux(), &httprpc.Options{RPC: rpc, Hosts: []string{"rpc.example"}}))
 	mux.Handle("/stream", httprpc.NewStreamHandler(newMux(), &httprpc.Options{RPC: rpc}))
 	return serve(t, g, g.HTTP(mux))
 }
@@ -206,7 +211,8 @@ func (s *site) request(method, params string, headers ...string) *http.Request {
 	if params != "" {
 		body += `,"params":` + params
 	}
-	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.url+"/rpc", strings.NewReader(body+"}"))
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.url+"/rpc",
+		strings.NewReader(body+"}"))
 	if err != nil {
 		s.t.Fatal(err)
 	}

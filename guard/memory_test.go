@@ -26,7 +26,10 @@ func TestBudgetOfAConnection(t *testing.T) {
 		known bool
 	}{
 		{"no credentials", g, &guard.Conn{Transport: "tcp", Remote: "192.0.2.1:1"}, false},
-		{"no certificate", g, &guard.Conn{Transport: "tcp+tls", Remote: "192.0.2.1:1", TLS: new(tls.ConnectionState)}, false},
+		{
+			"no certificate", g,
+			&guard.Conn{Transport: "tcp+tls", Remote: "192.0.2.1:1", TLS: new(tls.ConnectionState)}, false,
+		},
 		{"anonymous", open, &guard.Conn{Transport: "tcp", Remote: "192.0.2.1:1"}, true},
 		{"standard input", g, &guard.Conn{Transport: "stdio", Local: true}, true},
 		{"of a handshake", g, &guard.Conn{Transport: "ws", Remote: "192.0.2.1:1", Principal: ada}, true},
@@ -48,7 +51,10 @@ func TestPrincipalsShareTheBudget(t *testing.T) {
 	g := newGuard(t, &guard.Config{Keys: []guard.Key{keyOf("ci", goodKey)}}, nil)
 	b := farcall.NewBudget(64<<20, 0)
 	lend := func(id string) *budget.Loan {
-		l := budget.Lend(g.Budget(&guard.Conn{Transport: "ws", Principal: &guard.Principal{ID: id, Kind: "user", Method: "test"}}, b))
+		l := budget.Lend(
+			g.Budget(
+				&guard.Conn{Transport: "ws", Principal: &guard.Principal{ID: id, Kind: "user", Method: "test"}},
+				b))
 		return &l
 	}
 	one, two, other := lend("ada"), lend("ada"), lend("bob")
@@ -66,7 +72,8 @@ func TestPrincipalsShareTheBudget(t *testing.T) {
 // The body of a signed request is held until the request ends, and counts.
 func TestBudgetOfASignedBody(t *testing.T) {
 	b := farcall.NewBudget(2<<20, 0)
-	g := newGuard(t, &guard.Config{Signatures: []guard.Signer{{ID: "partner", Secret: secret}}}, &guard.Options{Budget: b})
+	g := newGuard(t, &guard.Config{Signatures: []guard.Signer{{ID: "partner", Secret: secret}}},
+		&guard.Options{Budget: b})
 	var during int64
 	s := httptest.NewServer(g.HTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		during, _ = b.Used()
@@ -74,7 +81,8 @@ func TestBudgetOfASignedBody(t *testing.T) {
 	})))
 	defer s.Close()
 	send := func(size int) int {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL, strings.NewReader(`["`+strings.Repeat("x", size)+`"]`))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL,
+			strings.NewReader(`["`+strings.Repeat("x", size)+`"]`))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,8 +27,10 @@ func (c *ca) below(t *testing.T) *ca {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(3), Subject: pkix.Name{CommonName: "below"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(3), Subject: pkix.Name{CommonName: "below"}, IsCA: true,
+		BasicConstraintsValid: true,
+		NotBefore:             time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		KeyUsage: x509.KeyUsageCertSign,
 	}
 	raw, err := x509.CreateCertificate(rand.Reader, template, c.cert, key.Public(), c.key)
 	if err != nil {
@@ -64,10 +66,19 @@ func TestTrustDomain(t *testing.T) {
 		cert tls.Certificate
 		want any
 	}{
-		"its own authority":                       {prod.issue(t, "spiffe://prod/admin"), "user spiffe://prod/admin by mtls"},
-		"an authority below it":                   {up, "user spiffe://prod/b by mtls"},
-		"the partner's authority, another entry":  {partner.issue(t, "spiffe://prod/admin"), "agent impostor by mtls"},
-		"the partner's own":                       {partner.issue(t, "spiffe://partner/x"), "service spiffe://partner/x by mtls"},
+		"its own authority": {
+			prod.issue(t, "spiffe://prod/admin"),
+			"user spiffe://prod/admin by mtls",
+		},
+		"an authority below it": {up, "user spiffe://prod/b by mtls"},
+		"the partner's authority, another entry": {
+			partner.issue(t, "spiffe://prod/admin"),
+			"agent impostor by mtls",
+		},
+		"the partner's own": {
+			partner.issue(t, "spiffe://partner/x"),
+			"service spiffe://partner/x by mtls",
+		},
 		"the partner's domain by our authority":   {prod.issue(t, "spiffe://partner/x"), unauthenticated},
 		"bound to an authority below":             {chain, "process spiffe://team/a by mtls"},
 		"signed by the one above what it needs":   {prod.issue(t, "spiffe://team/a"), unauthenticated},
@@ -93,7 +104,11 @@ func TestTrustDomainProblems(t *testing.T) {
 	for _, p := range c.Check() {
 		got = append(got, p.Path+": "+p.Message)
 	}
-	for i, want := range []string{"mtls[1].ca: it is missing", "mtls[2].ca: there is no certificate in PEM", "mtls[3].ca: it has a certificate that cannot be read"} {
+	for i, want := range []string{
+		"mtls[1].ca: it is missing",
+		"mtls[2].ca: there is no certificate in PEM",
+		"mtls[3].ca: it has a certificate that cannot be read",
+	} {
 		if len(got) <= i || !strings.HasPrefix(got[i], want) {
 			t.Fatalf("%q, want %q", got, want)
 		}

@@ -35,17 +35,24 @@ type NonceStore interface {
 func (s *state) window(made, now time.Time) *refusal {
 	switch {
 	case s.g.opts.Nonces == nil && s.g.opts.Shared == nil && made.Before(s.g.began):
-		return refuse(jsonrpc.Stale, "it was made before this server began, which does not know what was used before: make another one")
+		return refuse(jsonrpc.Stale,
+			"it was made before this server began, which does not know what was used before: make "+
+				"another one")
 	case made.After(now.Add(s.future)):
-		return refuse(jsonrpc.Stale, fmt.Sprintf("it was made %v in the future: look at the clocks", made.Sub(now).Round(time.Second)))
+		return refuse(jsonrpc.Stale,
+			fmt.Sprintf("it was made %v in the future: look at the clocks",
+				made.Sub(now).Round(time.Second)))
 	case now.Sub(made) > s.past:
-		return refuse(jsonrpc.Stale, fmt.Sprintf("it was made %v ago, and %v are allowed", now.Sub(made).Round(time.Second), s.past))
+		return refuse(jsonrpc.Stale,
+			fmt.Sprintf("it was made %v ago, and %v are allowed", now.Sub(made).Round(time.Second), s.past))
 	}
 	return nil
 }
 
 // once refuses what was used before. The owner is that of the key.
-func (s *state) once(ctx context.Context, o owner.Key, nonce string, until time.Time) (*ticket, *refusal) {
+func (s *state) once(
+	ctx context.Context, o owner.Key, nonce string, until time.Time,
+) (*ticket, *refusal) {
 	fresh, err := s.g.nonces.Use(ctx, o.Text(), nonce, until)
 	switch {
 	case errors.Is(err, replay.ErrPast): // the clock of the memory does not go back
@@ -149,7 +156,9 @@ func SignRequest(r *http.Request, id string, key any) error {
 // SignParams returns the params of a message with its signature in _meta (see docs/security.md for
 // the bytes that are signed). audience is the Resource.URL of the server, "" where it has none. The
 // key is as for SignRequest. Params that are a list cannot be signed.
-func SignParams(method string, params jsonrpc.Raw, id, audience string, key any) (jsonrpc.Raw, error) {
+func SignParams(
+	method string, params jsonrpc.Raw, id, audience string, key any,
+) (jsonrpc.Raw, error) {
 	signed, err := sign.Message(method, params, id, key, time.Now(), rand.Text(), audience)
 	if err != nil {
 		return nil, fmt.Errorf("guard: %w", err)
