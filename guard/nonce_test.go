@@ -17,7 +17,9 @@ import (
 
 // twoSigners are those of a guard with a small memory of nonces.
 func twoSigners(memory int, rates ...guard.Rate) *guard.Config {
-	c := &guard.Config{Anonymous: true, Signatures: []guard.Signer{{ID: "a", Secret: secret}, {ID: "b", Secret: secret}}}
+	c := &guard.Config{
+		Anonymous: true, Signatures: []guard.Signer{{ID: "a", Secret: secret}, {ID: "b", Secret: secret}},
+	}
 	c.Replay.Memory = memory
 	c.Limits.Rates = rates
 	return c
@@ -35,7 +37,8 @@ func TestSignersHaveShares(t *testing.T) {
 	if got["service a by signature"] != 75 || got[limited] != 75 {
 		t.Errorf("signer a: %v", got)
 	}
-	expect(t, "signer b", ask(t, p, "who", signed(t, "who", `{}`, "b", "", []byte(secret))), "service b by signature")
+	expect(t, "signer b", ask(t, p, "who", signed(t, "who", `{}`, "b", "", []byte(secret))),
+		"service b by signature")
 	expect(t, "unsigned", ask(t, p, "who", nil), "anonymous anonymous by none")
 }
 
@@ -43,7 +46,8 @@ func TestSignersHaveShares(t *testing.T) {
 // executed once then.
 func TestRateBeforeNonce(t *testing.T) {
 	now := newClock()
-	g := newGuard(t, twoSigners(100, guard.Rate{Limit: 1, Every: time.Minute}), &guard.Options{Now: now.Now})
+	g := newGuard(t, twoSigners(100, guard.Rate{Limit: 1, Every: time.Minute}),
+		&guard.Options{Now: now.Now})
 	p := over(t, g, &guard.Conn{Transport: "tcp"})
 	message := func(id string) jsonrpc.Raw { return signed(t, "who", `{}`, id, "", []byte(secret)) }
 	got := map[any]int{}
@@ -72,12 +76,18 @@ func TestRateBeforeNonceOverHTTP(t *testing.T) {
 	s := newSite(t, c, &guard.Options{Now: now.Now})
 	bound := a.token(now.Now(), map[string]any{"cnf": map[string]any{"jkt": mine.thumbprint()}})
 	requests := map[string]func() *http.Request{
-		"signature": func() *http.Request { return s.signedRequest("who", "", "partner", []byte(secret)) },
+		"signature": func() *http.Request {
+			return s.signedRequest("who", "", "partner", []byte(secret))
+		},
 		"proof": func() *http.Request {
-			return s.request("who", "", "Authorization: DPoP "+bound, "DPoP: "+mine.proof(now.Now(), s.url+"/rpc", bound, nil))
+			return s.request("who", "", "Authorization: DPoP "+bound,
+				"DPoP: "+mine.proof(now.Now(), s.url+"/rpc", bound, nil))
 		},
 	}
-	ok := map[string]string{"signature": "service partner by signature", "proof": "user " + issuer + "|alice by jwt"}
+	ok := map[string]string{
+		"signature": "service partner by signature",
+		"proof":     "user " + issuer + "|alice by jwt",
+	}
 	for name, request := range requests {
 		send := func(r *http.Request) *reply {
 			again := r.Clone(t.Context())
@@ -114,7 +124,12 @@ func TestSignatureIsExecutedOnce(t *testing.T) {
 			return "done", nil
 		}))
 	}
-	s := serve(t, g, g.HTTP(httprpc.NewHandler(mux, &httprpc.Options{RPC: &farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(nil)}}})))
+	s := serve(t, g,
+		g.HTTP(
+			httprpc.NewHandler(mux,
+				&httprpc.Options{
+					RPC: &farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(nil)}},
+				})))
 	message := func(method, id string) string {
 		if id != "" {
 			id = `,"id":` + id
@@ -122,7 +137,8 @@ func TestSignatureIsExecutedOnce(t *testing.T) {
 		return `{"jsonrpc":"2.0","method":"` + method + `"` + id + `}`
 	}
 	signedBody := func(body string) *http.Request {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/rpc", strings.NewReader(body))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/rpc",
+			strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,12 +153,18 @@ func TestSignatureIsExecutedOnce(t *testing.T) {
 		body string
 		want int64 // executions
 	}{
-		"a call without a rate":            {message("free", "1"), 1},
-		"a notification":                   {message("free", ""), 1},
-		"a denied call":                    {message("denied", "1"), 0},
-		"a batch that is refused in part":  {"[" + message("rated", "1") + "," + message("free", "2") + "]", 1},
-		"notifications and a refused call": {"[" + message("free", "") + "," + message("rated", "1") + "]", 1},
-		"a batch of refused calls":         {"[" + message("rated", "1") + "," + message("rated", "2") + "]", 0},
+		"a call without a rate": {message("free", "1"), 1},
+		"a notification":        {message("free", ""), 1},
+		"a denied call":         {message("denied", "1"), 0},
+		"a batch that is refused in part": {
+			"[" + message("rated", "1") + "," + message("free", "2") + "]", 1,
+		},
+		"notifications and a refused call": {
+			"[" + message("free", "") + "," + message("rated", "1") + "]", 1,
+		},
+		"a batch of refused calls": {
+			"[" + message("rated", "1") + "," + message("rated", "2") + "]", 0,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			executed.Store(0)

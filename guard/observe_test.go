@@ -18,7 +18,8 @@ func TestObserver(t *testing.T) {
 	var got []string
 	c := &guard.Config{
 		Keys:  []guard.Key{keyOf("ci", goodKey, "dev")},
-		Allow: []guard.Rule{{Name: "sums", Calls: []string{"who", "math/*"}}}, Deny: []guard.Rule{{Name: "never", Calls: []string{"admin/*"}}},
+		Allow: []guard.Rule{{Name: "sums", Calls: []string{"who", "math/*"}}},
+		Deny:  []guard.Rule{{Name: "never", Calls: []string{"admin/*"}}},
 	}
 	c.Limits.Rates = []guard.Rate{{Limit: 2, Every: time.Hour}}
 	s := newSite(t, c, &guard.Options{Observer: &observe.Observer{Decide: func(d observe.Decision) {
@@ -31,7 +32,10 @@ func TestObserver(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if want := []string{"allowed sums", "denied never", "denied ", "allowed sums", "limited sums"}; !slices.Equal(got, want) {
+	if want := []string{
+		"allowed sums", "denied never", "denied ", "allowed sums",
+		"limited sums",
+	}; !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }

@@ -103,15 +103,47 @@ func TestCheckPrincipals(t *testing.T) {
 		c    guard.Config
 		want string
 	}{
-		"two keys of one":         {guard.Config{Keys: []guard.Key{key("ada", "user", "1", "a", "b"), key("ada", "user", "2", "b", "a")}}, ""},
-		"with other roles":        {guard.Config{Keys: []guard.Key{key("ada", "user", "1", "a"), key("ada", "user", "2")}}, "error keys[1]"},
-		"of another kind":         {guard.Config{Keys: []guard.Key{key("ada", "user", "1"), key("ada", "agent", "2")}}, "warning keys[1].id"},
-		"a key and a signature":   {guard.Config{Keys: []guard.Key{key("ada", "service", "1")}, Signatures: []guard.Signer{signer}}, "warning signatures[0].id"},
-		"id anonymous":            {guard.Config{Keys: []guard.Key{key("anonymous", "", "1")}}, "error keys[0].id"},
-		"kind anonymous":          {guard.Config{Keys: []guard.Key{key("ada", "anonymous", "1")}}, "error keys[0].id"},
-		"certificate anonymous":   {guard.Config{MTLS: []guard.Certificate{{SAN: "*.example", ID: "anonymous"}}}, "error mtls[0].id"},
-		"certificates of one":     {guard.Config{MTLS: []guard.Certificate{{SAN: "a.example", ID: "x"}, {SAN: "b.example", ID: "x"}}}, ""},
-		"the name of a principal": {guard.Config{Keys: []guard.Key{key(issuer+"|ada", "", "1")}, JWT: []guard.Issuer{{Issuer: issuer, JWKS: jwks(newAuthority(t, "1")), Audience: []string{audience}}}}, "warning keys[0].id"},
+		"two keys of one": {
+			guard.Config{
+				Keys: []guard.Key{key("ada", "user", "1", "a", "b"), key("ada", "user", "2", "b", "a")},
+			}, "",
+		},
+		"with other roles": {
+			guard.Config{Keys: []guard.Key{key("ada", "user", "1", "a"), key("ada", "user", "2")}},
+			"error keys[1]",
+		},
+		"of another kind": {
+			guard.Config{Keys: []guard.Key{key("ada", "user", "1"), key("ada", "agent", "2")}},
+			"warning keys[1].id",
+		},
+		"a key and a signature": {guard.Config{
+			Keys:       []guard.Key{key("ada", "service", "1")},
+			Signatures: []guard.Signer{signer},
+		}, "warning signatures[0].id"},
+		"id anonymous": {
+			guard.Config{Keys: []guard.Key{key("anonymous", "", "1")}},
+			"error keys[0].id",
+		},
+		"kind anonymous": {
+			guard.Config{Keys: []guard.Key{key("ada", "anonymous", "1")}},
+			"error keys[0].id",
+		},
+		"certificate anonymous": {
+			guard.Config{MTLS: []guard.Certificate{{SAN: "*.example", ID: "anonymous"}}}, "error mtls[0].id",
+		},
+		"certificates of one": {
+			guard.Config{
+				MTLS: []guard.Certificate{{SAN: "a.example", ID: "x"}, {SAN: "b.example", ID: "x"}},
+			}, "",
+		},
+		"the name of a principal": {
+			guard.Config{
+				Keys: []guard.Key{key(issuer+"|ada", "", "1")},
+				JWT: []guard.Issuer{
+					{Issuer: issuer, JWKS: jwks(newAuthority(t, "1")), Audience: []string{audience}},
+				},
+			}, "warning keys[0].id",
+		},
 	} {
 		var got []string
 		for _, p := range test.c.Check() {
@@ -143,7 +175,8 @@ func newSessions(t *testing.T, rate guard.Rate) *sessions {
 	g := newGuard(t, c, &guard.Options{Now: midday().Now})
 	server := mcp.NewServer("test", "1", nil)
 	t.Cleanup(server.Close)
-	h := mcphttp.NewHandler(server, &mcphttp.Options{RPC: &farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(nil)}}})
+	h := mcphttp.NewHandler(server,
+		&mcphttp.Options{RPC: &farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(nil)}}})
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -168,8 +201,10 @@ func (s *sessions) send(address, session, body string) *reply {
 // open opens up to n sessions.
 func (s *sessions) open(address string, n int) (all []string) {
 	for range n {
-		got := s.send(address, "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+era.LatestLegacy().Name+
-			`","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
+		got := s.send(address, "",
+			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+
+				era.LatestLegacy().Name+
+				`","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
 		if id := got.header.Get("Mcp-Session-Id"); id != "" {
 			all = append(all, id)
 		}
@@ -179,14 +214,17 @@ func (s *sessions) open(address string, n int) (all []string) {
 
 const (
 	pinging   = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
-	stateless = `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
-		`"io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`
+	stateless = `{"jsonrpc":"2.0","id":1,"method":"server/discover",` +
+		`"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+		`"io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},` +
+		`"io.modelcontextprotocol/clientCapabilities":{}}}}`
 )
 
 // passed returns how many of n calls pass.
 func (s *sessions) passed(n int, address, session, body string) (passed int) {
 	for range n {
-		if got := s.send(address, session, body); got.status == http.StatusOK && !strings.Contains(got.body, `"error"`) {
+		if got := s.send(address, session, body); got.status == http.StatusOK &&
+			!strings.Contains(got.body, `"error"`) {
 			passed++
 		}
 	}

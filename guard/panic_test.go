@@ -15,13 +15,20 @@ func TestPlaceAfterPanic(t *testing.T) {
 	c.Limits.Concurrent, c.Limits.Total = 1, 1
 	g := newGuard(t, c, nil)
 	mux := farcall.NewMux()
-	mux.Handle("panic", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { panic("asked to") }))
-	mux.Handle("ok", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return true, nil }))
-	o := &farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(&guard.Conn{Transport: "tcp"})}}
+	mux.Handle("panic", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
+		panic("asked to")
+	}))
+	mux.Handle("ok", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
+		return true, nil
+	}))
+	o := &farcall.Options{
+		Interceptors: []farcall.Interceptor{g.Interceptor(&guard.Conn{Transport: "tcp"})},
+	}
 	r := farcall.NewResponder(mux, o)
 	for range 3 {
 		out := r.Respond(t.Context(), nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"panic"}`), nil)
-		if want := `{"jsonrpc":"2.0","error":{"code":-32603,"message":"Internal error"},"id":1}`; string(out) != want {
+		if want := `{"jsonrpc":"2.0","error":{"code":-32603,"message":"Internal error"},"id":1}`; string(
+			out) != want {
 			t.Fatalf("got %s, want %s", out, want)
 		}
 	}

@@ -60,7 +60,8 @@ func (p *params) check(b jsonrpc.Raw, l look) error {
 func confused(key []byte, names []string) string {
 	for _, name := range names {
 		// No letter beyond ASCII is taken for one that a name begins with.
-		if len(key) > 0 && key[0]|0x20 == name[0]|0x20 && string(key) != name && strings.EqualFold(string(key), name) {
+		if len(key) > 0 && key[0]|0x20 == name[0]|0x20 && string(key) != name &&
+			strings.EqualFold(string(key), name) {
 			return name
 		}
 	}
@@ -209,7 +210,8 @@ func dangerous(key []byte) bool {
 
 func newParams(c *Config) *params {
 	return &params{
-		maxString: cmp.Or(c.Params.MaxString, 10<<20), maxDepth: cmp.Or(c.Params.MaxDepth, 64), keys: c.Params.AllowKeys,
+		maxString: cmp.Or(c.Params.MaxString, 10<<20), maxDepth: cmp.Or(c.Params.MaxDepth, 64),
+		keys: c.Params.AllowKeys,
 	}
 }
 
@@ -280,7 +282,8 @@ func (s *state) fits(c *Call) *refusal {
 		if s.c.Params.Schemas == schemasStrict {
 			effect = "calls that it is about are refused, since schemas are strict"
 		}
-		s.g.opts.Logger.Warn("a part of a schema cannot be judged: "+effect, "call", c.name(), "parts", schema.Unjudged())
+		s.g.opts.Logger.Warn("a part of a schema cannot be judged: "+effect, "call", c.name(), "parts",
+			schema.Unjudged())
 	}
 	whole, err := schema.Judge(c.Arguments)
 	switch {
@@ -289,7 +292,9 @@ func (s *state) fits(c *Call) *refusal {
 	case err != nil:
 		return invalid(err, "the params do not fit the schema")
 	case !whole && s.c.Params.Schemas == schemasStrict:
-		return refuse(jsonrpc.SchemaNotSupported, "the schema has parts that cannot be judged, and schemas are strict: "+strings.Join(schema.Unjudged(), "; "))
+		return refuse(jsonrpc.SchemaNotSupported,
+			"the schema has parts that cannot be judged, and schemas are strict: "+
+				strings.Join(schema.Unjudged(), "; "))
 	}
 	return nil
 }

@@ -20,13 +20,18 @@ import (
 // encoding/json has read. Members of a type that Cedar and the server do not have in common only
 // have to be there.
 func seenByPolicy(r *caseless) string {
-	conditions := []string{seenAs("context.arguments", "path", r.Path), seenAs("context.arguments", "key", r.Key), seenAs("context.arguments", "Straße", r.Street)}
+	conditions := []string{
+		seenAs("context.arguments", "path", r.Path),
+		seenAs("context.arguments", "key", r.Key), seenAs("context.arguments", "Straße", r.Street),
+	}
 	var deep caseless
 	switch raw := bytes.TrimSpace(r.Deep); {
 	case len(raw) == 0:
 		conditions = append(conditions, `!(context.arguments has deep)`)
 	case raw[0] == '{' && json.Unmarshal(raw, &deep) == nil:
-		conditions = append(conditions, `context.arguments has deep`, seenAs("context.arguments.deep", "path", deep.Path), seenAs("context.arguments.deep", "key", deep.Key))
+		conditions = append(conditions, `context.arguments has deep`,
+			seenAs("context.arguments.deep", "path", deep.Path),
+			seenAs("context.arguments.deep", "key", deep.Key))
 	}
 	return "permit(principal, action, resource) when { " + strings.Join(conditions, " && ") + " };"
 }
@@ -61,8 +66,10 @@ func agreeCaseless(t *testing.T, arguments []byte) (refused bool) {
 	t.Helper()
 	var dec jsonrpc.Decoder
 	var batch jsonrpc.Batch
-	frame := []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":` + string(arguments) + `}}`)
-	if dec.Decode(frame, &batch) != nil || len(batch.Messages) != 1 || batch.Messages[0].Kind != jsonrpc.Request {
+	frame := []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":` +
+		string(arguments) + `}}`)
+	if dec.Decode(frame, &batch) != nil || len(batch.Messages) != 1 ||
+		batch.Messages[0].Kind != jsonrpc.Request {
 		return true
 	}
 	var server struct{ Params struct{ Arguments caseless } }
@@ -74,8 +81,13 @@ func agreeCaseless(t *testing.T, arguments []byte) (refused bool) {
 		t.Fatal(err)
 	}
 	defer g.Close()
-	h := g.Interceptor(&guard.Conn{Transport: "stdio"})(farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return true, nil }))
-	_, err = h.ServeRPC(t.Context(), &farcall.Request{Method: "tools/call", Params: batch.Messages[0].Params})
+	h := g.Interceptor(
+		&guard.Conn{Transport: "stdio"})(
+		farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
+			return true, nil
+		}))
+	_, err = h.ServeRPC(t.Context(),
+		&farcall.Request{Method: "tools/call", Params: batch.Messages[0].Params})
 	var wire *jsonrpc.Error
 	switch {
 	case err == nil:
@@ -83,7 +95,8 @@ func agreeCaseless(t *testing.T, arguments []byte) (refused bool) {
 	case errors.As(err, &wire) && wire.Code == jsonrpc.InvalidParams:
 		return true
 	}
-	t.Fatalf("%s: %v; the server reads %s", arguments, errors.Unwrap(wire), mustText(server.Params.Arguments))
+	t.Fatalf("%s: %v; the server reads %s", arguments, errors.Unwrap(wire),
+		mustText(server.Params.Arguments))
 	return true
 }
 
@@ -157,8 +170,10 @@ func TestCaseless(t *testing.T) {
 
 func FuzzCaseless(f *testing.F) {
 	for _, seed := range []string{
-		`{"path":"a","PATH":"b"}`, `{"PATH":"b"}`, `{"deep":{"path":"a"},"DEEP":{"path":"b"}}`, `{"\u212aey":1}`, `{"straße":"a"}`,
-		`{"path":"a","pat\u0048":"b"}`, `{"":1,"":2}`, `{"\ud800":1,"\udc00":2}`, `{"path\u0000":1}`, `{"deep":[{"path":1,"Path":2}]}`,
+		`{"path":"a","PATH":"b"}`, `{"PATH":"b"}`, `{"deep":{"path":"a"},"DEEP":{"path":"b"}}`,
+		`{"\u212aey":1}`, `{"straße":"a"}`,
+		`{"path":"a","pat\u0048":"b"}`, `{"":1,"":2}`, `{"\ud800":1,"\udc00":2}`, `{"path\u0000":1}`,
+		`{"deep":[{"path":1,"Path":2}]}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -168,7 +183,9 @@ func FuzzCaseless(f *testing.F) {
 // TestFoldedNames: names are checked against each other where a policy or a schema looks, in every
 // object.
 func TestFoldedNames(t *testing.T) {
-	schema := func(context.Context, string, string) jsonrpc.Raw { return jsonrpc.Raw(`{"type":["object","array"]}`) }
+	schema := func(context.Context, string, string) jsonrpc.Raw {
+		return jsonrpc.Raw(`{"type":["object","array"]}`)
+	}
 	const looks = `permit(principal, action, resource) unless { context.arguments has path && context.arguments.path == "/etc" };
 		permit(principal, action, resource) when { context.arguments == {"mode": 1} || principal.claims has region };`
 	const ok, invalid = "anonymous anonymous by none", jsonrpc.InvalidParams
@@ -180,7 +197,8 @@ func TestFoldedNames(t *testing.T) {
 	for name, s := range map[string]*site{
 		"policy": newSite(t, &guard.Config{Anonymous: true, Cedar: looks}, nil),
 		"schema": newSite(t, &guard.Config{Anonymous: true}, &guard.Options{Schema: schema}),
-		"none":   newSite(t, &guard.Config{Anonymous: true, Allow: []guard.Rule{{Calls: []string{"who"}}}}, &guard.Options{}),
+		"none": newSite(t,
+			&guard.Config{Anonymous: true, Allow: []guard.Rule{{Calls: []string{"who"}}}}, &guard.Options{}),
 	} {
 		for params, c := range map[string]struct{ policy, schema, none any }{
 			`{"a":1,"b":2}`:                         {ok, ok, ok},
@@ -209,7 +227,11 @@ func TestFoldedNames(t *testing.T) {
 		}
 	}
 	// What is beside the arguments of a tool is not theirs.
-	s := newSite(t, &guard.Config{Anonymous: true, Cedar: `permit(principal, action, resource) unless { context.arguments has Name };`}, nil)
+	s := newSite(t,
+		&guard.Config{
+			Anonymous: true,
+			Cedar:     `permit(principal, action, resource) unless { context.arguments has Name };`,
+		}, nil)
 	s.call("tools/call", `{"name":"a","arguments":{"n":1}}`).wants(t, ok)
 	s.call("tools/call", `{"name":"a","arguments":{"name":1}}`).wants(t, invalid)
 	s.call("tools/call", `{"arguments":{"Name":1},"name":"a"}`).wants(t, jsonrpc.Code(-32056))
@@ -217,12 +239,19 @@ func TestFoldedNames(t *testing.T) {
 
 // TestFoldedNamesAllocate: to check names against each other takes no memory in the usual case.
 func TestFoldedNamesAllocate(t *testing.T) {
-	params := jsonrpc.Raw(`{"repo":"a/b","branch":"main","files":[{"name":"x","mode":1},{"name":"y","mode":2}],"straße":1}`)
+	params := jsonrpc.Raw(
+		`{"repo":"a/b","branch":"main","files":[{"name":"x","mode":1},{"name":"y","mode":2}],"straße":1}`)
 	count := func(schemas string) float64 {
 		c := &guard.Config{}
 		c.Params.Schemas = schemas
-		g := newGuard(t, c, &guard.Options{Schema: func(context.Context, string, string) jsonrpc.Raw { return jsonrpc.Raw(`{}`) }})
-		h := g.Interceptor(&guard.Conn{Transport: "stdio"})(farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return true, nil }))
+		g := newGuard(t, c, &guard.Options{Schema: func(context.Context, string, string) jsonrpc.Raw {
+			return jsonrpc.Raw(`{}`)
+		}})
+		h := g.Interceptor(
+			&guard.Conn{Transport: "stdio"})(
+			farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
+				return true, nil
+			}))
 		req := &farcall.Request{Method: "x", Params: params}
 		return testing.AllocsPerRun(100, func() {
 			if _, err := h.ServeRPC(t.Context(), req); err != nil {

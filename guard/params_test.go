@@ -50,8 +50,11 @@ func TestParams(t *testing.T) {
 		"string":             {`{"a":"` + strings.Repeat("x", 100) + `"}`, "anonymous anonymous by none"},
 		"long string":        {`{"a":"` + strings.Repeat("x", 101) + `"}`, invalid},
 		"long name":          {`{"` + strings.Repeat("x", 101) + `":1}`, invalid},
-		"deep":               {strings.Repeat("[", 8) + strings.Repeat("]", 8), "anonymous anonymous by none"},
-		"too deep":           {strings.Repeat("[", 9) + strings.Repeat("]", 9), invalid},
+		"deep": {
+			strings.Repeat("[", 8) + strings.Repeat("]", 8),
+			"anonymous anonymous by none",
+		},
+		"too deep": {strings.Repeat("[", 9) + strings.Repeat("]", 9), invalid},
 	} {
 		t.Run(name, func(t *testing.T) { s.call("who", c.params).wants(t, c.want) })
 	}
@@ -63,7 +66,8 @@ func TestParams(t *testing.T) {
 }
 
 func TestSchemas(t *testing.T) {
-	const schema = `{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"],"additionalProperties":false}`
+	const schema = `{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"],` +
+		`"additionalProperties":false}`
 	o := &guard.Options{Schema: func(_ context.Context, method, name string) jsonrpc.Raw {
 		switch {
 		case method == "math/add", method == "tools/call" && name == "add":
@@ -97,17 +101,21 @@ func TestSchemas(t *testing.T) {
 // A tool is as harmless as it says, where a rule asks for that.
 func TestAnnotations(t *testing.T) {
 	no := false
-	c := &guard.Config{Anonymous: true, Allow: []guard.Rule{{Calls: []string{"tools/call *"}, Destructive: &no}}}
+	c := &guard.Config{
+		Anonymous: true, Allow: []guard.Rule{{Calls: []string{"tools/call *"}, Destructive: &no}},
+	}
 	o := &guard.Options{Annotations: func(_ context.Context, _, name string) jsonrpc.Raw {
 		return map[string]jsonrpc.Raw{
-			"read": jsonrpc.Raw(`{"readOnlyHint":true}`), "add": jsonrpc.Raw(`{"destructiveHint":false}`), "drop": jsonrpc.Raw(`{"destructiveHint":true}`),
-			"odd": jsonrpc.Raw(`{"readOnlyHint":"true"}`), "list": jsonrpc.Raw(`[true]`),
+			"read": jsonrpc.Raw(`{"readOnlyHint":true}`), "add": jsonrpc.Raw(`{"destructiveHint":false}`),
+			"drop": jsonrpc.Raw(`{"destructiveHint":true}`),
+			"odd":  jsonrpc.Raw(`{"readOnlyHint":"true"}`), "list": jsonrpc.Raw(`[true]`),
 		}[name]
 	}}
 	s := newSite(t, c, o)
 	for name, want := range map[string]any{
-		"read": "anonymous anonymous by none", "add": "anonymous anonymous by none", "drop": jsonrpc.Code(-32056),
-		"odd": jsonrpc.Code(-32056), "list": jsonrpc.Code(-32056), "unknown": jsonrpc.Code(-32056),
+		"read": "anonymous anonymous by none", "add": "anonymous anonymous by none",
+		"drop": jsonrpc.Code(-32056),
+		"odd":  jsonrpc.Code(-32056), "list": jsonrpc.Code(-32056), "unknown": jsonrpc.Code(-32056),
 	} {
 		s.call("tools/call", `{"name":"`+name+`"}`).wants(t, want)
 	}

@@ -31,7 +31,8 @@ type Principal struct {
 
 // shown is what it has presented.
 type shown struct {
-	token  func() string     // as it came, for an exchange; nil: there was none. No way of printing it calls that
+	// as it came, for an exchange; nil: there was none. No way of printing it calls that
+	token  func() string
 	secret [sha256.Size]byte // of its key: another configuration may have another one
 	keys   []string          // names of its keys, for locks
 	owner  string            // what Owner returns; "" before the first
@@ -72,7 +73,9 @@ func (p *Principal) owner() owner.Key {
 func (p *Principal) HasRole(role string) bool { return p != nil && slices.Contains(p.Roles, role) }
 
 // HasScope reports whether it has a scope.
-func (p *Principal) HasScope(scope string) bool { return p != nil && slices.Contains(p.Scopes, scope) }
+func (p *Principal) HasScope(scope string) bool {
+	return p != nil && slices.Contains(p.Scopes, scope)
+}
 
 // Token is the token that it presented, "" when there was none. It is for an exchange
 // of tokens (RFC 8693), and must not be logged or passed on.

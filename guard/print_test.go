@@ -30,7 +30,10 @@ func TestNothingPrintsSecrets(t *testing.T) {
 		return "", nil
 	}))
 	ours, theirs := farcall.Pipe()
-	server := farcall.NewPeer(theirs, mux, &farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(&guard.Conn{Transport: "stdio"})}})
+	server := farcall.NewPeer(theirs, mux,
+		&farcall.Options{
+			Interceptors: []farcall.Interceptor{g.Interceptor(&guard.Conn{Transport: "stdio"})},
+		})
 	client := farcall.NewPeer(ours, nil, nil)
 	defer server.Close()
 	defer client.Close()
@@ -40,9 +43,14 @@ func TestNothingPrintsSecrets(t *testing.T) {
 	}
 	var log bytes.Buffer
 	for _, h := range []slog.Handler{slog.NewTextHandler(&log, nil), slog.NewJSONHandler(&log, nil)} {
-		slog.New(h).Info("x", "principal", seen, "value", *seen, "config", c, "signers", c.Signatures, "explanation", g.Explain(seen, nil, &guard.Call{Method: "who"}))
+		slog.New(h).Info("x", "principal", seen, "value", *seen, "config", c, "signers", c.Signatures,
+			"explanation", g.Explain(seen, nil, &guard.Call{Method: "who"}))
 	}
-	for _, v := range []any{seen, *seen, c, *c, c.Signatures, c.Signatures[0], &c.Signatures[0], guard.Conn{Principal: seen}, &guard.Conn{Principal: seen}, inside} {
+	for _, v := range []any{
+		seen, *seen, c, *c, c.Signatures, c.Signatures[0], &c.Signatures[0],
+		guard.Conn{Principal: seen},
+		&guard.Conn{Principal: seen}, inside,
+	} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
 			fmt.Fprintf(&log, verb+"\n", v)
 		}

@@ -21,23 +21,31 @@ func TestRecheck(t *testing.T) {
 	for mode, refuses := range map[string]bool{"enforce": true, "shadow": false} {
 		c := &guard.Config{
 			Mode: mode, Keys: []guard.Key{keyOf("ci", goodKey, "dev")},
-			Cedar: `permit(principal, action, resource); @id("no secrets") forbid(principal, action, resource) when { context.arguments has secret };`,
+			Cedar: `permit(principal, action, resource); @id("no secrets") forbid(principal, action, ` +
+				`resource) when { context.arguments has secret };`,
 		}
 		c.Limits.Rates = []guard.Rate{{Limit: 2, Every: 1 << 40}}
 		c.Audit.File = filepath.Join(t.TempDir(), "audit.jsonl")
 		g := newGuard(t, c, nil)
 		mux := farcall.NewMux()
-		mux.Handle("change", farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
-			for range 5 { // more often than the rate allows calls
-				if err := g.Recheck(ctx, &guard.Call{Method: "change", Params: jsonrpc.Raw(`{}`), Arguments: jsonrpc.Raw(`{}`)}); err != nil {
-					return nil, err
+		mux.Handle("change",
+			farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
+				for range 5 { // more often than the rate allows calls
+					if err := g.Recheck(ctx,
+						&guard.Call{
+							Method: "change", Params: jsonrpc.Raw(`{}`),
+							Arguments: jsonrpc.Raw(`{}`),
+						}); err != nil {
+						return nil, err
+					}
 				}
-			}
-			return "passed", g.Recheck(ctx, &guard.Call{Method: "change", Params: req.Params, Arguments: jsonrpc.Raw(`{"secret":1}`)})
-		}))
+				return "passed", g.Recheck(ctx,
+					&guard.Call{Method: "change", Params: req.Params, Arguments: jsonrpc.Raw(`{"secret":1}`)})
+			}))
 		rpc := &farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(nil)}}
 		web := http.NewServeMux()
-		web.Handle("/rpc", httprpc.NewHandler(mux, &httprpc.Options{RPC: rpc, Hosts: []string{"rpc.example"}}))
+		web.Handle("/rpc",
+			httprpc.NewHandler(mux, &httprpc.Options{RPC: rpc, Hosts: []string{"rpc.example"}}))
 		s := serve(t, g, g.HTTP(web))
 		if refuses {
 			s.call("change", "{}", bearer(goodKey)).wants(t, denied)
@@ -52,7 +60,8 @@ func TestRecheck(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := map[bool]string{true: `"decision":"denied"`, false: `"decision":"would deny"`}[refuses]
-		if text := string(audit); strings.Count(text, want) != 1 || !strings.Contains(text, `"policies":["no secrets"]`) {
+		if text := string(audit); strings.Count(text, want) != 1 ||
+			!strings.Contains(text, `"policies":["no secrets"]`) {
 			t.Errorf("%s: no %s in the audit:\n%s", mode, want, text)
 		}
 	}

@@ -33,12 +33,17 @@ func (c *Config) newRefusals(now func() time.Time) *limit.Limiter {
 // many owners, and must not fill the audit together.
 func newOutsiders(now func() time.Time) *limit.Limiter {
 	return limit.New(&limit.Options{
-		Rates: []limit.Rate{{Per: "address", Limit: 1, Burst: 100, Every: time.Second}, {Per: "all", Limit: 2, Burst: 1000, Every: time.Second}}, Now: now,
+		Rates: []limit.Rate{
+			{Per: "address", Limit: 1, Burst: 100, Every: time.Second},
+			{Per: "all", Limit: 2, Burst: 1000, Every: time.Second},
+		}, Now: now,
 	})
 }
 
 // refused records a refusal and makes the answer of it.
-func (s *state) refused(who *session, c *Call, decision string, policies []string, r *refusal) error {
+func (s *state) refused(
+	who *session, c *Call, decision string, policies []string, r *refusal,
+) error {
 	r = s.recordRefusal(who, c, decision, policies, r)
 	return r.wire(c, s.tells(who))
 }
@@ -51,7 +56,9 @@ func (s *state) tells(who *session) bool {
 
 // recordRefusal draws a refusal from the rate of its owner and writes it. Beyond that rate it is
 // counted only, and an authenticated or anonymous caller gets the time to wait.
-func (s *state) recordRefusal(who *session, c *Call, decision string, policies []string, r *refusal) *refusal {
+func (s *state) recordRefusal(
+	who *session, c *Call, decision string, policies []string, r *refusal,
+) *refusal {
 	caller := limit.Caller{}
 	if who != nil {
 		caller = limit.Caller{Owner: who.owner, Address: who.remote}
@@ -87,7 +94,9 @@ func (s *state) beyond(c *limit.Caller, known bool) (full *limit.Exceeded) {
 
 // passed writes the decision to let a call pass, which must not proceed when there is an error. r
 // says why it would be refused if the guard were not in the shadow; nil: it is allowed.
-func (s *state) passed(who *session, c *Call, decision string, policies []string, r *refusal, took time.Duration) (seq uint64, err error) {
+func (s *state) passed(
+	who *session, c *Call, decision string, policies []string, r *refusal, took time.Duration,
+) (seq uint64, err error) {
 	e := s.entry(who, c, decision, policies)
 	if e.Latency = took; r != nil {
 		e.Reason = r.text + ": " + r.reason
@@ -106,7 +115,9 @@ func (s *state) passed(who *session, c *Call, decision string, policies []string
 }
 
 // passedPart is passed for a part of a call. The whole has the outcome.
-func (s *state) passedPart(who *session, c *Call, decision string, policies []string, r *refusal) error {
+func (s *state) passedPart(
+	who *session, c *Call, decision string, policies []string, r *refusal,
+) error {
 	if s.log == nil {
 		return nil
 	}
@@ -130,13 +141,18 @@ type record struct {
 }
 
 // open writes the decision to let a call pass, and returns what its outcome goes with.
-func (s *state) open(who *session, c *Call, word string, d *policy.Decision, r *refusal, began time.Time) (record, error) {
+func (s *state) open(
+	who *session, c *Call, word string, d *policy.Decision, r *refusal, began time.Time,
+) (record, error) {
 	if s.log == nil {
 		return record{}, nil
 	}
 	at := s.g.now()
 	seq, err := s.passed(who, c, word, d.Policies, r, at.Sub(began))
-	return record{log: s.log, seq: seq, at: at, now: s.g.now, size: len(c.Params), tool: c.Method == spec.MethodToolsCall, asked: c.Asked}, err
+	return record{
+		log: s.log, seq: seq, at: at, now: s.g.now, size: len(c.Params),
+		tool: c.Method == spec.MethodToolsCall, asked: c.Asked,
+	}, err
 }
 
 // end writes the outcome.
@@ -144,7 +160,10 @@ func (r record) end(result jsonrpc.Raw, err error) {
 	if r.log == nil {
 		return
 	}
-	o := audit.Outcome{Of: r.seq, Status: "ok", Duration: r.now().Sub(r.at), Request: r.size, Result: len(result)}
+	o := audit.Outcome{
+		Of: r.seq, Status: "ok", Duration: r.now().Sub(r.at), Request: r.size,
+		Result: len(result),
+	}
 	if result == nil {
 		o.Result = -1
 	}
@@ -181,7 +200,8 @@ func failure(err error) (status string, code int) {
 
 func (s *state) entry(who *session, c *Call, decision string, policies []string) audit.Entry {
 	e := audit.Entry{
-		Time: s.g.now(), Call: c.name(), Upstream: c.Upstream, Decision: decision, Policies: policies, Params: c.Params,
+		Time: s.g.now(), Call: c.name(), Upstream: c.Upstream, Decision: decision, Policies: policies,
+		Params: c.Params,
 	}
 	if who != nil {
 		e.Address, e.Transport = who.remote, who.transport
@@ -229,7 +249,8 @@ func (g *Guard) openAudit(c *Config, old *state) (*audit.Log, error) {
 func (g *Guard) auditOptions(c *Config) *audit.Options {
 	a := &c.Audit
 	return &audit.Options{
-		File: a.File, Key: []byte(a.Key), MaxSize: a.MaxSize, Keep: a.Keep, KeepFor: a.KeepFor, Rotate: a.OnFull == "rotate",
+		File: a.File, Key: []byte(a.Key), MaxSize: a.MaxSize, Keep: a.Keep, KeepFor: a.KeepFor,
+		Rotate: a.OnFull == "rotate",
 		Params: a.Params, Redact: a.Redact, Now: g.now,
 		OnFault: func(err error) { g.opts.Logger.Error("audit", "error", err) },
 	}
@@ -281,9 +302,13 @@ func (s *state) shadow() bool { return s.c.Mode == modeShadow }
 func (s *state) warnOfShadow() {
 	switch {
 	case s.shadow():
-		s.g.opts.Logger.Warn("SHADOW MODE: THE GUARD ENFORCES NOTHING BUT AUTHENTICATION; what it would refuse passes, and is logged and audited as \"would deny\"")
+		s.g.opts.Logger.Warn(
+			"SHADOW MODE: THE GUARD ENFORCES NOTHING BUT AUTHENTICATION; what it would refuse passes, and " +
+				"is logged and audited as \"would deny\"")
 	case s.trial != nil:
-		s.g.opts.Logger.Warn("SHADOW MODE: SOME POLICIES ARE NOT ENFORCED; what they would deny passes, and is logged and audited as \"would deny\"",
+		s.g.opts.Logger.Warn(
+			"SHADOW MODE: SOME POLICIES ARE NOT ENFORCED; what they would deny passes, and is logged and "+
+				"audited as \"would deny\"",
 			"policies", s.trial.OnTrial())
 	}
 }
@@ -304,7 +329,8 @@ func (x *shadowed) note(log *slog.Logger, who *session, c *Call, word string, r 
 		return
 	}
 	log.Warn("shadow mode: a call has passed that the guard "+word,
-		"principal", who.principal.Name(), "call", c.name(), "reason", r.text+": "+r.reason, "total", n, "not_logged", x.left.Swap(0))
+		"principal", who.principal.Name(), "call", c.name(), "reason", r.text+": "+r.reason, "total", n,
+		"not_logged", x.left.Swap(0))
 }
 
 // WouldRefuse is how many calls have passed, because of a mode "shadow", that would have been

@@ -11,7 +11,8 @@ import (
 // a credential helps an attacker.
 func TestReasonOnTheWire(t *testing.T) {
 	for kind, want := range map[jsonrpc.Code]bool{
-		jsonrpc.Overloaded: true, jsonrpc.BadSignature: false, jsonrpc.Unauthenticated: false, jsonrpc.PermissionDenied: false, jsonrpc.Unavailable: false,
+		jsonrpc.Overloaded: true, jsonrpc.BadSignature: false, jsonrpc.Unauthenticated: false,
+		jsonrpc.PermissionDenied: false, jsonrpc.Unavailable: false,
 	} {
 		r := refuse(kind, "because")
 		if got := strings.Contains(string(r.wire(nil, false).Data), `"reason":"because"`); got != want {
@@ -21,7 +22,8 @@ func TestReasonOnTheWire(t *testing.T) {
 			t.Errorf("%v with details: %s", kind, got.Data)
 		}
 	}
-	if got := tooLarge("Request", 2, 1, 413).wire(nil, false); string(got.Data) != `{"maxSize":1,"unit":"bytes"}` || got.Message != "Request too large" {
+	if got := tooLarge("Request", 2, 1, 413).wire(nil,
+		false); string(got.Data) != `{"maxSize":1,"unit":"bytes"}` || got.Message != "Request too large" {
 		t.Errorf("%s", got)
 	}
 }
@@ -32,7 +34,12 @@ func TestCodes(t *testing.T) {
 	for _, test := range []struct {
 		call *Call
 		want jsonrpc.Code
-	}{{nil, -32002}, {&Call{}, -32002}, {&Call{MCP: true}, -32056}, {&Call{MCP: true, Modern: true}, -31056}} {
+	}{
+		{nil, -32002},
+		{&Call{}, -32002},
+		{&Call{MCP: true}, -32056},
+		{&Call{MCP: true, Modern: true}, -31056},
+	} {
 		if got := r.code(test.call); got != test.want {
 			t.Errorf("%+v: %d, want %d", test.call, got, test.want)
 		}

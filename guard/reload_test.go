@@ -27,12 +27,13 @@ func reload(t *testing.T, g *guard.Guard, c *guard.Config) {
 func TestReloadOnOpenConnections(t *testing.T) {
 	now := newClock()
 	a, b := newAuthority(t, "1"), newAuthority(t, "2")
-	s := newSocketSite(t, everyWay(a, true), &guard.Options{Now: now.Now, Authenticate: func(r *http.Request) (*guard.Principal, error) {
-		if id := r.Header.Get("X-User"); id != "" {
-			return &guard.Principal{ID: id, Kind: "user", Method: "key"}, nil
-		}
-		return nil, nil //nolint:nilnil // it has nothing to say
-	}})
+	s := newSocketSite(t, everyWay(a, true),
+		&guard.Options{Now: now.Now, Authenticate: func(r *http.Request) (*guard.Principal, error) {
+			if id := r.Header.Get("X-User"); id != "" {
+				return &guard.Principal{ID: id, Kind: "user", Method: "key"}, nil
+			}
+			return nil, nil //nolint:nilnil // it has nothing to say
+		}})
 	peers := map[string]*farcall.Peer{
 		"key":       s.dial(t, http.Header{"X-Api-Key": {goodKey}}),
 		"token":     s.dial(t, http.Header{"Authorization": {"Bearer " + a.token(now.Now(), nil)}}),
@@ -47,7 +48,8 @@ func TestReloadOnOpenConnections(t *testing.T) {
 		}
 	}
 	known := map[string]any{
-		"key": "service ci by key", "token": "user " + issuer + "|alice by jwt", "anonymous": "anonymous anonymous by none", "program": "user ada by key",
+		"key": "service ci by key", "token": "user " + issuer + "|alice by jwt",
+		"anonymous": "anonymous anonymous by none", "program": "user ada by key",
 	}
 	expectAll("at first", known)
 	expect(t, "stdio", ask(t, stdio, "who", nil), "process local by process")
@@ -59,15 +61,20 @@ func TestReloadOnOpenConnections(t *testing.T) {
 	c.Keys = []guard.Key{keyOf("ci", otherKey, "builder")}
 	c.Stdio.Trust = new(bool)
 	reload(t, s.Guard, c)
-	expectAll("others", map[string]any{"key": unauthenticated, "token": unauthenticated, "anonymous": unauthenticated, "program": "user ada by key"})
+	expectAll("others", map[string]any{
+		"key": unauthenticated, "token": unauthenticated,
+		"anonymous": unauthenticated, "program": "user ada by key",
+	})
 	expect(t, "stdio", ask(t, stdio, "who", nil), unauthenticated)
-	expect(t, "the new key", ask(t, s.dial(t, http.Header{"X-Api-Key": {otherKey}}), "who", nil), "service ci by key")
+	expect(t, "the new key", ask(t, s.dial(t, http.Header{"X-Api-Key": {otherKey}}), "who", nil),
+		"service ci by key")
 
 	c = everyWay(a, true)
 	c.Keys[0].Roles = nil
 	c.Allow = []guard.Rule{{Roles: []string{"builder"}, Calls: []string{"who"}}}
 	reload(t, s.Guard, c)
-	expectAll("other roles", map[string]any{"key": denied, "token": known["token"], "anonymous": denied, "program": denied})
+	expectAll("other roles",
+		map[string]any{"key": denied, "token": known["token"], "anonymous": denied, "program": denied})
 	c = everyWay(a, true)
 	c.JWT = nil
 	reload(t, s.Guard, c)
@@ -85,10 +92,19 @@ func TestReloadOfSigners(t *testing.T) {
 	message := func() jsonrpc.Raw { return signed(t, "who", `{}`, "partner", "", []byte(secret)) }
 	used := message()
 	expect(t, "before", ask(t, p, "who", used), "service partner by signature")
-	reload(t, g, &guard.Config{Signatures: []guard.Signer{{ID: "partner", Secret: secret}, {ID: "x", Public: base64.StdEncoding.EncodeToString(public)}}})
+	reload(t, g,
+		&guard.Config{
+			Signatures: []guard.Signer{
+				{ID: "partner", Secret: secret},
+				{ID: "x", Public: base64.StdEncoding.EncodeToString(public)},
+			},
+		})
 	expect(t, "nonces stay", ask(t, p, "who", used), replayed)
 	expect(t, "still", ask(t, p, "who", message()), "service partner by signature")
-	reload(t, g, &guard.Config{Signatures: []guard.Signer{{ID: "partner", Public: base64.StdEncoding.EncodeToString(public)}}})
+	reload(t, g,
+		&guard.Config{
+			Signatures: []guard.Signer{{ID: "partner", Public: base64.StdEncoding.EncodeToString(public)}},
+		})
 	expect(t, "another key", ask(t, p, "who", message()), badSignature)
 	reload(t, g, &guard.Config{Anonymous: true})
 	expect(t, "removed", ask(t, p, "who", message()), badSignature)
@@ -98,7 +114,10 @@ func TestReloadKeepsBuckets(t *testing.T) {
 	now := midday()
 	config := func(limit int) *guard.Config {
 		c := &guard.Config{Keys: []guard.Key{keyOf("ci", goodKey)}}
-		c.Limits.Rates = []guard.Rate{{Limit: 2, Every: 24 * time.Hour}, {Calls: []string{"math/*"}, Limit: limit, Every: time.Hour}}
+		c.Limits.Rates = []guard.Rate{
+			{Limit: 2, Every: 24 * time.Hour},
+			{Calls: []string{"math/*"}, Limit: limit, Every: time.Hour},
+		}
 		return c
 	}
 	s := newSite(t, config(1), &guard.Options{Now: now.Now})
@@ -113,15 +132,27 @@ func TestReloadKeepsBuckets(t *testing.T) {
 func TestReloadOfWhatIsNotValid(t *testing.T) {
 	s := newSite(t, &guard.Config{Keys: []guard.Key{keyOf("ci", goodKey)}}, nil)
 	for name, c := range map[string]*guard.Config{
-		"hash":     {Keys: []guard.Key{{ID: "x", Hash: "sha256:00"}}},
-		"cedar":    {Cedar: "permit("},
-		"issuer":   {JWT: []guard.Issuer{{Issuer: issuer}}}, // no audience
-		"none":     {JWT: []guard.Issuer{{Issuer: issuer, Audience: []string{"x"}, Algorithms: []string{"none"}}}},
-		"HMAC":     {JWT: []guard.Issuer{{Issuer: issuer, Audience: []string{"x"}, Algorithms: []string{"HS256"}}}},
-		"secret":   {Signatures: []guard.Signer{{ID: "x", Secret: "short"}}},
-		"file":     {CedarFiles: []string{filepath.Join(t.TempDir(), "none")}},
-		"resource": func() *guard.Config { c := &guard.Config{}; c.Resource.URL = "not a URL"; return c }(),
-		"rate":     func() *guard.Config { c := &guard.Config{}; c.Limits.Rates = []guard.Rate{{}}; return c }(),
+		"hash":   {Keys: []guard.Key{{ID: "x", Hash: "sha256:00"}}},
+		"cedar":  {Cedar: "permit("},
+		"issuer": {JWT: []guard.Issuer{{Issuer: issuer}}}, // no audience
+		"none": {
+			JWT: []guard.Issuer{{Issuer: issuer, Audience: []string{"x"}, Algorithms: []string{"none"}}},
+		},
+		"HMAC": {
+			JWT: []guard.Issuer{{Issuer: issuer, Audience: []string{"x"}, Algorithms: []string{"HS256"}}},
+		},
+		"secret": {Signatures: []guard.Signer{{ID: "x", Secret: "short"}}},
+		"file":   {CedarFiles: []string{filepath.Join(t.TempDir(), "none")}},
+		"resource": func() *guard.Config {
+			c := &guard.Config{}
+			c.Resource.URL = "not a URL"
+			return c
+		}(),
+		"rate": func() *guard.Config {
+			c := &guard.Config{}
+			c.Limits.Rates = []guard.Rate{{}}
+			return c
+		}(),
 		"audit": func() *guard.Config {
 			c := &guard.Config{}
 			c.Audit.File = filepath.Join(t.TempDir(), "no", "audit")
@@ -164,7 +195,8 @@ func TestManyAtOnce(t *testing.T) {
 			p := s.dial(t, http.Header{"X-Api-Key": {goodKey}})
 			for range 20 {
 				expect(t, "ws", ask(t, p, "who", nil), "service ci by key")
-				expect(t, "signed", ask(t, p, "who", signed(t, "who", `{}`, "partner", "", []byte(secret))), "service partner by signature")
+				expect(t, "signed", ask(t, p, "who", signed(t, "who", `{}`, "partner", "", []byte(secret))),
+					"service partner by signature")
 				web.call("who", "").wants(t, "anonymous anonymous by none")
 				web.call("who", "", token).wants(t, "user "+issuer+"|alice by jwt")
 				web.call("who", fmt.Sprintf(`{"n":%d}`, n), bearer(otherKey)).wants(t, nil)

@@ -19,13 +19,19 @@ const notSupported = jsonrpc.Code(-32040)
 func TestSchemaThatCannotBeJudged(t *testing.T) {
 	const ok, invalid = "anonymous anonymous by none", jsonrpc.InvalidParams
 	schemas := map[string]string{
-		"lookahead":      `{"properties":{"name":{"type":"string","pattern":"^(?!admin)[a-z]+$"},"n":{"type":"integer"}}}`,
-		"lookbehind":     `{"properties":{"name":{"type":"string","pattern":"(?<=a)b"},"n":{"type":"integer"}}}`,
-		"back reference": `{"properties":{"name":{"type":"string","pattern":"(a)\\1"},"n":{"type":"integer"}}}`,
-		"any character":  `{"properties":{"name":{"type":"string","pattern":"^[^]*$"},"n":{"type":"integer"}}}`,
-		"repeat":         `{"properties":{"name":{"type":"string","pattern":"a{1001}"},"n":{"type":"integer"}}}`,
-		"remote":         `{"properties":{"name":{"type":"string","$ref":"https://json-schema.org/x"},"n":{"type":"integer"}}}`,
-		"mistake":        `{"properties":{"name":{"type":"string","required":true},"n":{"type":"integer"}}}`,
+		"lookahead": `{"properties":{"name":{"type":"string","pattern":"^(?!admin)[a-z]+$"},` +
+			`"n":{"type":"integer"}}}`,
+		"lookbehind": `{"properties":{"name":{"type":"string","pattern":"(?<=a)b"},` +
+			`"n":{"type":"integer"}}}`,
+		"back reference": `{"properties":{"name":{"type":"string","pattern":"(a)\\1"},` +
+			`"n":{"type":"integer"}}}`,
+		"any character": `{"properties":{"name":{"type":"string","pattern":"^[^]*$"},` +
+			`"n":{"type":"integer"}}}`,
+		"repeat": `{"properties":{"name":{"type":"string","pattern":"a{1001}"},` +
+			`"n":{"type":"integer"}}}`,
+		"remote": `{"properties":{"name":{"type":"string","$ref":"https://json-schema.org/x"},"n":{"type":"integer"}}}`,
+		"mistake": `{"properties":{"name":{"type":"string","required":true},` +
+			`"n":{"type":"integer"}}}`,
 	}
 	var log bytes.Buffer
 	c := &guard.Config{Anonymous: true}
@@ -45,7 +51,8 @@ func TestSchemaThatCannotBeJudged(t *testing.T) {
 			t.Errorf("%s: said %d times: %s", tool, n, log.String())
 		}
 		x := s.Explain(&guard.Principal{ID: "ada"}, nil, &guard.Call{
-			Method: "tools/call", Name: tool, Schema: jsonrpc.Raw(schemas[tool]), Arguments: jsonrpc.Raw(`{"name":"ada"}`),
+			Method: "tools/call", Name: tool, Schema: jsonrpc.Raw(schemas[tool]),
+			Arguments: jsonrpc.Raw(`{"name":"ada"}`),
 		})
 		if !x.Allowed || len(x.Unjudged) != 1 || !strings.HasPrefix(x.Unjudged[0], "/properties/name/") {
 			t.Errorf("%s: %+v", tool, x)
@@ -57,7 +64,8 @@ func TestSchemaThatCannotBeJudged(t *testing.T) {
 	}
 	for tool := range schemas {
 		a := call(tool, `{"name":"ada"}`)
-		if a.wants(t, notSupported); !strings.Contains(a.body, "Schema not supported") || a.data["retryable"] != nil {
+		if a.wants(t, notSupported); !strings.Contains(a.body, "Schema not supported") ||
+			a.data["retryable"] != nil {
 			t.Errorf("%s: %s", tool, a.body)
 		}
 		call(tool, `{"n":"1"}`).wants(t, invalid)
@@ -65,13 +73,16 @@ func TestSchemaThatCannotBeJudged(t *testing.T) {
 			call(tool, `{"n":1}`).wants(t, ok) // all that is about it was judged
 		}
 		x := s.Explain(&guard.Principal{ID: "ada"}, nil, &guard.Call{
-			Method: "tools/call", Name: tool, Schema: jsonrpc.Raw(schemas[tool]), Arguments: jsonrpc.Raw(`{"name":"ada"}`),
+			Method: "tools/call", Name: tool, Schema: jsonrpc.Raw(schemas[tool]),
+			Arguments: jsonrpc.Raw(`{"name":"ada"}`),
 		})
-		if x.Allowed || !strings.Contains(x.Reason, "Schema not supported: ") || !strings.Contains(x.Reason, "/properties/name/") {
+		if x.Allowed || !strings.Contains(x.Reason, "Schema not supported: ") ||
+			!strings.Contains(x.Reason, "/properties/name/") {
 			t.Errorf("%s: %+v", tool, x)
 		}
 	}
-	if found := jsonrpc.Lookup(notSupported); len(found) == 0 || found[0].Name != "Schema not supported" || found[0].Retryable {
+	if found := jsonrpc.Lookup(notSupported); len(found) == 0 ||
+		found[0].Name != "Schema not supported" || found[0].Retryable {
 		t.Errorf("%+v", found)
 	}
 }

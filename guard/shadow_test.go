@@ -45,7 +45,8 @@ func shadowSite(t *testing.T, c *guard.Config) (s *site, audit func() string, lo
 func TestShadow(t *testing.T) {
 	c := &guard.Config{
 		Mode: "shadow", Keys: []guard.Key{keyOf("ci", goodKey, "dev")},
-		Allow: []guard.Rule{{Calls: []string{"who", "math/*"}}}, Deny: []guard.Rule{{Name: "never", Calls: []string{"admin/*"}}},
+		Allow: []guard.Rule{{Calls: []string{"who", "math/*"}}},
+		Deny:  []guard.Rule{{Name: "never", Calls: []string{"admin/*"}}},
 	}
 	c.Resource.URL, c.Resource.Servers = audience, []string{issuer}
 	c.Resource.Scopes = map[string][]string{"math/sum": {"sum"}}
@@ -59,7 +60,13 @@ func TestShadow(t *testing.T) {
 	s.call("who", "").wants(t, unauthenticated)
 	s.call("who", "", bearer(otherKey)).wants(t, unauthenticated)
 	for _, call := range [][2]string{
-		{"who", `{}`}, {"admin/stop", `{}`}, {"tools/call", `{"name":"x"}`}, {"math/add", `{"n":"1"}`}, {"who", `{"a":1,"a":2}`}, {"who", `[[[[[]]]]]`}, {"who", `{}`},
+		{"who", `{}`},
+		{"admin/stop", `{}`},
+		{"tools/call", `{"name":"x"}`},
+		{"math/add", `{"n":"1"}`},
+		{"who", `{"a":1,"a":2}`},
+		{"who", `[[[[[]]]]]`},
+		{"who", `{}`},
 	} {
 		s.call(call[0], call[1], bearer(goodKey)).wants(t, ok)
 	}
@@ -68,8 +75,10 @@ func TestShadow(t *testing.T) {
 	}
 	text := audit()
 	for _, want := range []string{
-		`"decision":"allowed"`, `"decision":"would deny"`, `"call":"admin/stop","policies":["never"],"reason":"Permission denied: denied by never"`,
-		`"reason":"Invalid params: property \"n\": got string, want integer`, `"decision":"would limit"`, `"reason":"Rate limited: `, `"decision":"refused"`,
+		`"decision":"allowed"`, `"decision":"would deny"`,
+		`"call":"admin/stop","policies":["never"],"reason":"Permission denied: denied by never"`,
+		`"reason":"Invalid params: property \"n\": got string, want integer`, `"decision":"would limit"`,
+		`"reason":"Rate limited: `, `"decision":"refused"`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in the audit:\n%s", want, text)
@@ -80,7 +89,9 @@ func TestShadow(t *testing.T) {
 			t.Errorf("a call that passed has an error: %s", line)
 		}
 	}
-	if got := log.String(); !strings.Contains(got, `the guard would deny" component=guard principal=ci call=admin/stop reason="Permission denied: denied by never" total=1`) {
+	if got := log.String(); !strings.Contains(got,
+		`the guard would deny" component=guard principal=ci call=admin/stop reason="Permission denied: `+
+			`denied by never" total=1`) {
 		t.Errorf("log: %s", got)
 	}
 	c.Mode = "off"
@@ -93,13 +104,21 @@ func TestShadow(t *testing.T) {
 func TestShadowOfPolicies(t *testing.T) {
 	c := &guard.Config{
 		Anonymous: true,
-		Allow:     []guard.Rule{{Calls: []string{"who", "tools/*"}}, {Calls: []string{"math/*"}, Mode: "shadow"}},
-		Deny:      []guard.Rule{{Name: "new", Calls: []string{"tools/call *"}, Mode: "shadow"}, {Calls: []string{"admin/*"}, Mode: "enforce"}},
-		Cedar:     `@id("cedar") @mode("shadow") forbid(principal, action, resource == Method::"who") when { context.arguments has secret };`,
+		Allow: []guard.Rule{
+			{Calls: []string{"who", "tools/*"}},
+			{Calls: []string{"math/*"}, Mode: "shadow"},
+		},
+		Deny: []guard.Rule{
+			{Name: "new", Calls: []string{"tools/call *"}, Mode: "shadow"},
+			{Calls: []string{"admin/*"}, Mode: "enforce"},
+		},
+		Cedar: `@id("cedar") @mode("shadow") forbid(principal, action, resource == Method::"who") ` +
+			`when { context.arguments has secret };`,
 	}
 	s, audit, log := shadowSite(t, c)
 	const ok = "anonymous anonymous by none"
-	if got := log.String(); !strings.Contains(got, "SHADOW MODE: SOME POLICIES ARE NOT ENFORCED") || !strings.Contains(got, `policies="[new allow[1] cedar]"`) {
+	if got := log.String(); !strings.Contains(got, "SHADOW MODE: SOME POLICIES ARE NOT ENFORCED") ||
+		!strings.Contains(got, `policies="[new allow[1] cedar]"`) {
 		t.Errorf("log: %s", got)
 	}
 	s.call("who", `{}`).wants(t, ok)
@@ -113,7 +132,9 @@ func TestShadowOfPolicies(t *testing.T) {
 	}
 	text := audit()
 	for _, want := range []string{
-		`"decision":"would deny","principal":"anonymous"`, `"policies":["cedar"],"reason":"Permission denied: denied by cedar"`, `"policies":["new"]`, `could be taken for`,
+		`"decision":"would deny","principal":"anonymous"`,
+		`"policies":["cedar"],"reason":"Permission denied: denied by cedar"`, `"policies":["new"]`,
+		`could be taken for`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in the audit:\n%s", want, text)
@@ -126,7 +147,9 @@ func TestShadowOfPolicies(t *testing.T) {
 		"rule":  {Allow: []guard.Rule{{Calls: []string{"*"}, Mode: "shadwo"}}},
 		"cedar": {Cedar: `@mode("shadwo") permit(principal, action, resource);`},
 	} {
-		if _, err := guard.New(c, nil); err == nil || !strings.Contains(err.Error(), `there is no mode "shadwo"`) && !strings.Contains(err.Error(), `there is no mode \"shadwo\"`) {
+		if _, err := guard.New(c, nil); err == nil ||
+			!strings.Contains(err.Error(), `there is no mode "shadwo"`) &&
+				!strings.Contains(err.Error(), `there is no mode \"shadwo\"`) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

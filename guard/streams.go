@@ -46,18 +46,22 @@ type stream struct {
 }
 
 // add registers a request until leave is called. It reports false when its caller has too many.
-func (g *activeStreams) add(who *session, r *http.Request, w http.ResponseWriter) (leave func(), ok bool) {
+func (g *activeStreams) add(
+	who *session, r *http.Request, w http.ResponseWriter,
+) (leave func(), ok bool) {
 	in := &stream{who: who, at: ConnOf(r, "http"), end: func() {
 		who.http.cut.Store(true)
 		ctl := http.NewResponseController(w)
 		past := time.Unix(1, 0)
-		_, _ = ctl.SetWriteDeadline(past), ctl.SetReadDeadline(past) // what cannot be ended so has no connection
+		// what cannot be ended so has no connection
+		_, _ = ctl.SetWriteDeadline(past), ctl.SetReadDeadline(past)
 	}}
 	in.at.Principal = who.principal
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.answers == nil {
-		g.answers, g.shares = map[*stream]struct{}{}, share.NewLedger(share.Bounds{Total: maxStreams, Ratio: streamRatio})
+		g.answers, g.shares = map[*stream]struct{}{},
+			share.NewLedger(share.Bounds{Total: maxStreams, Ratio: streamRatio})
 	}
 	if !g.shares.Take(who.owner, 1) {
 		return nil, false
@@ -127,7 +131,8 @@ func (g *activeStreams) revalidate() {
 	answers, conns := slices.Collect(maps.Keys(g.answers)), slices.Collect(maps.Keys(g.conns))
 	g.mu.Unlock()
 	for _, in := range answers {
-		if _, refused := s.again(ctx, in.at); refused != nil && refused.status == http.StatusUnauthorized || in.who.expired(now) || s.locked(in.who) != nil {
+		if _, refused := s.again(ctx, in.at); refused != nil &&
+			refused.status == http.StatusUnauthorized || in.who.expired(now) || s.locked(in.who) != nil {
 			g.mu.Lock()
 			if _, still := g.answers[in]; still { // otherwise the connection serves another request
 				in.end()
@@ -144,7 +149,8 @@ func (g *activeStreams) revalidate() {
 			continue
 		}
 		who, refused := c.session(ctx, s)
-		if refused != nil && refused.status == http.StatusUnauthorized || who.expired(now) || s.locked(who) != nil || s.revoked(ctx, c.c) {
+		if refused != nil && refused.status == http.StatusUnauthorized || who.expired(now) ||
+			s.locked(who) != nil || s.revoked(ctx, c.c) {
 			_ = c.c.Close() // it is closed already
 		}
 	}

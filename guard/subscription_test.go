@@ -19,7 +19,9 @@ func TestSubscriptionIsAsked(t *testing.T) {
 	for _, name := range []string{"time/ticks", "time/secret"} {
 		topic := new(farcall.Topic[string])
 		topics[name] = topic
-		farcall.HandleTopic(mux, name, func(context.Context, struct{}) (*farcall.Topic[string], error) { return topic, nil })
+		farcall.HandleTopic(mux, name, func(context.Context, struct{}) (*farcall.Topic[string], error) {
+			return topic, nil
+		})
 	}
 	c := &guard.Config{
 		Anonymous: true,
@@ -28,17 +30,22 @@ func TestSubscriptionIsAsked(t *testing.T) {
 	}
 	g := newGuard(t, c, nil)
 	ours, theirs := farcall.Pipe()
-	server := farcall.NewPeer(theirs, mux, &farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(&guard.Conn{Transport: "tcp"})}})
+	server := farcall.NewPeer(theirs, mux,
+		&farcall.Options{
+			Interceptors: []farcall.Interceptor{g.Interceptor(&guard.Conn{Transport: "tcp"})},
+		})
 	client := farcall.NewPeer(ours, nil, nil)
 	defer server.Close()
 	defer client.Close()
 	for name, want := range map[string]jsonrpc.Code{
-		"time/ticks": 0, "time/secret": jsonrpc.PermissionDenied, "time/absent": jsonrpc.PermissionDenied, "time/other": jsonrpc.InvalidParams,
+		"time/ticks": 0, "time/secret": jsonrpc.PermissionDenied, "time/absent": jsonrpc.PermissionDenied,
+		"time/other": jsonrpc.InvalidParams,
 	} {
 		_, err := farcall.Subscribe[string](t.Context(), client, name, nil)
 		var wire *jsonrpc.Error
 		errors.As(err, &wire)
-		if want == 0 && err != nil || want != 0 && (wire == nil || wire.Code != want || strings.Contains(wire.Message, "secret,")) {
+		if want == 0 && err != nil ||
+			want != 0 && (wire == nil || wire.Code != want || strings.Contains(wire.Message, "secret,")) {
 			t.Errorf("%s: %v, want %d", name, err, want)
 		}
 	}

@@ -24,11 +24,19 @@ type anyCaller struct {
 // callersOfAllKinds returns callers of all kinds; no two may notice each other.
 func callersOfAllKinds() (all []anyCaller) {
 	for _, id := range []string{"ada", "bob"} {
-		all = append(all, anyCaller{"principal " + id, owner.Principal("key", "user", "", id), "198.51.100.9:1"})
+		all = append(all,
+			anyCaller{"principal " + id, owner.Principal("key", "user", "", id), "198.51.100.9:1"})
 	}
 	all = append(all, anyCaller{"principal ada by token", owner.Principal("jwt", "user", "https://id.example.com", "ada"), "198.51.100.9:1"})
-	for i, address := range []string{"192.0.2.1:1", "192.0.2.1:2", "192.0.2.2:1", "[2001:db8::1]:1", "", ""} {
-		all = append(all, anyCaller{fmt.Sprint("connection ", i, " of ", address), owner.Connection(fmt.Sprint(i), address), address})
+	for i, address := range []string{
+		"192.0.2.1:1", "192.0.2.1:2", "192.0.2.2:1", "[2001:db8::1]:1",
+		"", "",
+	} {
+		all = append(all,
+			anyCaller{
+				fmt.Sprint("connection ", i, " of ", address),
+				owner.Connection(fmt.Sprint(i), address), address,
+			})
 	}
 	for _, address := range []string{"192.0.2.1:3", "192.0.2.3:1", "[2001:db8:1::1]:1"} {
 		all = append(all, anyCaller{"address " + address, ownerOf(address), address})
@@ -71,17 +79,28 @@ func ofLimiter(o limit.Options) func() func(v anyCaller, i int) bool {
 func tables() []table {
 	day := 24 * time.Hour
 	return []table{
-		{name: "rates", alone: true, make: ofLimiter(limit.Options{Rates: []limit.Rate{{Limit: 5, Every: time.Minute}}})},
-		{name: "quotas of the day", alone: true, make: ofLimiter(limit.Options{Rates: []limit.Rate{{Limit: 5, Every: day}}})},
+		{
+			name: "rates", alone: true,
+			make: ofLimiter(limit.Options{Rates: []limit.Rate{{Limit: 5, Every: time.Minute}}}),
+		},
+		{
+			name: "quotas of the day", alone: true,
+			make: ofLimiter(limit.Options{Rates: []limit.Rate{{Limit: 5, Every: day}}}),
+		},
 		{name: "concurrent", alone: true, make: ofLimiter(limit.Options{Concurrent: 5})},
 		{name: "total", make: ofLimiter(limit.Options{Total: 64})},
-		{name: "buckets", byGroup: true, make: ofLimiter(limit.Options{MaxBuckets: 1000, Rates: []limit.Rate{{Limit: 1, Every: day, Each: true}}})},
+		{
+			name: "buckets", byGroup: true,
+			make: ofLimiter(
+				limit.Options{MaxBuckets: 1000, Rates: []limit.Rate{{Limit: 1, Every: day, Each: true}}}),
+		},
 		{
 			name: "open streams",
 			make: func() func(v anyCaller, i int) bool {
 				g := &activeStreams{g: &Guard{}}
 				g.closed = true // nothing is looked at
-				g.shares, g.answers = share.NewLedger(share.Bounds{Total: 100, Ratio: streamRatio}), map[*stream]struct{}{}
+				g.shares, g.answers = share.NewLedger(share.Bounds{Total: 100, Ratio: streamRatio}),
+					map[*stream]struct{}{}
 				return func(v anyCaller, _ int) bool {
 					r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/", nil)
 					_, ok := g.add(&session{owner: v.owner}, r, httptest.NewRecorder())
@@ -128,7 +147,8 @@ func TestTables(t *testing.T) {
 		t.Run(table.name, func(t *testing.T) {
 			for _, one := range callersOfAllKinds() {
 				for _, other := range callersOfAllKinds() {
-					if one.owner == other.owner || table.byGroup && one.owner.Group() == other.owner.Group() || table.holds != nil && (!table.holds(one) || !table.holds(other)) {
+					if one.owner == other.owner || table.byGroup && one.owner.Group() == other.owner.Group() ||
+						table.holds != nil && (!table.holds(one) || !table.holds(other)) {
 						continue
 					}
 					want := 1

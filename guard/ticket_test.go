@@ -8,8 +8,10 @@ import (
 
 type forgetful struct{ forgotten int }
 
-func (f *forgetful) Use(context.Context, string, string, time.Time) (bool, error) { return true, nil }
-func (f *forgetful) Forget(context.Context, string)                               { f.forgotten++ }
+func (f *forgetful) Use(context.Context, string, string, time.Time) (bool, error) {
+	return true, nil
+}
+func (f *forgetful) Forget(context.Context, string) { f.forgotten++ }
 
 // A nonce is forgotten once, when a limit has refused all, and is good for no message that comes
 // later.

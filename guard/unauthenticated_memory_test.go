@@ -20,7 +20,8 @@ func TestUnauthenticatedBody(t *testing.T) {
 	s := newSite(t, &guard.Config{Keys: []guard.Key{keyOf("ci", goodKey)}}, nil)
 	for _, body := range []string{
 		"Content-Length: 1000\r\n\r\n", "Content-Length: 1000\r\n\r\n{",
-		"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n", "Expect: 100-continue\r\nContent-Length: 1000\r\n\r\n",
+		"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n",
+		"Expect: 100-continue\r\nContent-Length: 1000\r\n\r\n",
 	} {
 		t.Run(body, func(t *testing.T) {
 			t.Parallel()
@@ -32,7 +33,9 @@ func TestUnauthenticatedBody(t *testing.T) {
 			if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := fmt.Fprintf(conn, "POST /rpc HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%s", body); err != nil {
+			if _, err := fmt.Fprintf(conn,
+				"POST /rpc HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%s",
+				body); err != nil {
 				t.Fatal(err)
 			}
 			got, err := io.ReadAll(conn)
@@ -48,12 +51,14 @@ func TestUnauthenticatedMessageIsBounded(t *testing.T) {
 	key := keyOf("ci", goodKey)
 	for _, signers := range [][]guard.Signer{nil, {{ID: "partner", Secret: secret}}} {
 		g := newGuard(t, &guard.Config{Keys: []guard.Key{key}, Signatures: signers}, nil)
-		if most := g.MaxMessage(t.Context(), &guard.Conn{Transport: "tcp", Remote: "192.0.2.1:1"}); most <= 0 || most > 1<<20 {
+		if most := g.MaxMessage(t.Context(),
+			&guard.Conn{Transport: "tcp", Remote: "192.0.2.1:1"}); most <= 0 || most > 1<<20 {
 			t.Errorf("a message may have %d bytes", most)
 		}
 	}
 	g := newGuard(t, &guard.Config{Anonymous: true}, nil)
-	if most := g.MaxMessage(t.Context(), &guard.Conn{Transport: "tcp", Remote: "192.0.2.1:1"}); most != 0 {
+	if most := g.MaxMessage(t.Context(),
+		&guard.Conn{Transport: "tcp", Remote: "192.0.2.1:1"}); most != 0 {
 		t.Errorf("with anonymous callers, a message may have %d bytes", most)
 	}
 }
@@ -70,11 +75,14 @@ func TestBogusSignaturesReadNoBody(t *testing.T) {
 	now := time.Now().Unix()
 	for _, signers := range [][]guard.Signer{nil, {{ID: "partner", Secret: secret}}} {
 		g := newGuard(t, &guard.Config{Signatures: signers, Keys: []guard.Key{keyOf("ci", goodKey)}}, nil)
-		h := g.HTTP(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it is let in") }))
+		h := g.HTTP(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			t.Error("it is let in")
+		}))
 		for _, input := range []string{
 			`a=();keyid="x"`, `a=`, covered, covered + `;keyid="partner"`,
 			fmt.Sprintf(covered+`;created=%d;nonce="0123456789abcdef0123";keyid="partner"`, now),
-			fmt.Sprintf(covered+`;created=%d;nonce="0123456789abcdef0123";keyid="partner";alg="hmac-sha256"`, now),
+			fmt.Sprintf(covered+`;created=%d;nonce="0123456789abcdef0123";keyid="partner";alg="hmac-sha256"`,
+				now),
 		} {
 			body := &counted{}
 			r := httptest.NewRequest(http.MethodPost, "http://rpc.example/rpc", body)

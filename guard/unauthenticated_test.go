@@ -15,7 +15,8 @@ func TestAbusiveConnectionIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuard(t, &guard.Config{Keys: []guard.Key{keyOf("ci", goodKey)}}, nil)
 		ours, theirs := farcall.Pipe()
-		p := connect(t, g, &guard.Conn{Transport: "tcp", Remote: "192.0.2.1:5", Close: theirs.Close}, ours, theirs)
+		p := connect(t, g, &guard.Conn{Transport: "tcp", Remote: "192.0.2.1:5", Close: theirs.Close},
+			ours, theirs)
 		for range 99 {
 			expect(t, "a call", ask(t, p, "who", nil), unauthenticated)
 		}
