@@ -110,7 +110,8 @@ func p99(t *testing.T, total, callers int, flood bool) (result time.Duration) {
 		seconds := time.Since(began).Seconds()
 		close(stop)
 		if flood {
-			t.Logf("total %d: %.0f calls a second of the flood came through", total, float64(<-through)/seconds)
+			t.Logf("total %d: %.0f calls a second of the flood came through", total,
+				float64(<-through)/seconds)
 		}
 		if h.most > total {
 			t.Errorf("%d at once, of %d", h.most, total)

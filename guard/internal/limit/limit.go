@@ -108,7 +108,10 @@ type Limiter struct {
 // New returns a limiter.
 func New(o *Options) *Limiter {
 	o = cmp.Or(o, new(Options))
-	l := &Limiter{match: o.Match, max: o.MaxBuckets, bounds: newBounds(o.Concurrent, o.Total), shared: o.Shared}
+	l := &Limiter{
+		match: o.Match, max: o.MaxBuckets, bounds: newBounds(o.Concurrent, o.Total),
+		shared: o.Shared,
+	}
 	if l.match == nil {
 		l.match = func(pattern, call string) bool { return pattern == "*" || pattern == call }
 	}
@@ -377,7 +380,10 @@ func newRate(o *Rate, index int) *rate {
 func timesFactor(n int) int { return min(max(n, 0), math.MaxInt/addressFactor) * addressFactor }
 
 func newRatePer(o *Rate, per, index int) *rate {
-	r := &rate{per: per, index: index, each: o.Each, limit: max(o.Limit, 0), calls: slices.Clone(o.Calls), roles: slices.Clone(o.Roles)}
+	r := &rate{
+		per: per, index: index, each: o.Each, limit: max(o.Limit, 0),
+		calls: slices.Clone(o.Calls), roles: slices.Clone(o.Roles),
+	}
 	if slices.Contains(r.calls, "*") {
 		r.calls = nil
 	}
@@ -399,7 +405,8 @@ func newRatePer(o *Rate, per, index int) *rate {
 	}
 	r.text = r.describe(every, burst)
 	r.definition = strings.Join([]string{
-		strconv.Itoa(r.per), strconv.FormatBool(r.each), strings.Join(r.calls, "\x01"), strings.Join(r.roles, "\x01"),
+		strconv.Itoa(r.per), strconv.FormatBool(r.each), strings.Join(r.calls, "\x01"),
+		strings.Join(r.roles, "\x01"),
 		strconv.Itoa(r.limit), every.String(), strconv.Itoa(burst),
 	}, "\x00")
 	return r
@@ -422,7 +429,8 @@ func (r *rate) describe(every time.Duration, burst int) string {
 	if r.each {
 		b.WriteString(", each on its own,")
 	}
-	b.WriteString([...]string{" for each principal", " for each address", " for all", " for the anonymous sessions and connections of an address"}[r.per])
+	b.WriteString(
+		[...]string{" for each principal", " for each address", " for all", " for the anonymous sessions and connections of an address"}[r.per])
 	if r.roles != nil {
 		b.WriteString(" with the role " + strings.Join(r.roles, " or "))
 	}
@@ -442,8 +450,12 @@ func short(d time.Duration) string {
 }
 
 func (r *rate) isFor(c *Caller, call string, match func(pattern, call string) bool) bool {
-	if r.roles != nil && !slices.ContainsFunc(r.roles, func(role string) bool { return slices.Contains(c.Roles, role) }) {
+	if r.roles != nil && !slices.ContainsFunc(r.roles, func(role string) bool {
+		return slices.Contains(c.Roles, role)
+	}) {
 		return false
 	}
-	return r.calls == nil || slices.ContainsFunc(r.calls, func(p string) bool { return match(p, call) })
+	return r.calls == nil || slices.ContainsFunc(r.calls, func(p string) bool {
+		return match(p, call)
+	})
 }

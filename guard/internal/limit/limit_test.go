@@ -39,7 +39,10 @@ func limiter(w *wall, o Options) *Limiter {
 	return New(&o)
 }
 
-var alice, bob = &Caller{Owner: owner.Named("alice"), Address: "192.0.2.1:99", Roles: []string{"dev"}}, &Caller{Owner: owner.Named("bob"), Address: "192.0.2.2"}
+var alice, bob = &Caller{
+	Owner: owner.Named("alice"), Address: "192.0.2.1:99",
+	Roles: []string{"dev"},
+}, &Caller{Owner: owner.Named("bob"), Address: "192.0.2.2"}
 
 // times is how many calls get through at once, of at most 1000.
 func times(l *Limiter, c *Caller, call string) (n int) {
@@ -60,7 +63,8 @@ func wait(t *testing.T, l *Limiter, c *Caller, call string) (which string, after
 	if !errors.As(err, &e) {
 		t.Fatalf("not refused: %v", err)
 	}
-	if e.RetryAfter < time.Millisecond || e.RetryAfter%time.Millisecond != 0 || !strings.Contains(e.Error(), e.Which) {
+	if e.RetryAfter < time.Millisecond || e.RetryAfter%time.Millisecond != 0 ||
+		!strings.Contains(e.Error(), e.Which) {
 		t.Errorf("%v", e)
 	}
 	return e.Which, e.RetryAfter
@@ -69,12 +73,15 @@ func wait(t *testing.T, l *Limiter, c *Caller, call string) (which string, after
 func TestBucket(t *testing.T) {
 	t.Parallel()
 	w := newWall()
-	l := limiter(w, Options{Rates: []Rate{{Limit: 10, Every: time.Second, Calls: []string{"tools/call github/*"}}}})
+	l := limiter(w,
+		Options{Rates: []Rate{{Limit: 10, Every: time.Second, Calls: []string{"tools/call github/*"}}}})
 	const call = "tools/call github/x"
 	if n := times(l, alice, call); n != 10 {
 		t.Fatal(n)
 	}
-	if which, after := wait(t, l, alice, call); which != "10 in 1s of tools/call github/* for each principal" || after != 100*time.Millisecond {
+	if which, after := wait(t, l, alice,
+		call); which != "10 in 1s of tools/call github/* for each principal" ||
+		after != 100*time.Millisecond {
 		t.Errorf("%s, %v", which, after)
 	}
 	if n := times(l, alice, "math/add"); n != 1000 {
@@ -119,7 +126,8 @@ func TestRates(t *testing.T) {
 	}
 	for name, test := range tests {
 		l := limiter(newWall(), Options{Rates: []Rate{test.rate}})
-		if a, b, o := times(l, alice, "a/b"), times(l, bob, "a/b"), times(l, alice, "a/c"); a != test.alice || b != test.bob || o != test.other {
+		if a, b, o := times(l, alice, "a/b"), times(l, bob, "a/b"),
+			times(l, alice, "a/c"); a != test.alice || b != test.bob || o != test.other {
 			t.Errorf("%s: %d, %d, %d", name, a, b, o)
 		}
 	}
@@ -139,7 +147,12 @@ func TestAddress(t *testing.T) {
 		{"", ""},
 		{"@", "@"},
 	}
-	differ := [][2]string{{"192.0.2.1", "192.0.2.2"}, {"2001:db8:0:1::1", "2001:db8:0:2::1"}, {"a", "b"}, {"1.2.3.4:x", "1.2.3.4:y"}}
+	differ := [][2]string{
+		{"192.0.2.1", "192.0.2.2"},
+		{"2001:db8:0:1::1", "2001:db8:0:2::1"},
+		{"a", "b"},
+		{"1.2.3.4:x", "1.2.3.4:y"},
+	}
 	s := New(nil).store
 	for _, p := range same {
 		if s.hashAddress(p[0]) != s.hashAddress(p[1]) {
@@ -154,7 +167,10 @@ func TestAddress(t *testing.T) {
 }
 
 func FuzzAddress(f *testing.F) {
-	for _, text := range []string{"192.0.2.1:5", "[2001:db8::1%eth0]:80", "::ffff:1.2.3.4", ":", "[", "1.2.3.4:", "%", "fe80::%"} {
+	for _, text := range []string{
+		"192.0.2.1:5", "[2001:db8::1%eth0]:80", "::ffff:1.2.3.4", ":", "[",
+		"1.2.3.4:", "%", "fe80::%",
+	} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -212,7 +228,8 @@ func TestQuota(t *testing.T) {
 		t.Fatal(n)
 	}
 	w.move(90*time.Minute + 1)
-	if which, after := wait(t, l, alice, "x"); after != 12*time.Hour+30*time.Minute || which != "7 a day (UTC) for each principal" {
+	if which, after := wait(t, l, alice, "x"); after != 12*time.Hour+30*time.Minute ||
+		which != "7 a day (UTC) for each principal" {
 		t.Error(which, after)
 	}
 	w.move(12*time.Hour + 30*time.Minute)
@@ -242,7 +259,10 @@ func TestQuota(t *testing.T) {
 // A clock that goes back gives no tokens, and takes no longer to give the next.
 func TestClockGoesBack(t *testing.T) {
 	t.Parallel()
-	for _, step := range []time.Duration{time.Millisecond, 500 * time.Millisecond, 2 * time.Second, 1000 * time.Hour} {
+	for _, step := range []time.Duration{
+		time.Millisecond, 500 * time.Millisecond, 2 * time.Second,
+		1000 * time.Hour,
+	} {
 		w := newWall()
 		l := limiter(w, Options{Rates: []Rate{{Limit: 10, Every: time.Second}}})
 		w.move(5 * time.Second)
@@ -287,7 +307,10 @@ func TestFlood(t *testing.T) {
 		first := times(l, alice, "x")
 		through := 0
 		for i := range 3 * size {
-			c := &Caller{Owner: owner.Named(fmt.Sprint("p", i)), Address: fmt.Sprint("2001:db8:0:", i%10000, "::1")}
+			c := &Caller{
+				Owner:   owner.Named(fmt.Sprint("p", i)),
+				Address: fmt.Sprint("2001:db8:0:", i%10000, "::1"),
+			}
 			through += times(l, c, fmt.Sprint("each/", i))
 		}
 		if n := l.store.size(); n < 0 || n > size {
@@ -332,7 +355,8 @@ func TestMemory(t *testing.T) {
 func TestFloodOfNames(t *testing.T) {
 	t.Parallel()
 	w := newWall()
-	l := limiter(w, Options{MaxBuckets: 20_000, Rates: []Rate{{Limit: 3, Every: 24 * time.Hour, Each: true}}})
+	l := limiter(w,
+		Options{MaxBuckets: 20_000, Rates: []Rate{{Limit: 3, Every: 24 * time.Hour, Each: true}}})
 	through := 0
 	for i := range 40_000 {
 		through += times(l, alice, fmt.Sprint("x", i))
@@ -353,13 +377,18 @@ func TestAdopt(t *testing.T) {
 	w := newWall()
 	kept := Rate{Limit: 5, Every: time.Hour, Calls: []string{"a*"}}
 	quota := Rate{Limit: 9, Every: 24 * time.Hour, Per: "all"}
-	old := limiter(w, Options{Concurrent: 2, Total: 3, Rates: []Rate{kept, {Limit: 3, Every: time.Hour}, quota}})
+	old := limiter(w,
+		Options{Concurrent: 2, Total: 3, Rates: []Rate{kept, {Limit: 3, Every: time.Hour}, quota}})
 	r1, err1 := old.Take(alice, "ab")
 	r2, err2 := old.Take(alice, "ab")
 	if err1 != nil || err2 != nil {
 		t.Fatal(err1, err2)
 	}
-	l := limiter(w, Options{Concurrent: 2, Total: 3, MaxBuckets: 50, Rates: []Rate{quota, {Limit: 4, Every: time.Hour}, kept}})
+	l := limiter(w,
+		Options{
+			Concurrent: 2, Total: 3, MaxBuckets: 50,
+			Rates: []Rate{quota, {Limit: 4, Every: time.Hour}, kept},
+		})
 	l.Adopt(nil)
 	l.Adopt(old)
 	if which, _ := wait(t, l, alice, "ab"); which != "2 at once for each principal" {
@@ -376,7 +405,8 @@ func TestAdopt(t *testing.T) {
 	if mine, _, all := l.places.counts(alice.Owner); mine != 0 || all != 0 {
 		t.Error(mine, all)
 	}
-	want := "9 a day (UTC) for all: 6 left\n4 in 1h for each principal: 3 left\n5 in 1h of a* for each principal: 2 left\n2 at once for each principal: 2 left\n3 at once for all: 3 left"
+	want := "9 a day (UTC) for all: 6 left\n4 in 1h for each principal: 3 left\n5 in 1h of a* for " +
+		"each principal: 2 left\n2 at once for each principal: 2 left\n3 at once for all: 3 left"
 	if got := strings.Join(l.Explain(alice, "ab"), "\n"); got != want {
 		t.Error(got)
 	}
@@ -402,7 +432,11 @@ func TestConcurrent(t *testing.T) {
 	t.Parallel()
 	l := New(&Options{
 		Match: match, Concurrent: 30, Total: 100, MaxBuckets: 100,
-		Rates: []Rate{{Limit: 500, Every: time.Hour, Per: "all"}, {Limit: 200, Every: time.Hour, Each: true}, {Limit: 1000, Every: time.Hour, Per: "address"}},
+		Rates: []Rate{
+			{Limit: 500, Every: time.Hour, Per: "all"},
+			{Limit: 200, Every: time.Hour, Each: true},
+			{Limit: 1000, Every: time.Hour, Per: "address"},
+		},
 	})
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -422,7 +456,8 @@ func TestConcurrent(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if _, _, all := l.places.counts(owner.Key{}); through != 500 || all != 0 || l.places.held.Known() > 8 {
+	if _, _, all := l.places.counts(owner.Key{}); through != 500 || all != 0 ||
+		l.places.held.Known() > 8 {
 		t.Errorf("%d through, %d under way", through, all)
 	}
 }
@@ -491,19 +526,27 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 	if through != 40 {
 		t.Errorf("%d calls of an address", through)
 	}
-	if which, _ := wait(t, l, connection(1000, address), "x"); which != "40 a day (UTC) for the anonymous sessions and connections of an address" {
+	if which, _ := wait(t, l, connection(1000, address),
+		"x"); which != "40 a day (UTC) for the anonymous sessions and connections of an address" {
 		t.Error(which)
 	}
-	for _, c := range []*Caller{connection(101, other), connection(102, ""), connection(103, ""), {Owner: owner.Address(address)}, alice} {
+	for _, c := range []*Caller{
+		connection(101, other), connection(102, ""), connection(103, ""),
+		{Owner: owner.Address(address)},
+		alice,
+	} {
 		if n := times(l, c, "x"); n != 5 {
 			t.Errorf("%v: %d calls", c.Owner, n)
 		}
 	}
 	want := []string{
-		"5 a day (UTC) for each principal: 5 left", "40 a day (UTC) for the anonymous sessions and connections of an address: 35 left",
-		"1 at once for each principal: 1 left", "8 at once for the anonymous sessions and connections of an address: 8 left",
+		"5 a day (UTC) for each principal: 5 left",
+		"40 a day (UTC) for the anonymous sessions and connections of an address: 35 left",
+		"1 at once for each principal: 1 left",
+		"8 at once for the anonymous sessions and connections of an address: 8 left",
 	}
-	if got := l.Explain(connection(104, other), "x"); strings.Join(got, "\n") != strings.Join(want, "\n") {
+	if got := l.Explain(connection(104, other),
+		"x"); strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("%q", got)
 	}
 	for i := range 9 {
@@ -520,7 +563,9 @@ func TestAnonymousFlood(t *testing.T) {
 	t.Parallel()
 	for name, flood := range map[string]func(i int) *Caller{
 		"connections of an address": func(i int) *Caller { return connection(i, "192.0.2.7") },
-		"connections of many":       func(i int) *Caller { return connection(i, fmt.Sprintf("2001:db8:0:%x::1", i)) },
+		"connections of many": func(i int) *Caller {
+			return connection(i, fmt.Sprintf("2001:db8:0:%x::1", i))
+		},
 		"addresses": func(i int) *Caller {
 			a := fmt.Sprintf("2001:db8:0:%x::1", i)
 			return &Caller{Owner: owner.Address(a), Address: a}
@@ -538,7 +583,9 @@ func TestAnonymousFlood(t *testing.T) {
 			_, _ = l.Take(flood(i), fmt.Sprint(i))
 		}
 		for i := range 60 {
-			c := &Caller{Owner: owner.Named(fmt.Sprint(i)), Address: fmt.Sprintf("203.0.%d.%d", i/250, i%250)}
+			c := &Caller{
+				Owner: owner.Named(fmt.Sprint(i)), Address: fmt.Sprintf("203.0.%d.%d", i/250, i%250),
+			}
 			if a, b := times(l, c, "x"), times(l, c, "y"); a != 3 || b != 3 {
 				t.Fatalf("%s: principal %d: %d, %d calls", name, i, a, b)
 			}

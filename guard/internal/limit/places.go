@@ -26,7 +26,10 @@ const (
 
 // newBounds returns the bounds of running calls: of one owner, and of all.
 func newBounds(concurrent, total int) share.Bounds {
-	return share.Bounds{Total: max(total, 0), Owner: max(concurrent, 0), Group: timesFactor(concurrent), Ratio: reserve - 1}
+	return share.Bounds{
+		Total: max(total, 0), Owner: max(concurrent, 0),
+		Group: timesFactor(concurrent), Ratio: reserve - 1,
+	}
 }
 
 func concurrentText(n int) string { return strconv.Itoa(n) + " at once for each principal" }
@@ -55,7 +58,9 @@ type place struct {
 func newPlaces() *places { return &places{held: share.NewPlaces(int64(lately)), mean: firstHint} }
 
 // take finds a place.
-func (p *places) take(b share.Bounds, o owner.Key, c *clock, now int64) (release func(), refused *Exceeded) {
+func (p *places) take(
+	b share.Bounds, o owner.Key, c *clock, now int64,
+) (release func(), refused *Exceeded) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h, denied := p.held.Take(b, o, now)

@@ -83,7 +83,10 @@ func newStore(size int, now func() time.Time) *store {
 	for n < maxShards && size/(2*n) >= minShard {
 		n *= 2
 	}
-	s := &store{seed: maphash.MakeSeed(), clock: newClock(now), shards: make([]shard, n), overflow: map[uint64]*bucket{}}
+	s := &store{
+		seed: maphash.MakeSeed(), clock: newClock(now), shards: make([]shard, n),
+		overflow: map[uint64]*bucket{},
+	}
 	for i := range s.shards {
 		s.shards[i].index = map[uint64]*bucket{}
 	}
