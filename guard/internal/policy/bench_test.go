@@ -11,7 +11,11 @@ func tenAndFive(tb testing.TB, more string) *Set {
 	tb.Helper()
 	src := &Source{}
 	for i := range 8 {
-		src.Rules = append(src.Rules, Rule{Roles: []string{fmt.Sprint("role", i)}, Calls: []string{fmt.Sprintf("tools/call up%d/*", i), fmt.Sprintf("math%d/*", i)}})
+		src.Rules = append(src.Rules,
+			Rule{
+				Roles: []string{fmt.Sprint("role", i)},
+				Calls: []string{fmt.Sprintf("tools/call up%d/*", i), fmt.Sprintf("math%d/*", i)},
+			})
 	}
 	src.Rules = append(src.Rules,
 		Rule{Deny: true, Roles: []string{"guest"}, Calls: []string{"tools/call *delete*"}},
@@ -34,7 +38,8 @@ func callOfAlice() *Query {
 	return &Query{
 		Subject: &Subject{ID: "alice", Name: "https://id.example|alice", Kind: "user", Method: "jwt", Issuer: "https://id.example", Roles: []string{"dev", "role3"}, Scopes: []string{"a", "b"}},
 		Method:  "tools/call", Upstream: "github", Name: "create_issue",
-		Arguments: []byte(`{"title":"x","labels":["a","b"],"n":3}`), Transport: "http", Remote: "192.0.2.1:4444", Now: time.Unix(1800000000, 0),
+		Arguments: []byte(`{"title":"x","labels":["a","b"],"n":3}`), Transport: "http",
+		Remote: "192.0.2.1:4444", Now: time.Unix(1800000000, 0),
 	}
 }
 
@@ -46,7 +51,12 @@ func BenchmarkDecide(b *testing.B) {
 	}{
 		{"cached", "", false},
 		{"not-cached", "", true},
-		{"context", `forbid (principal, action, resource) when { context has remote && context.remote.isInRange(ip("203.0.113.0/24")) || context.arguments has force && context.arguments.force == true };`, false},
+		{
+			"context",
+			`forbid (principal, action, resource) when { context has remote && ` +
+				`context.remote.isInRange(ip("203.0.113.0/24")) || context.arguments has force && ` +
+				`context.arguments.force == true };`, false,
+		},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			s, q := tenAndFive(b, bench.more), callOfAlice()

@@ -25,7 +25,10 @@ permit (principal in Issuer::"i", action, resource) when { context.local };`
 					for _, scopes := range [][]string{nil, {"bad"}} {
 						for _, local := range []bool{true, false} {
 							q := base
-							q.Subject = &Subject{ID: "a", Name: "a", Kind: "user", Issuer: issuer, Roles: roles, Scopes: scopes}
+							q.Subject = &Subject{
+								ID: "a", Name: "a", Kind: "user", Issuer: issuer, Roles: roles,
+								Scopes: scopes,
+							}
 							q.Transport, q.Annotations, q.Local = transport, []byte(note), local
 							queries = append(queries, q)
 						}
@@ -37,13 +40,18 @@ permit (principal in Issuer::"i", action, resource) when { context.local };`
 	for range 3 {
 		for i := range queries {
 			cold := compile(t, rules, text)
-			if got, want := warm.Decide(&queries[i]), cold.Decide(&queries[i]); got.Allowed != want.Allowed || got.Reason != want.Reason {
+			if got, want := warm.Decide(&queries[i]),
+				cold.Decide(&queries[i]); got.Allowed != want.Allowed || got.Reason != want.Reason {
 				t.Errorf("%+v: %+v, and when asked first: %+v", queries[i], got, want)
 			}
 		}
 	}
-	for _, use := range []string{"context.time", "context.remote", "context.arguments", "principal.claims"} {
-		if s := compile(t, nil, `permit (principal, action, resource) when { `+use+` == 1 };`); s.cache != nil {
+	for _, use := range []string{
+		"context.time", "context.remote", "context.arguments",
+		"principal.claims",
+	} {
+		if s := compile(t, nil, `permit (principal, action, resource) when { `+use+` == 1 };`); s.cache !=
+			nil {
 			t.Errorf("decisions that depend on %s are remembered", use)
 		}
 	}

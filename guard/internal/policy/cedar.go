@@ -24,7 +24,8 @@ const (
 func (s *Set) addText(t *Text, taken map[string]string, list *problems) {
 	path := cmp.Or(t.Name, "cedar")
 	if len(t.Text) > maxText {
-		list.errorf(path, "split it", "the policies have %d bytes, at most %d will do", len(t.Text), maxText)
+		list.errorf(path, "split it", "the policies have %d bytes, at most %d will do",
+			len(t.Text), maxText)
 		return
 	}
 	if line, fault := nesting(t.Text); fault != "" {
@@ -53,7 +54,9 @@ func (s *Set) addText(t *Text, taken map[string]string, list *problems) {
 			c.shadow = true
 		default: // a mistake must not enforce what is on trial, nor the other way round
 			*list = append(*list, Problem{
-				Path: path, Line: at.Line, Column: at.Column, Message: "there is no mode " + strconv.Quote(show(string(mode))), Hint: `write @mode("enforce"), which is the default, or @mode("shadow")`,
+				Path: path, Line: at.Line, Column: at.Column,
+				Message: "there is no mode " + strconv.Quote(show(string(mode))),
+				Hint:    `write @mode("enforce"), which is the default, or @mode("shadow")`,
 			})
 		}
 		if c.name == "" {
@@ -181,7 +184,8 @@ func backTo(text string, line, column int, word string) (l, c int) {
 		return line, column
 	}
 	text = text[:found]
-	return strings.Count(text, "\n") + 1, utf8.RuneCountInString(text[strings.LastIndexByte(text, '\n')+1:]) + 1
+	return strings.Count(text, "\n") + 1,
+		utf8.RuneCountInString(text[strings.LastIndexByte(text, '\n')+1:]) + 1
 }
 
 // lastGood is the line of the last policy before the fault.

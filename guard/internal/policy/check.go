@@ -29,7 +29,8 @@ func (s *Set) check(src *Source, list *problems) {
 		return
 	}
 	if !slices.ContainsFunc(s.list, func(c *compiled) bool { return !c.forbid }) {
-		list.warnf(s.list[0].place, `add a rule that allows the rest: calls: ["*"]`, "nothing is allowed: policies only deny")
+		list.warnf(s.list[0].place, `add a rule that allows the rest: calls: ["*"]`,
+			"nothing is allowed: policies only deny")
 	}
 	k := &checker{left: budget{checkSteps}, dead: map[string]bool{}, list: list}
 	cedarPermits := false
@@ -41,7 +42,8 @@ func (s *Set) check(src *Source, list *problems) {
 		}
 	}
 	if len(k.rules) > checkPairs {
-		list.warnf("allow", "write fewer, with patterns", "there are more than %d rules: they were not compared with each other", checkPairs)
+		list.warnf("allow", "write fewer, with patterns",
+			"there are more than %d rules: they were not compared with each other", checkPairs)
 		return
 	}
 	for i := range k.rules {
@@ -112,7 +114,8 @@ func (k *checker) useless(i int) {
 			same[j] = k.alreadyThere(i, j)
 		}
 	}
-	k.report(c, denied, "the rule can never count: %s", "the pattern can never count: %s", "remove it, or narrow what denies")
+	k.report(c, denied, "the rule can never count: %s", "the pattern can never count: %s",
+		"remove it, or narrow what denies")
 	k.report(c, same, "the rule has no effect: %s", "the pattern has no effect: %s", "remove it")
 }
 
@@ -140,7 +143,9 @@ func (k *checker) takenAway(c *compiled, pattern string) string {
 			return d.label() + " denies it"
 		}
 		k.left.pay(len(d.rule.Calls))
-		by = slices.DeleteFunc(slices.Clone(d.rule.Calls), func(p string) bool { return apart(p, pattern) })
+		by = slices.DeleteFunc(slices.Clone(d.rule.Calls), func(p string) bool {
+			return apart(p, pattern)
+		})
 		if len(by) > 0 {
 			together = append(together, by...)
 			places = append(places, d.label())
@@ -207,7 +212,9 @@ func (k *checker) conflicts(c *compiled) {
 			exception = exception && covered(deny, c.rule.Calls, &k.left)
 		}
 		if found && !exception && k.left.left > 0 {
-			k.list.warnf(c.place, "make sure that this is meant", "conflict: %s wins over %s, for %q as an example", d.label(), c.label(), show(sample(example, c.rule, d.rule)))
+			k.list.warnf(c.place, "make sure that this is meant",
+				"conflict: %s wins over %s, for %q as an example", d.label(), c.label(),
+				show(sample(example, c.rule, d.rule)))
 		}
 	}
 }
@@ -235,7 +242,8 @@ func (k *checker) local(patterns []string) {
 				return ok || k.left.left <= 0
 			})
 		}) {
-			k.list.warnf(place("local", i), "add a rule that allows it, or remove it", "no rule allows what %q matches: local callers may not either", show(pattern))
+			k.list.warnf(place("local", i), "add a rule that allows it, or remove it",
+				"no rule allows what %q matches: local callers may not either", show(pattern))
 		}
 	}
 }
@@ -247,7 +255,8 @@ func (l *problems) errorf(path, hint, format string, args ...any) {
 }
 
 func (l *problems) warnf(path, hint, format string, args ...any) {
-	*l = append(*l, Problem{Path: path, Hint: hint, Message: fmt.Sprintf(format, args...), Warning: true})
+	*l = append(*l,
+		Problem{Path: path, Hint: hint, Message: fmt.Sprintf(format, args...), Warning: true})
 }
 
 func hasErrors(l []Problem) bool {
@@ -257,7 +266,8 @@ func hasErrors(l []Problem) bool {
 // name warns of a name that is not the only one of its kind.
 func (l *problems) name(path, name string, seen map[string]string) {
 	if other, found := seen[name]; found {
-		l.warnf(path, "give each its own: explanations and the audit name it", "the name %q is that of %s as well", show(name), other)
+		l.warnf(path, "give each its own: explanations and the audit name it",
+			"the name %q is that of %s as well", show(name), other)
 		return
 	}
 	seen[name] = path
@@ -270,9 +280,12 @@ func (l *problems) rule(path string, r *Rule) bool {
 	case len(r.Calls) == 0:
 		l.errorf(path, `write calls: ["*"] if it is for all`, "the rule has no calls")
 	case len(r.Calls) > maxPatterns:
-		l.errorf(path+".calls", "write fewer, with * in them", "the rule has %d patterns, at most %d will do", len(r.Calls), maxPatterns)
+		l.errorf(path+".calls", "write fewer, with * in them",
+			"the rule has %d patterns, at most %d will do", len(r.Calls), maxPatterns)
 	case len(r.Roles)+len(r.Principals) > maxNamesOfRule:
-		l.errorf(path, "give those it is for a role", "the rule has %d roles and principals, at most %d will do", len(r.Roles)+len(r.Principals), maxNamesOfRule)
+		l.errorf(path, "give those it is for a role",
+			"the rule has %d roles and principals, at most %d will do", len(r.Roles)+len(r.Principals),
+			maxNamesOfRule)
 	default:
 		for i, pattern := range r.Calls {
 			l.pattern(path+"."+place("calls", i), pattern)
@@ -297,7 +310,8 @@ func (l *problems) words(path, field string, words []string) {
 		case !utf8.ValidString(w):
 			l.errorf(at, "write it in UTF-8", "the name is not UTF-8")
 		case strings.Contains(w, "*"):
-			l.errorf(at, "name each, or write a Cedar policy with like", "%s are names, not patterns: %q is for no caller", field, show(w))
+			l.errorf(at, "name each, or write a Cedar policy with like",
+				"%s are names, not patterns: %q is for no caller", field, show(w))
 		case seen[w]:
 			l.warnf(at, "leave it out", "%q is there twice", show(w))
 		}
@@ -312,19 +326,27 @@ func (l *problems) pattern(path, pattern string) {
 	case pattern == "":
 		l.errorf(path, `write "*" for every call`, "an empty pattern matches nothing")
 	case len(pattern) > maxPattern:
-		l.errorf(path, "shorten it with *", "the pattern has %d bytes, at most %d will do", len(pattern), maxPattern)
+		l.errorf(path, "shorten it with *", "the pattern has %d bytes, at most %d will do", len(pattern),
+			maxPattern)
 	case !plain(pattern):
-		l.errorf(path, "no call has such a character", "the pattern has a character that is not printed, or is not UTF-8")
+		l.errorf(path, "no call has such a character",
+			"the pattern has a character that is not printed, or is not UTF-8")
 	case strings.TrimSpace(pattern) != pattern:
-		l.errorf(path, fmt.Sprintf("write %q", strings.TrimSpace(pattern)), "the pattern %q begins or ends with a space", show(pattern))
+		l.errorf(path, fmt.Sprintf("write %q", strings.TrimSpace(pattern)),
+			"the pattern %q begins or ends with a space", show(pattern))
 	case slices.Contains(named, pattern) && pattern != "completion/complete":
-		l.errorf(path, fmt.Sprintf("write %q for all of them", pattern+" *"), "%s needs a name after it", pattern)
+		l.errorf(path, fmt.Sprintf("write %q for all of them", pattern+" *"),
+			"%s needs a name after it", pattern)
 	case spaced && strings.HasPrefix(name, " "):
-		l.errorf(path, fmt.Sprintf("write %q", method+" "+strings.TrimLeft(name, " ")), "the pattern %q has more than one space after the method", show(pattern))
+		l.errorf(path, fmt.Sprintf("write %q", method+" "+strings.TrimLeft(name, " ")),
+			"the pattern %q has more than one space after the method", show(pattern))
 	case spaced && !strings.ContainsAny(method, "*?") && !slices.Contains(named, method):
-		l.warnf(path, nearest(method, named, "write "), "no call of %s has a name after it: the pattern matches nothing", show(method))
-	case spaced && strings.HasPrefix(method, "resources/") && slices.ContainsFunc([]byte(name), func(c byte) bool { return c > 0x7f }):
-		l.warnf(path, "write it percent-encoded", "a URI has only ASCII characters: the pattern %q matches none", show(pattern))
+		l.warnf(path, nearest(method, named, "write "),
+			"no call of %s has a name after it: the pattern matches nothing", show(method))
+	case spaced && strings.HasPrefix(method, "resources/") &&
+		slices.ContainsFunc([]byte(name), func(c byte) bool { return c > 0x7f }):
+		l.warnf(path, "write it percent-encoded",
+			"a URI has only ASCII characters: the pattern %q matches none", show(pattern))
 	}
 }
 

@@ -12,16 +12,23 @@ func considered(r *rand.Rand) (set *Set, text string, q *Query) {
 	pick := func(of ...string) string { return of[r.IntN(len(of))] }
 	condition := func() string {
 		return pick(
-			`context.arguments has path`, `context.arguments.path == "/a"`, `context.arguments.path like "/a*"`, `context.arguments.n > 5`, `context.arguments == {"path": "/a"}`,
-			`principal.roles.contains("dev")`, `principal in Role::"dev"`, `principal.scopes.contains("s")`, `principal.claims has team && principal.claims.team == "core"`,
-			`context.local`, `context.annotations.readOnlyHint`, `resource.name == "x"`, `principal.id == "ada"`, `true`, `false`, `context has arguments`, `context == {"a": 1}`,
-			`(if context.local then context.arguments.path else principal.id) == "ada"`, `[context.arguments.path].contains("/a")`, `context.arguments.deep.path == "/a"`,
+			`context.arguments has path`, `context.arguments.path == "/a"`,
+			`context.arguments.path like "/a*"`, `context.arguments.n > 5`,
+			`context.arguments == {"path": "/a"}`,
+			`principal.roles.contains("dev")`, `principal in Role::"dev"`, `principal.scopes.contains("s")`,
+			`principal.claims has team && principal.claims.team == "core"`,
+			`context.local`, `context.annotations.readOnlyHint`, `resource.name == "x"`,
+			`principal.id == "ada"`, `true`, `false`, `context has arguments`, `context == {"a": 1}`,
+			`(if context.local then context.arguments.path else principal.id) == "ada"`,
+			`[context.arguments.path].contains("/a")`, `context.arguments.deep.path == "/a"`,
 		)
 	}
 	for range 1 + r.IntN(4) {
-		text += pick("permit", "permit", "forbid") + "(principal" + pick("", "", ` in Role::"dev"`) + ", action, resource" + pick("", ` == Tool::"x"`) + ")"
+		text += pick("permit", "permit", "forbid") + "(principal" + pick("", "", ` in Role::"dev"`) +
+			", action, resource" + pick("", ` == Tool::"x"`) + ")"
 		for range r.IntN(3) {
-			text += pick(" when ", " unless ") + "{ " + condition() + pick("", " && "+condition(), " || "+condition()) + " }"
+			text += pick(" when ", " unless ") + "{ " + condition() +
+				pick("", " && "+condition(), " || "+condition()) + " }"
 		}
 		text += ";\n"
 	}
@@ -31,23 +38,34 @@ func considered(r *rand.Rand) (set *Set, text string, q *Query) {
 	}
 	no := false
 	for range r.IntN(3) {
-		src.Rules = append(src.Rules, Rule{Deny: r.IntN(2) == 0, Roles: []string{"dev"}, Calls: []string{pick("*", "tools/call x", "tools/call ?")}})
+		src.Rules = append(src.Rules,
+			Rule{
+				Deny: r.IntN(2) == 0, Roles: []string{"dev"},
+				Calls: []string{pick("*", "tools/call x", "tools/call ?")},
+			})
 		if r.IntN(2) == 0 {
 			src.Rules[len(src.Rules)-1].Destructive = &no
 		}
 	}
 	set, _ = Compile(src)
-	return set, text + fmt.Sprint(src.Rules, src.Local), &Query{Method: "tools/call", Name: pick("x", "y"), Subject: &Subject{ID: pick("ada", "bob"), Name: "ada", Kind: "user"}}
+	return set, text + fmt.Sprint(src.Rules, src.Local), &Query{
+		Method: "tools/call",
+		Name:   pick("x", "y"), Subject: &Subject{ID: pick("ada", "bob"), Name: "ada", Kind: "user"},
+	}
 }
 
 // known fills in what was not known.
 func known(r *rand.Rand, q *Query, u *Unknown) *Query {
 	pick := func(of ...string) string { return of[r.IntN(len(of))] }
 	out, p := *q, q.Subject
-	subject := &Subject{ID: p.ID, Name: p.Name, Kind: p.Kind, Roles: p.Roles, Scopes: p.Scopes, Claims: p.Claims}
+	subject := &Subject{
+		ID: p.ID, Name: p.Name, Kind: p.Kind, Roles: p.Roles, Scopes: p.Scopes,
+		Claims: p.Claims,
+	}
 	out.Subject = subject
 	if u.Arguments {
-		out.Arguments = []byte(pick(`{}`, `{"path":"/a"}`, `{"path":"/b","n":9}`, `{"n":"x"}`, `{"deep":{"path":"/a"}}`, `[1]`))
+		out.Arguments = []byte(
+			pick(`{}`, `{"path":"/a"}`, `{"path":"/b","n":9}`, `{"n":"x"}`, `{"deep":{"path":"/a"}}`, `[1]`))
 	}
 	if u.Annotations {
 		out.Annotations = []byte(pick(``, `{"readOnlyHint":true}`, `{"destructiveHint":false}`))
@@ -85,7 +103,8 @@ func TestConsider(t *testing.T) {
 		for range 20 {
 			full := known(r, base, u)
 			if got := set.Decide(full); got.Allowed != d.Allowed {
-				t.Fatalf("seed %d: %s\n%+v of %s: considered %v (%s), decided %v (%s) with %+v", seed, text, *u, full.Arguments, d.Allowed, d.Reason, got.Allowed, got.Reason, full.Subject)
+				t.Fatalf("seed %d: %s\n%+v of %s: considered %v (%s), decided %v (%s) with %+v", seed, text, *u,
+					full.Arguments, d.Allowed, d.Reason, got.Allowed, got.Reason, full.Subject)
 			}
 		}
 	}

@@ -73,7 +73,8 @@ func (s *Set) Decide(q *Query) Decision {
 	return d
 }
 
-// Remembers reports whether decisions are remembered: they depend on the subject and the call alone.
+// Remembers reports whether decisions are remembered: they depend on the subject and the call
+// alone.
 func (s *Set) Remembers() bool { return s != nil && s.cache != nil }
 
 func withSubject(q *Query) *Query {
@@ -125,7 +126,8 @@ func (s *Set) decide(q *Query) *verdict {
 		return v
 	}
 	call := CallName(q.Method, q.Upstream, q.Name)
-	if i := slices.IndexFunc(s.local, func(p string) bool { return Match(p, call) }); i >= 0 && !q.Local {
+	if i := slices.IndexFunc(s.local, func(p string) bool { return Match(p, call) }); i >= 0 &&
+		!q.Local {
 		v.Local, v.Policies = true, []string{place("local", i)}
 		v.Reason = "denied: " + place("local", i) + " is for callers on this machine only"
 		return v
@@ -198,7 +200,8 @@ func (v *verdict) judge() {
 		v.Reason = "denied by " + strings.Join(v.Policies, ", ")
 	case broken >= 0:
 		v.Policies = names(v.failed[broken : broken+1])
-		v.Reason = "denied: " + v.Policies[0] + " forbids something, and cannot be evaluated: " + v.failures[broken]
+		v.Reason = "denied: " + v.Policies[0] + " forbids something, and cannot be evaluated: " +
+			v.failures[broken]
 	case len(v.permits) > 0:
 		v.Allowed, v.Policies = true, names(v.permits)
 		v.Reason = "allowed by " + strings.Join(v.Policies, ", ")
@@ -219,12 +222,18 @@ func names(list []*compiled) []string {
 // failure is the message of an error of evaluation. Those that quote a value, which may be an
 // argument's, do without.
 func failure(message string) string {
-	for _, safe := range []string{"type error: ", "integer overflow", "function does not exist", "wrong number of arguments"} {
+	for _, safe := range []string{
+		"type error: ", "integer overflow", "function does not exist",
+		"wrong number of arguments",
+	} {
 		if strings.HasPrefix(message, safe) {
 			return show(message)
 		}
 	}
-	for _, safe := range []string{"does not have the attribute", "does not have the tag", "does not exist"} {
+	for _, safe := range []string{
+		"does not have the attribute", "does not have the tag",
+		"does not exist",
+	} {
 		if before, after, found := strings.Cut(message, safe); found {
 			if strings.HasPrefix(before, "record") {
 				before = ""
@@ -331,8 +340,10 @@ func (p *Subject) digest() uint64 {
 
 func (e *entry[V]) is(q *Query, u *uses) bool {
 	p, k := q.Subject, &e.subject
-	return e.method == q.Method && e.name == q.Name && e.upstream == q.Upstream && e.local == q.Local &&
-		p.Name == k.Name && p.ID == k.ID && p.Kind == k.Kind && p.Method == k.Method && p.Issuer == k.Issuer &&
+	return e.method == q.Method && e.name == q.Name && e.upstream == q.Upstream &&
+		e.local == q.Local &&
+		p.Name == k.Name && p.ID == k.ID && p.Kind == k.Kind && p.Method == k.Method &&
+		p.Issuer == k.Issuer &&
 		slices.Equal(p.Roles, k.Roles) && slices.Equal(p.Scopes, k.Scopes) &&
 		(!u.transport || e.transport == q.Transport) &&
 		(!u.annotations || e.annotations == string(q.Annotations))
@@ -359,7 +370,8 @@ func (c *cache[V]) put(h uint64, q *Query, u *uses, v V) {
 	p := q.Subject
 	e := &entry[V]{
 		subject: Subject{
-			ID: strings.Clone(p.ID), Name: strings.Clone(p.Name), Kind: strings.Clone(p.Kind), Method: strings.Clone(p.Method),
+			ID: strings.Clone(p.ID), Name: strings.Clone(p.Name), Kind: strings.Clone(p.Kind),
+			Method: strings.Clone(p.Method),
 			Issuer: strings.Clone(p.Issuer), Roles: slices.Clone(p.Roles), Scopes: slices.Clone(p.Scopes),
 		},
 		method: strings.Clone(q.Method), upstream: strings.Clone(q.Upstream), name: strings.Clone(q.Name),
