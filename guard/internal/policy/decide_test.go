@@ -34,7 +34,10 @@ func user(name string, roles ...string) *Subject {
 func TestRules(t *testing.T) {
 	yes, no := true, false
 	s := compile(t, []Rule{
-		{Name: "devs", Roles: []string{"dev", "ops"}, Calls: []string{"tools/call github/*", "math/*", "log?"}},
+		{
+			Name: "devs", Roles: []string{"dev", "ops"},
+			Calls: []string{"tools/call github/*", "math/*", "log?"},
+		},
 		{Principals: []string{"ci", "https://id.example|7"}, Calls: []string{"build/run"}},
 		{Roles: []string{"careful"}, Calls: []string{"*"}, Destructive: &no},
 		{Roles: []string{"root"}, Calls: []string{"*"}},
@@ -42,7 +45,10 @@ func TestRules(t *testing.T) {
 		{Name: "no-deletes", Deny: true, Calls: []string{"tools/call *delete*", "math/rm"}},
 	})
 	tool := func(upstream, name string, annotations ...string) Query {
-		return Query{Method: "tools/call", Upstream: upstream, Name: name, Annotations: []byte(strings.Join(annotations, ""))}
+		return Query{
+			Method: "tools/call", Upstream: upstream, Name: name,
+			Annotations: []byte(strings.Join(annotations, "")),
+		}
 	}
 	for _, test := range []struct {
 		who   *Subject
@@ -95,7 +101,8 @@ func TestRules(t *testing.T) {
 					sign = "+"
 				}
 				if got := sign + strings.Join(d.Policies, " "); got != test.want {
-					t.Errorf("%s(%v, %q) = %s (%s), want %s", name, test.who, CallName(q.Method, q.Upstream, q.Name), got, d.Reason, test.want)
+					t.Errorf("%s(%v, %q) = %s (%s), want %s", name, test.who,
+						CallName(q.Method, q.Upstream, q.Name), got, d.Reason, test.want)
 				}
 				if d.Reason == "" {
 					t.Errorf("%s(%+v): no reason", name, q)
@@ -112,12 +119,17 @@ func TestCedar(t *testing.T) {
 			ID: "alice", Name: "https://id.example|alice", Kind: "user", Method: "jwt", Issuer: "https://id.example",
 			Roles: []string{"dev"}, Scopes: []string{"a"},
 			Claims: map[string]any{
-				"email": "a@b", "level": float64(3), "ratio": 0.5, "ok": true, "none": nil, "groups": []any{"x", "y"},
-				"org": map[string]any{"id": 7}, "exp": now, "tags": []string{"t"}, "tiny": 1e-9, "fn": func() {},
+				"email": "a@b", "level": float64(3), "ratio": 0.5, "ok": true, "none": nil,
+				"groups": []any{"x", "y"},
+				"org":    map[string]any{"id": 7}, "exp": now, "tags": []string{"t"}, "tiny": 1e-9,
+				"fn": func() {},
 			},
 		},
-		Method: "tools/call", Upstream: "github", Name: "create", Transport: "http", Remote: "[::ffff:192.0.2.7]:99", Now: now,
-		Arguments: []byte(`{"n":1e3,"m":1.0,"d":2.25,"s":"x\u0041","nul":null,"list":[1,1,2],"deep":{"a":{"b":true}},"big":9223372036854775808}`),
+		Method: "tools/call", Upstream: "github", Name: "create", Transport: "http",
+		Remote: "[::ffff:192.0.2.7]:99", Now: now,
+		Arguments: []byte(
+			`{"n":1e3,"m":1.0,"d":2.25,"s":"x\u0041","nul":null,"list":[1,1,2],"deep":{"a":{"b":true}},` +
+				`"big":9223372036854775808}`),
 	}
 	for when, want := range map[string]bool{
 		`principal == User::"https://id.example|alice"`: true,
@@ -126,12 +138,18 @@ func TestCedar(t *testing.T) {
 		`principal in Role::"ops"`:                      false,
 		`principal in Issuer::"https://id.example"`:     true,
 		`principal is Service`:                          false,
-		`principal.id == "alice" && principal.kind == "user" && principal.method == "jwt" && principal.issuer like "https:*"`: true,
-		`principal.scopes.contains("a") && principal.roles.containsAll(["dev"])`:                                              true,
-		`principal.claims.email == "a@b" && principal.claims.level == 3 && principal.claims.ok`:                               true,
-		`principal.claims.ratio == decimal("0.5") && principal.claims.tiny == "0.000000001"`:                                  true,
-		`principal.claims.groups.contains("y") && principal.claims.tags.contains("t") && principal.claims.org.id == 7`:        true,
-		`principal.claims.exp == 1904299200 && principal.claims.none == Json::"null"`:                                         true,
+		`principal.id == "alice" && principal.kind == "user" && principal.method == "jwt" && ` +
+			`principal.issuer like "https:*"`: true,
+		`principal.scopes.contains("a") && ` +
+			`principal.roles.containsAll(["dev"])`: true,
+		`principal.claims.email == "a@b" && principal.claims.level == 3 && ` +
+			`principal.claims.ok`: true,
+		`principal.claims.ratio == decimal("0.5") && principal.claims.tiny == ` +
+			`"0.000000001"`: true,
+		`principal.claims.groups.contains("y") && principal.claims.tags.contains("t") && ` +
+			`principal.claims.org.id == 7`: true,
+		`principal.claims.exp == 1904299200 && principal.claims.none == ` +
+			`Json::"null"`: true,
 		`principal.claims has fn`:           false,
 		`action == Action::"tools/call"`:    true,
 		`action in Action::"any call"`:      true,
@@ -139,23 +157,29 @@ func TestCedar(t *testing.T) {
 		`resource == Tool::"github/create"`: true,
 		`resource in Upstream::"github"`:    true,
 		`resource in Upstream::"git"`:       false,
-		`resource.name == "create" && resource.uri == "" && resource.upstream == "github" && resource.method == "tools/call"`: true,
+		`resource.name == "create" && resource.uri == "" && resource.upstream == "github" && ` +
+			`resource.method == "tools/call"`: true,
 		`resource.call == "tools/call github/create"`:     true,
 		`context.transport == "http" && !context.local`:   true,
 		`context.remote.isInRange(ip("192.0.2.0/24"))`:    true,
 		`context.time < datetime("2030-05-06T12:00:01Z")`: true,
 		`context.time.toTime() >= duration("13h")`:        false,
-		`context.annotations.destructiveHint && !context.annotations.readOnlyHint && context.annotations.openWorldHint && !context.annotations.idempotentHint`: true,
-		`context.arguments.n == 1000 && context.arguments.m == 1 && context.arguments.d == decimal("2.25")`:                                                    true,
-		`context.arguments.s == "xA" && context.arguments.nul == Json::"null" && context.arguments.list == [2, 1]`:                                             true,
-		`context.arguments has deep.a.b && context.arguments.deep.a.b && context.arguments.big == "9223372036854775808"`:                                       true,
+		`context.annotations.destructiveHint && !context.annotations.readOnlyHint && ` +
+			`context.annotations.openWorldHint && !context.annotations.idempotentHint`: true,
+		`context.arguments.n == 1000 && context.arguments.m == 1 && context.arguments.d == ` +
+			`decimal("2.25")`: true,
+		`context.arguments.s == "xA" && context.arguments.nul == Json::"null" && ` +
+			`context.arguments.list == [2, 1]`: true,
+		`context.arguments has deep.a.b && context.arguments.deep.a.b && context.arguments.big == ` +
+			`"9223372036854775808"`: true,
 		`context.arguments has other`:                          false,
 		`{a: context}.a.arguments.m == 1`:                      true,
 		`{a: context}.a has transport`:                         true,
 		`(if true then principal else resource).id == "alice"`: true,
 	} {
 		s := compile(t, nil, `permit (principal, action, resource) when { `+when+` };`)
-		if d := s.Explain(&base); d.Allowed != want || strings.Contains(d.Reason, "could not be evaluated") {
+		if d := s.Explain(&base); d.Allowed != want ||
+			strings.Contains(d.Reason, "could not be evaluated") {
 			t.Errorf("%s: %+v", when, d)
 		}
 		if d := s.Decide(&base); d.Allowed != want {
@@ -169,23 +193,65 @@ func TestModel(t *testing.T) {
 		policy string
 		query  Query
 	}{
-		{`permit (principal == Service::"ci", action, resource);`, Query{Subject: &Subject{ID: "ci", Name: "ci", Kind: "service"}, Method: "m"}},
-		{`permit (principal is Agent, action, resource);`, Query{Subject: &Subject{Kind: "agent"}, Method: "m"}},
-		{`permit (principal is Process, action, resource);`, Query{Subject: &Subject{Kind: "process"}, Method: "m"}},
-		{`permit (principal is Other, action, resource);`, Query{Subject: &Subject{Kind: "robot"}, Method: "m"}},
+		{
+			`permit (principal == Service::"ci", action, resource);`,
+			Query{Subject: &Subject{ID: "ci", Name: "ci", Kind: "service"}, Method: "m"},
+		},
+		{
+			`permit (principal is Agent, action, resource);`,
+			Query{Subject: &Subject{Kind: "agent"}, Method: "m"},
+		},
+		{
+			`permit (principal is Process, action, resource);`,
+			Query{Subject: &Subject{Kind: "process"}, Method: "m"},
+		},
+		{
+			`permit (principal is Other, action, resource);`,
+			Query{Subject: &Subject{Kind: "robot"}, Method: "m"},
+		},
 		{`permit (principal == Anonymous::"anonymous", action, resource);`, Query{Method: "m"}},
 		{`permit (principal, action, resource == Method::"math/add");`, Query{Method: "math/add"}},
-		{`permit (principal, action, resource == Tool::"add");`, Query{Method: "tools/call", Name: "add"}},
-		{`permit (principal, action in Action::"any read", resource is Resource) when { resource.uri == "file:///a" };`, Query{Method: "resources/read", Upstream: "fs", Name: "file:///a"}},
-		{`permit (principal, action, resource == Resource::"fs/file:///a");`, Query{Method: "resources/subscribe", Upstream: "fs", Name: "file:///a"}},
-		{`permit (principal, action in [Action::"prompts/get"], resource == Prompt::"p");`, Query{Method: "prompts/get", Name: "p"}},
-		{`permit (principal, action, resource is Prompt);`, Query{Method: "completion/complete", Name: "p"}},
-		{`permit (principal, action, resource is Resource);`, Query{Method: "completion/complete", Name: "file:///{p}"}},
-		{`permit (principal, action, resource is Method in Upstream::"u");`, Query{Method: "m", Upstream: "u"}},
-		{`permit (principal, action, resource) when { context.arguments["1"] == "b" };`, Query{Method: "m", Arguments: []byte(` ["a","b"]`)}},
+		{
+			`permit (principal, action, resource == Tool::"add");`,
+			Query{Method: "tools/call", Name: "add"},
+		},
+		{
+			`permit (principal, action in Action::"any read", resource is Resource) when { resource.uri ` +
+				`== "file:///a" };`, Query{Method: "resources/read", Upstream: "fs", Name: "file:///a"},
+		},
+		{
+			`permit (principal, action, resource == Resource::"fs/file:///a");`,
+			Query{Method: "resources/subscribe", Upstream: "fs", Name: "file:///a"},
+		},
+		{
+			`permit (principal, action in [Action::"prompts/get"], resource == Prompt::"p");`,
+			Query{Method: "prompts/get", Name: "p"},
+		},
+		{
+			`permit (principal, action, resource is Prompt);`,
+			Query{Method: "completion/complete", Name: "p"},
+		},
+		{
+			`permit (principal, action, resource is Resource);`,
+			Query{Method: "completion/complete", Name: "file:///{p}"},
+		},
+		{
+			`permit (principal, action, resource is Method in Upstream::"u");`,
+			Query{Method: "m", Upstream: "u"},
+		},
+		{
+			`permit (principal, action, resource) when { context.arguments["1"] == "b" };`,
+			Query{Method: "m", Arguments: []byte(` ["a","b"]`)},
+		},
 		{`permit (principal, action, resource) unless { context.arguments has a };`, Query{Method: "m"}},
-		{`permit (principal, action, resource) unless { context has remote || context has time };`, Query{Method: "m", Remote: "pipe"}},
-		{`permit (principal, action, resource) when { context.remote == ip("fe80::1") };`, Query{Method: "m", Remote: "fe80::1%eth0"}},
+		{
+			`permit (principal, action, resource) unless { context has remote || context has time };`,
+			Query{Method: "m", Remote: "pipe"},
+		},
+		{
+			`permit (principal, action, resource) when { context.remote == ip("fe80::1") };`,
+			Query{Method: "m", Remote: "fe80::1%eth0"},
+		},
 	} {
 		if d := compile(t, nil, test.policy).Decide(&test.query); !d.Allowed {
 			t.Errorf("%s: %+v", test.policy, d)
@@ -206,7 +272,9 @@ func TestModel(t *testing.T) {
 // A forbid that cannot be evaluated denies; a permit that cannot permits nothing.
 func TestFailsClosed(t *testing.T) {
 	const all = `permit (principal, action, resource);`
-	q := &Query{Subject: user("a"), Method: "m", Arguments: []byte(`{"ip":"s3cret","n":9223372036854775807}`)}
+	q := &Query{
+		Subject: user("a"), Method: "m", Arguments: []byte(`{"ip":"s3cret","n":9223372036854775807}`),
+	}
 	for when, reason := range map[string]string{
 		`context.arguments.missing == 1`:                  "does not have the attribute `missing`",
 		`context.arguments.ip > 3`:                        "type error",
@@ -216,12 +284,15 @@ func TestFailsClosed(t *testing.T) {
 		`Role::"x".name == "y"`:                           "does not exist",
 		`decimal(context.arguments.ip) == decimal("1.0")`: "a value is not what a function takes",
 	} {
-		d := compile(t, nil, all, `@id("guarded") forbid (principal, action, resource) when { `+when+` };`).Decide(q)
-		if d.Allowed || !slices.Equal(d.Policies, []string{"guarded"}) || !strings.Contains(d.Reason, reason) || !strings.Contains(d.Reason, "guarded") {
+		d := compile(t, nil, all,
+			`@id("guarded") forbid (principal, action, resource) when { `+when+` };`).Decide(q)
+		if d.Allowed || !slices.Equal(d.Policies, []string{"guarded"}) ||
+			!strings.Contains(d.Reason, reason) || !strings.Contains(d.Reason, "guarded") {
 			t.Errorf("forbid when %s: %+v", when, d)
 		}
 		e := compile(t, nil, `permit (principal, action, resource) when { `+when+` };`).Explain(q)
-		if e.Allowed || !strings.Contains(e.Reason, "could not be evaluated") || !strings.Contains(e.Reason, reason) {
+		if e.Allowed || !strings.Contains(e.Reason, "could not be evaluated") ||
+			!strings.Contains(e.Reason, reason) {
 			t.Errorf("permit when %s: %+v", when, e)
 		}
 		if strings.Contains(d.Reason+e.Reason, "s3cret") {
@@ -242,7 +313,8 @@ func TestFailsClosed(t *testing.T) {
 }
 
 func TestLocal(t *testing.T) {
-	s, problems := Compile(&Source{Local: []string{"admin/*", "tools/call shell/?*"}, Rules: []Rule{{Calls: []string{"*"}}}})
+	s, problems := Compile(
+		&Source{Local: []string{"admin/*", "tools/call shell/?*"}, Rules: []Rule{{Calls: []string{"*"}}}})
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
@@ -251,7 +323,9 @@ func TestLocal(t *testing.T) {
 		if s.Empty() {
 			t.Error("empty")
 		}
-		for _, q := range []Query{{Method: "admin/stop"}, {Method: "tools/call", Upstream: "shell", Name: "run"}} {
+		for _, q := range []Query{
+			{Method: "admin/stop"}, {Method: "tools/call", Upstream: "shell", Name: "run"},
+		} {
 			for range 2 {
 				q.Local = false
 				if d := s.Decide(&q); d.Allowed || !d.Local || !strings.HasPrefix(d.Policies[0], "local[") {
@@ -271,7 +345,8 @@ func TestLocal(t *testing.T) {
 
 // hostile are strings that would be syntax somewhere.
 var hostile = []string{
-	`" || true || "`, `"); permit(principal, action, resource); //`, `\`, `\"`, `\*`, `*`, `?`, `a\u{2a}`, `${x}`, "`", "'", `};`,
+	`" || true || "`, `"); permit(principal, action, resource); //`, `\`, `\"`, `\*`, `*`, `?`,
+	`a\u{2a}`, `${x}`, "`", "'", `};`,
 	"é😀\u202e", `User::"root"`, `@id("x")`, `Role::"admin"`, `__proto__`, `constructor`,
 }
 
@@ -279,26 +354,37 @@ var hostile = []string{
 func TestInjection(t *testing.T) {
 	for _, h := range hostile {
 		victim := &Query{Subject: user("mallory", "guest"), Method: "secret"}
-		rules := []Rule{{Name: h, Principals: []string{"p" + strings.ReplaceAll(h, "*", "")}, Roles: []string{"r" + strings.ReplaceAll(h, "*", "")}, Calls: []string{"x" + h}}}
+		rules := []Rule{{
+			Name: h, Principals: []string{"p" + strings.ReplaceAll(h, "*", "")},
+			Roles: []string{"r" + strings.ReplaceAll(h, "*", "")}, Calls: []string{"x" + h},
+		}}
 		s := compile(t, rules)
 		if d := s.Decide(victim); d.Allowed {
 			t.Errorf("%q as an operator's string allows: %+v", h, d)
 		}
 		own := &Query{Subject: user("p" + strings.ReplaceAll(h, "*", "")), Method: "tools/call", Name: h}
-		if d := compile(t, []Rule{{Principals: rules[0].Principals, Calls: []string{"tools/call " + h}}}).Decide(own); !d.Allowed && h != " " {
+		if d := compile(t, []Rule{{Principals: rules[0].Principals, Calls: []string{"tools/call " + h}}}).
+			Decide(own); !d.Allowed && h != " " {
 			t.Errorf("%q does not match itself: %+v", h, d)
 		}
 		// Its text in Cedar's language means the same.
 		for _, c := range s.list {
 			var again cedar.Policy
-			if err := again.UnmarshalCedar(c.policy.MarshalCedar()); err != nil || string(again.MarshalCedar()) != string(c.policy.MarshalCedar()) {
+			if err := again.UnmarshalCedar(c.policy.MarshalCedar()); err != nil ||
+				string(again.MarshalCedar()) != string(c.policy.MarshalCedar()) {
 				t.Errorf("%q: %v:\n%s", h, err, c.policy.MarshalCedar())
 			}
 		}
-		guarded := compile(t, []Rule{{Roles: []string{"admin"}, Calls: []string{"*"}}}, `permit (principal == User::"root", action, resource) when { context.arguments.a == 1 || principal.claims.b == 1 };`)
+		guarded := compile(t, []Rule{{Roles: []string{"admin"}, Calls: []string{"*"}}},
+			`permit (principal == User::"root", action, resource) when { context.arguments.a == 1 || `+
+				`principal.claims.b == 1 };`)
 		q := &Query{
-			Subject: &Subject{ID: h, Name: h, Kind: h, Method: h, Issuer: h, Roles: []string{h}, Scopes: []string{h}, Claims: map[string]any{h: h}},
-			Method:  "tools/call", Name: h, Transport: h, Remote: h, Arguments: fmt.Appendf(nil, "{%q:1}", "k"),
+			Subject: &Subject{
+				ID: h, Name: h, Kind: h, Method: h, Issuer: h, Roles: []string{h},
+				Scopes: []string{h}, Claims: map[string]any{h: h},
+			},
+			Method: "tools/call", Name: h, Transport: h, Remote: h,
+			Arguments: fmt.Appendf(nil, "{%q:1}", "k"),
 		}
 		if d := guarded.Explain(q); d.Allowed || strings.ContainsAny(d.Reason, "\n\u202e") {
 			t.Errorf("%q as a caller's string: %+v", h, d)
@@ -313,19 +399,47 @@ func TestExplain(t *testing.T) {
 		{Name: "tools", Roles: []string{"dev"}, Calls: []string{"tools/call safe/*"}, Destructive: &no},
 		{Roles: []string{"ops"}, Principals: []string{"ci"}, Calls: []string{"tools/call github/*"}},
 		{Deny: true, Roles: []string{"guest"}, Calls: []string{"math/rm"}},
-	}, `@id("hours") permit (principal in Role::"night", action, resource) when { context.time > datetime("2040-01-01") };`)
+	},
+		`@id("hours") permit (principal in Role::"night", action, resource) when { context.time > `+
+			`datetime("2040-01-01") };`)
 	for _, test := range []struct {
 		q    Query
 		want string
 	}{
-		{Query{Subject: user("alice", "dev"), Method: "tools/call", Upstream: "github", Name: "x"}, "denied: no policy allows tools/call github/x for alice (roles dev); nearest: rule allow[2] needs role ops, or principal ci"},
-		{Query{Subject: user("alice", "dev"), Method: "tools/call", Upstream: "safe", Name: "x"}, "denied: no policy allows tools/call safe/x for alice (roles dev); nearest: rule allow[1] (tools) is not for this tool, by what it says of harm (destructive)"},
-		{Query{Subject: user("alice", "dev"), Method: "other"}, "denied: no policy allows other for alice (roles dev); nearest: rule allow[0] allows math/*; rule allow[1] (tools) allows tools/call safe/*"},
-		{Query{Subject: user("alice", "dev"), Method: "math/add"}, "allowed: allow[0], by the role dev, allows math/add for alice (roles dev)"},
-		{Query{Subject: user("alice", "dev", "guest"), Method: "math/rm"}, "denied: deny[0], by the role guest, denies math/rm for alice (roles dev, guest); allow[0] would allow it, but what denies counts first"},
-		{Query{Subject: user("bob", "night"), Method: "x", Now: time.Unix(0, 0)}, "denied: no policy allows x for bob (roles night); nearest: policy hours is for it, but what it says after when or unless does not hold"},
+		{
+			Query{Subject: user("alice", "dev"), Method: "tools/call", Upstream: "github", Name: "x"},
+			"denied: no policy allows tools/call github/x for alice (roles dev); nearest: rule allow[2] " +
+				"needs role ops, or principal ci",
+		},
+		{
+			Query{Subject: user("alice", "dev"), Method: "tools/call", Upstream: "safe", Name: "x"},
+			"denied: no policy allows tools/call safe/x for alice (roles dev); nearest: rule allow[1] " +
+				"(tools) is not for this tool, by what it says of harm (destructive)",
+		},
+		{
+			Query{Subject: user("alice", "dev"), Method: "other"},
+			"denied: no policy allows other for alice (roles dev); nearest: rule allow[0] allows math/*; " +
+				"rule allow[1] (tools) allows tools/call safe/*",
+		},
+		{
+			Query{Subject: user("alice", "dev"), Method: "math/add"},
+			"allowed: allow[0], by the role dev, allows math/add for alice (roles dev)",
+		},
+		{
+			Query{Subject: user("alice", "dev", "guest"), Method: "math/rm"},
+			"denied: deny[0], by the role guest, denies math/rm for alice (roles dev, guest); allow[0] " +
+				"would allow it, but what denies counts first",
+		},
+		{
+			Query{Subject: user("bob", "night"), Method: "x", Now: time.Unix(0, 0)},
+			"denied: no policy allows x for bob (roles night); nearest: policy hours is for it, but what " +
+				"it says after when or unless does not hold",
+		},
 		{Query{Method: "x"}, "denied: no policy allows x for anonymous (no roles)"},
-		{Query{Subject: &Subject{Name: "s", Kind: "service"}, Method: "x\n"}, "denied: the method has a space or a character that is not printed"},
+		{
+			Query{Subject: &Subject{Name: "s", Kind: "service"}, Method: "x\n"},
+			"denied: the method has a space or a character that is not printed",
+		},
 	} {
 		if d := s.Explain(&test.q); d.Reason != test.want {
 			t.Errorf("got  %s\nwant %s", d.Reason, test.want)
@@ -334,7 +448,9 @@ func TestExplain(t *testing.T) {
 }
 
 func TestConcurrency(t *testing.T) {
-	s := tenAndFive(t, `permit (principal, action, resource) when { context.arguments has x && context.arguments.x == 1 };`)
+	s := tenAndFive(t,
+		`permit (principal, action, resource) when { context.arguments has x && `+
+			`context.arguments.x == 1 };`)
 	cached := tenAndFive(t, "")
 	var wg sync.WaitGroup
 	for g := range 8 {
@@ -384,11 +500,21 @@ permit (principal in Role::"ops", action, resource) when { context.transport == 
 	n := 0
 	for range 2 {
 		for _, role := range []string{"dev", "guest", "ops", ""} {
-			for _, call := range [][2]string{{"tools/call", "xy"}, {"tools/call", "b"}, {"math/add", ""}, {"math/odd", ""}, {"resources/read", "file:///secret"}} {
-				for _, arguments := range []string{``, `{"n":1}`, `{"n":9}`, `{"open":true,"n":2}`, `{"open":true,"n":"x"}`, `[`} {
+			for _, call := range [][2]string{
+				{"tools/call", "xy"},
+				{"tools/call", "b"},
+				{"math/add", ""},
+				{"math/odd", ""},
+				{"resources/read", "file:///secret"},
+			} {
+				for _, arguments := range []string{
+					``, `{"n":1}`, `{"n":9}`, `{"open":true,"n":2}`,
+					`{"open":true,"n":"x"}`, `[`,
+				} {
 					for _, transport := range []string{"http", "stdio"} {
 						q := &Query{
-							Subject: &Subject{ID: "a", Name: "a", Kind: "user", Roles: []string{role}}, Method: call[0], Name: call[1], Upstream: "a",
+							Subject: &Subject{ID: "a", Name: "a", Kind: "user", Roles: []string{role}}, Method: call[0],
+							Name: call[1], Upstream: "a",
 							Arguments: []byte(arguments), Transport: transport,
 						}
 						if got, want := s.Decide(q), whole.Decide(q); !reflect.DeepEqual(got, want) {

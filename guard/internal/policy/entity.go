@@ -36,7 +36,10 @@ func (s *Set) request(q *Query, call string, u *uses) (*world, cedar.Request, er
 	if err != nil {
 		return nil, cedar.Request{}, fmt.Errorf("the arguments are refused: %w", err)
 	}
-	return w, cedar.Request{Principal: w.principal.UID, Action: w.action.UID, Resource: w.resource.UID, Context: context}, nil
+	return w, cedar.Request{
+		Principal: w.principal.UID, Action: w.action.UID, Resource: w.resource.UID,
+		Context: context,
+	}, nil
 }
 
 // world has the entities of a call. That of the caller is remembered, but when it has claims.
@@ -226,14 +229,18 @@ func (u *uses) values() bool {
 	return u.of("claims") || u.inContext("arguments") || u.inContext("time") || u.inContext("remote")
 }
 
-// inArguments returns whether some policy may look at a member of the arguments of a call, for each.
+// inArguments returns whether some policy may look at a member of the arguments of a call, for
+// each.
 func (u *uses) inArguments(name []byte) bool {
 	return u.whole || u.context || u.direct[types.String(name)]
 }
 
 // nothing returns uses that policies are added to.
 func nothing() uses {
-	return uses{names: map[types.String]bool{}, members: map[types.String]bool{}, direct: map[types.String]bool{}}
+	return uses{
+		names: map[types.String]bool{}, members: map[types.String]bool{},
+		direct: map[types.String]bool{},
+	}
 }
 
 // look finds out what policies use. A name counts wherever it is used: there are many ways to

@@ -106,7 +106,8 @@ func (s *Set) near(q *Query, v *verdict) (near []string) {
 				continue
 			}
 			if concerns(c.rule, q.Subject) {
-				near = append(near, "rule "+c.label()+" is not for this tool, by what it says of harm (destructive)")
+				near = append(near,
+					"rule "+c.label()+" is not for this tool, by what it says of harm (destructive)")
 			} else {
 				near = append(near, "rule "+c.label()+" needs "+needs(c.rule))
 			}
@@ -119,7 +120,8 @@ func (s *Set) near(q *Query, v *verdict) (near []string) {
 		tree.Conditions = nil
 		scope := &asked{list: []*compiled{{id: c.id, policy: cedar.NewPolicyFromAST(&tree)}}}
 		if ok, _ := cedar.Authorize(scope, v.world, v.request); ok {
-			near = append(near, "policy "+c.label()+" is for it, but what it says after when or unless does not hold")
+			near = append(near,
+				"policy "+c.label()+" is for it, but what it says after when or unless does not hold")
 		}
 	}
 	if len(near) == 0 {
@@ -141,7 +143,8 @@ func needs(r *Rule) string {
 		parts = append(parts, "role "+show(strings.Join(r.Roles[:min(len(r.Roles), maxNearest)], " or ")))
 	}
 	if len(r.Principals) > 0 {
-		parts = append(parts, "principal "+show(strings.Join(r.Principals[:min(len(r.Principals), maxNearest)], " or ")))
+		parts = append(parts,
+			"principal "+show(strings.Join(r.Principals[:min(len(r.Principals), maxNearest)], " or ")))
 	}
 	return strings.Join(parts, ", or ")
 }
@@ -150,7 +153,9 @@ func needs(r *Rule) string {
 func (s *Set) others(q *Query) (near []string) {
 	for _, c := range s.list {
 		if c.rule != nil && !c.forbid && concerns(c.rule, q.Subject) && len(near) < maxNearest {
-			near = append(near, "rule "+c.label()+" allows "+show(strings.Join(c.rule.Calls[:min(len(c.rule.Calls), maxNearest)], ", ")))
+			near = append(near,
+				"rule "+c.label()+" allows "+
+					show(strings.Join(c.rule.Calls[:min(len(c.rule.Calls), maxNearest)], ", ")))
 		}
 	}
 	return near

@@ -84,7 +84,8 @@ func decided(t *testing.T, pattern string, q *Query) (allowed, ok bool) {
 	if hasErrors(problems) || callFault(q) != "" {
 		return false, false
 	}
-	deny, _ := Compile(&Source{Rules: []Rule{{Calls: []string{"*"}}, {Deny: true, Calls: []string{pattern, "never"}}}})
+	deny, _ := Compile(
+		&Source{Rules: []Rule{{Calls: []string{"*"}}, {Deny: true, Calls: []string{pattern, "never"}}}})
 	d := s.Decide(q)
 	if deny.Decide(q).Allowed == d.Allowed {
 		t.Errorf("%q on %+v: allow and deny disagree", pattern, q)
@@ -134,10 +135,12 @@ func FuzzMatch(f *testing.F) {
 		}
 		call := CallName(method, upstream, name)
 		got := Match(pattern, call)
-		if utf8.ValidString(pattern) && utf8.ValidString(call) && asRegexp(pattern).MatchString(call) != got {
+		if utf8.ValidString(pattern) && utf8.ValidString(call) &&
+			asRegexp(pattern).MatchString(call) != got {
 			t.Errorf("Match(%q, %q) = %v", pattern, call, got)
 		}
-		if engine, ok := decided(t, pattern, &Query{Method: method, Upstream: upstream, Name: name}); ok && engine != got {
+		if engine, ok := decided(t, pattern,
+			&Query{Method: method, Upstream: upstream, Name: name}); ok && engine != got {
 			t.Errorf("Match(%q, %q) = %v, the engine says %v", pattern, call, got, engine)
 		}
 	})
@@ -178,7 +181,9 @@ func TestContainment(t *testing.T) {
 		}
 		if !claim && truth && left.left > 0 {
 			long := false // a counterexample may be longer than the words tried
-			all("abc", 3, func(w string) { long = long || Match(p, "ccccccc"+w) || strings.Contains(p, "*") })
+			all("abc", 3, func(w string) {
+				long = long || Match(p, "ccccccc"+w) || strings.Contains(p, "*")
+			})
 			if !long {
 				t.Fatalf("%q is covered by %q, unnoticed", p, by)
 			}

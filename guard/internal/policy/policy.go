@@ -202,7 +202,10 @@ func (s *Set) Enforced() *Set {
 	if !slices.ContainsFunc(s.list, func(c *compiled) bool { return c.shadow }) {
 		return s
 	}
-	e := &Set{broken: s.broken, byID: map[types.PolicyID]*compiled{}, local: s.local, asks: s.asks, read: s.read, call: s.call}
+	e := &Set{
+		broken: s.broken, byID: map[types.PolicyID]*compiled{}, local: s.local, asks: s.asks,
+		read: s.read, call: s.call,
+	}
 	for _, c := range s.list {
 		if !c.shadow {
 			enforced := *c
@@ -263,10 +266,12 @@ func (s *Set) Consider(q *Query, u *Unknown) (d Decision, decided bool) {
 	if err != nil {
 		return Decision{Reason: "denied: " + err.Error()}, true
 	}
-	w.principal.Attributes = u.open(w.principal.Attributes, map[types.String]bool{"roles": u.Roles, "scopes": u.Scopes, "claims": u.Claims})
+	w.principal.Attributes = u.open(w.principal.Attributes,
+		map[types.String]bool{"roles": u.Roles, "scopes": u.Scopes, "claims": u.Claims})
 	return s.survey(u, eval.Env{
 		Principal: r.Principal, Action: r.Action, Resource: r.Resource, Entities: w,
-		Context: u.open(r.Context, map[types.String]bool{"arguments": u.Arguments, "annotations": u.Annotations, "local": u.Local}),
+		Context: u.open(r.Context,
+			map[types.String]bool{"arguments": u.Arguments, "annotations": u.Annotations, "local": u.Local}),
 	}, "denied: no policy allows "+show(call)+" for "+show(q.Subject.Name))
 }
 
@@ -318,7 +323,8 @@ func (u *Unknown) open(r types.Record, names map[types.String]bool) types.Record
 // opinion asks one policy.
 func (u *Unknown) opinion(c *compiled, env eval.Env) opinion {
 	tree := *(*ast.Policy)(c.policy.AST())
-	if u.Roles && c.use.in || c.use.context { // the principal may be in any role, or the context is compared as a whole
+	if u.Roles && c.use.in || c.use.context {
+		// the principal may be in any role, or the context is compared as a whole
 		if tree.Conditions = nil; u.Roles {
 			tree.Principal = ast.ScopeTypeAll{}
 		}
@@ -330,7 +336,8 @@ func (u *Unknown) opinion(c *compiled, env eval.Env) opinion {
 	if !c.forbid {
 		return opinionOf(env, &tree)
 	}
-	o, conditions := holds, tree.Conditions // one that is open may fail, whatever is after it, and then the policy denies
+	// one that is open may fail, whatever is after it, and then the policy denies
+	o, conditions := holds, tree.Conditions
 	for i := 0; o == holds && i <= len(conditions); i++ {
 		tree.Conditions = conditions[:i]
 		o = opinionOf(env, &tree)

@@ -30,7 +30,8 @@ func place(kind string, i int) string { return kind + "[" + strconv.Itoa(i) + "]
 // addRules compiles rules, those that deny first.
 func (s *Set) addRules(rules []Rule, names map[string]string, list *problems) {
 	if len(rules) > maxRules {
-		list.errorf("allow", "write fewer, with patterns, or Cedar policies", "there are %d rules, at most %d will do", len(rules), maxRules)
+		list.errorf("allow", "write fewer, with patterns, or Cedar policies",
+			"there are %d rules, at most %d will do", len(rules), maxRules)
 		return
 	}
 	count := map[string]int{}
@@ -82,7 +83,8 @@ func (s *Set) compileRule(r *Rule) *ast.Policy {
 	if r.Destructive != nil {
 		hint := ast.Context().Access("annotations")
 		harmless := anyOf([]ast.Node{
-			ast.Not(ast.Resource().Is(typeTool)), hint.Access("readOnlyHint"), ast.Not(hint.Access("destructiveHint")),
+			ast.Not(ast.Resource().Is(typeTool)), hint.Access("readOnlyHint"),
+			ast.Not(hint.Access("destructiveHint")),
 		})
 		if *r.Destructive {
 			harmless = ast.Not(harmless)
@@ -102,7 +104,8 @@ func (s *Set) compileCalls(patterns []string) (nodes []ast.Node) {
 			if !slices.Contains(s.asks, pattern) {
 				s.asks = append(s.asks, pattern)
 			}
-			nodes = append(nodes, ast.Resource().In(ast.Value(types.NewEntityUID(typePattern, types.String(pattern)))))
+			nodes = append(nodes,
+				ast.Resource().In(ast.Value(types.NewEntityUID(typePattern, types.String(pattern)))))
 		case strings.Contains(pattern, "*"):
 			var parts []any
 			for i, literal := range strings.Split(pattern, "*") {
@@ -188,13 +191,16 @@ func kind(method, name string) string {
 // as rpc UPSTREAM/METHOD, and changes of the gateway as gateway/admin CHANGE or gateway/admin
 // UPSTREAM/CHANGE.
 var named = []string{
-	"gateway/admin", "rpc", "tools/call", "resources/read", "resources/subscribe", "resources/unsubscribe", "prompts/get", "completion/complete",
+	"gateway/admin", "rpc", "tools/call", "resources/read", "resources/subscribe",
+	"resources/unsubscribe", "prompts/get", "completion/complete",
 }
 
 // reads are MCP's methods that only look.
 var reads = []string{
-	"completion/complete", "initialize", "ping", "prompts/get", "prompts/list", "resources/list", "resources/read", "resources/subscribe",
-	"resources/templates/list", "resources/unsubscribe", "server/discover", "tasks/get", "tasks/list", "tasks/result", "tools/list",
+	"completion/complete", "initialize", "ping", "prompts/get", "prompts/list", "resources/list",
+	"resources/read", "resources/subscribe",
+	"resources/templates/list", "resources/unsubscribe", "server/discover", "tasks/get", "tasks/list",
+	"tasks/result", "tools/list",
 }
 
 func isRead(method string) bool {

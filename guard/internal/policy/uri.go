@@ -69,7 +69,9 @@ func schemeFault(scheme, rest string) string {
 
 // dotFault finds segments . and .., also in a query: many servers make a path of it.
 func dotFault(s string) string {
-	for part := range strings.FieldsFuncSeq(s, func(r rune) bool { return strings.ContainsRune("/?#&=;:,", r) }) {
+	for part := range strings.FieldsFuncSeq(s, func(r rune) bool {
+		return strings.ContainsRune("/?#&=;:,", r)
+	}) {
 		if part = strings.Trim(part, " "); part == "." || part == ".." {
 			return "has a dot segment"
 		}

@@ -75,7 +75,9 @@ func TestURIs(t *testing.T) {
 	if d := s.Decide(&Query{Method: "resources/subscribe", Name: "file:///pub/secret"}); d.Allowed {
 		t.Error("denied by name, and allowed")
 	}
-	if d := s.Decide(&Query{Method: "completion/complete", Name: "file:///pub/../x"}); !strings.Contains(d.Reason, "dot") {
+	if d := s.Decide(
+		&Query{Method: "completion/complete", Name: "file:///pub/../x"}); !strings.Contains(d.Reason,
+		"dot") {
 		t.Error(d)
 	}
 }

@@ -22,7 +22,8 @@ func TestLookedAt(t *testing.T) {
 		`(if 1 == 1 then context else context).arguments has a`:  {true, true},
 	} {
 		s := compile(t, nil, `permit (principal, action, resource) when { `+condition+` };`)
-		if a, b := s.use.inArguments([]byte("a")), s.use.inArguments([]byte("b")); a != want.a || b != want.b {
+		if a, b := s.use.inArguments([]byte("a")), s.use.inArguments([]byte("b")); a != want.a ||
+			b != want.b {
 			t.Errorf("%s: %v for a, %v for b, want %v", condition, a, b, want)
 		}
 	}

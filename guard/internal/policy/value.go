@@ -103,7 +103,9 @@ func (c *converter) json(b []byte, depth int) (types.Value, error) {
 // object converts an object: those of its members that looked reports, all if it is nil. No member
 // may be given twice. What the others have in them is not looked at here; a guard refuses members
 // that are given twice at any depth.
-func (c *converter) object(b []byte, depth int, looked func(name []byte) bool) (types.Record, error) {
+func (c *converter) object(
+	b []byte, depth int, looked func(name []byte) bool,
+) (types.Record, error) {
 	var (
 		m     types.RecordMap
 		first [8][]byte
@@ -113,7 +115,9 @@ func (c *converter) object(b []byte, depth int, looked func(name []byte) bool) (
 	for key, value := range scan.Members(b) {
 		_, found := m[types.String(key)]
 		switch {
-		case found || rest[string(key)] || slices.ContainsFunc(others, func(o []byte) bool { return bytes.Equal(o, key) }):
+		case found || rest[string(key)] || slices.ContainsFunc(others, func(o []byte) bool {
+			return bytes.Equal(o, key)
+		}):
 			return types.Record{}, errDuplicate
 		case looked == nil || looked(key):
 			v, err := c.json(value, depth+1)

@@ -11,11 +11,15 @@ import (
 
 func TestNumbers(t *testing.T) {
 	for raw, want := range map[string]string{
-		"0": "0", "-0": "0", "0.0": "0", "0e999999999999": "0", "1": "1", "-1": "-1", "1.0": "1", "1e3": "1000", "1E+3": "1000", "1000e-3": "1", "12.50e1": "125",
+		"0": "0", "-0": "0", "0.0": "0", "0e999999999999": "0", "1": "1", "-1": "-1", "1.0": "1",
+		"1e3": "1000", "1E+3": "1000", "1000e-3": "1", "12.50e1": "125",
 		"9223372036854775807": "9223372036854775807", "-9223372036854775808": "-9223372036854775808",
-		"9223372036854775808": `"9223372036854775808"`, "1e19": `"1e19"`, "1e400": `"1e400"`, "1e999999999999": `"1e999999999999"`,
-		"0.5": `decimal("0.5")`, "-2.25": `decimal("-2.25")`, "0.0001": `decimal("0.0001")`, "0.00001": `"0.00001"`, "25e-4": `decimal("0.0025")`,
-		"922337203685477.5807": `decimal("922337203685477.5807")`, "922337203685477.5808": `"922337203685477.5808"`, "0.30000000000000004": `"0.30000000000000004"`,
+		"9223372036854775808": `"9223372036854775808"`, "1e19": `"1e19"`, "1e400": `"1e400"`,
+		"1e999999999999": `"1e999999999999"`,
+		"0.5":            `decimal("0.5")`, "-2.25": `decimal("-2.25")`, "0.0001": `decimal("0.0001")`,
+		"0.00001": `"0.00001"`, "25e-4": `decimal("0.0025")`,
+		"922337203685477.5807": `decimal("922337203685477.5807")`,
+		"922337203685477.5808": `"922337203685477.5808"`, "0.30000000000000004": `"0.30000000000000004"`,
 	} {
 		if got := string(number(raw).MarshalCedar()); got != want {
 			t.Errorf("number(%s) = %s, want %s", raw, got, want)
@@ -57,13 +61,16 @@ func TestArguments(t *testing.T) {
 	if d := compile(t, nil, all).Decide(q); !d.Allowed {
 		t.Error(d)
 	}
-	d := compile(t, nil, all+`forbid (principal, action, resource) when { context.arguments has b };`).Decide(q)
+	d := compile(t, nil,
+		all+`forbid (principal, action, resource) when { context.arguments has b };`).Decide(q)
 	if d.Allowed || !strings.Contains(d.Reason, "given twice") {
 		t.Error(d)
 	}
 	wide := make([]any, maxArray+1)
 	q.Subject = &Subject{Claims: map[string]any{"a": wide}}
-	if d := compile(t, nil, all+`forbid (principal, action, resource) when { principal.claims has b };`).Decide(q); d.Allowed {
+	if d := compile(t, nil,
+		all+`forbid (principal, action, resource) when { principal.claims has b };`).Decide(
+		q); d.Allowed {
 		t.Error(d)
 	}
 	var nested any = "x"
@@ -90,14 +97,20 @@ func TestSetsAreBounded(t *testing.T) {
 }
 
 func FuzzArguments(f *testing.F) {
-	for _, s := range []string{`{"a":[1,2.5,"x",null,true,{"b":{}}]}`, `{"__proto__":1,"__proto__":2}`, `[[[[[]]]]]`, `{"n":1e999999}`, `{"a":"\ud83d"}`, "{", `-0.00e-99999999999999999999`} {
+	for _, s := range []string{
+		`{"a":[1,2.5,"x",null,true,{"b":{}}]}`, `{"__proto__":1,"__proto__":2}`,
+		`[[[[[]]]]]`, `{"n":1e999999}`, `{"a":"\ud83d"}`, "{", `-0.00e-99999999999999999999`,
+	} {
 		f.Add([]byte(s))
 	}
 	s := compile(f, []Rule{{Roles: []string{"x"}, Calls: []string{"*"}}},
 		`permit (principal, action, resource) when { context.arguments has a && context.arguments.a == "yes" };
 forbid (principal, action, resource) when { context.arguments has b && context.arguments.b > 3 };`)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		q := &Query{Method: "tools/call", Name: string(b), Arguments: b, Annotations: b, Remote: string(b)}
+		q := &Query{
+			Method: "tools/call", Name: string(b), Arguments: b, Annotations: b,
+			Remote: string(b),
+		}
 		d := s.Decide(q)
 		e := s.Explain(q)
 		if d.Allowed != e.Allowed || d.Reason == "" || strings.ContainsAny(e.Reason, "\n\r\x1b") {

@@ -30,20 +30,25 @@ func (v *vocabulary) warnf(hint, format string, args ...any) {
 		return
 	}
 	v.told = append(v.told, m)
-	*v.list = append(*v.list, Problem{Path: v.path, Message: m, Hint: hint, Warning: true, Line: v.line, Column: v.column})
+	*v.list = append(*v.list,
+		Problem{Path: v.path, Message: m, Hint: hint, Warning: true, Line: v.line, Column: v.column})
 }
 
 // entityTypes are those of a variable, and those that it can be in.
 func entityTypes(variable string) []string {
 	switch variable {
 	case "principal":
-		return []string{typeUser, typeService, typeAgent, typeProcess, typeAnonymous, typeOther, typeRole, typeIssuer}
+		return []string{
+			typeUser, typeService, typeAgent, typeProcess, typeAnonymous, typeOther, typeRole,
+			typeIssuer,
+		}
 	case "action":
 		return []string{typeAction}
 	case "resource":
 		return []string{typeTool, typeResource, typePrompt, typeMethod, typeUpstream}
 	}
-	return slices.Concat(entityTypes("principal"), entityTypes("action"), entityTypes("resource"), []string{typeJSON})
+	return slices.Concat(entityTypes("principal"), entityTypes("action"), entityTypes("resource"),
+		[]string{typeJSON})
 }
 
 // attributes are those of a variable; nil when they are not known.
@@ -127,7 +132,8 @@ func (v *vocabulary) attribute(of ast.IsNode, name string) {
 	known := attributes(owner)
 	switch {
 	case owner == "action":
-		v.warnf(`compare the action itself: action == Action::"tools/call"`, "an action has no attribute %q", show(name))
+		v.warnf(`compare the action itself: action == Action::"tools/call"`,
+			"an action has no attribute %q", show(name))
 	case known != nil && !slices.Contains(known, name):
 		v.warnf(nearest(name, known, "is it "), "%s has no attribute %q", owner, show(name))
 	}
@@ -139,7 +145,8 @@ func (v *vocabulary) entityType(variable string, typ types.EntityType) {
 		return
 	}
 	variable = cmp.Or(variable, "anything")
-	v.warnf(nearest(string(typ), known, "is it "), "%s is never of the type %s", variable, show(string(typ)))
+	v.warnf(nearest(string(typ), known, "is it "), "%s is never of the type %s", variable,
+		show(string(typ)))
 }
 
 func (v *vocabulary) entity(variable string, e types.EntityUID) {
@@ -152,10 +159,12 @@ func (v *vocabulary) entity(variable string, e types.EntityUID) {
 	switch {
 	case slices.Contains(known, id):
 	case id == "read" || id == "call" || id == "*":
-		v.warnf(`the groups are Action::"any read" and Action::"any call"; without a condition, action is every one`,
+		v.warnf(`the groups are Action::"any read" and Action::"any call"; without a condition, action `+
+			`is every one`,
 			"Action::%q is a method of that name, not a group", id)
 	case strings.Contains(id, " "):
-		v.warnf(nearest(id, append(known, groupRead, groupCall), "is it "), "no action is named %q: methods have no spaces", show(id))
+		v.warnf(nearest(id, append(known, groupRead, groupCall), "is it "),
+			"no action is named %q: methods have no spaces", show(id))
 	default:
 		for _, k := range known {
 			if edits.Distance(strings.ToLower(id), strings.ToLower(k)) <= 2 {
@@ -223,8 +232,10 @@ func (s *Set) collect(list *problems) {
 			at := c.policy.Position()
 			*list = append(*list, Problem{
 				Path: at.Filename, Line: at.Line, Column: at.Column, Warning: true,
-				Message: fmt.Sprintf("policies look up both %s and %s, which servers may take for the same: calls with either are refused", show(other), show(string(name))),
-				Hint:    "use one of them: calls with another spelling of it are refused anyway",
+				Message: fmt.Sprintf(
+					"policies look up both %s and %s, which servers may take for the same: calls with either "+
+						"are refused", show(other), show(string(name))),
+				Hint: "use one of them: calls with another spelling of it are refused anyway",
 			})
 		}
 	}
