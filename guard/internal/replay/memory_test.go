@@ -28,11 +28,13 @@ func TestMemoryOfAMillion(t *testing.T) {
 		for i := range million {
 			began := time.Now()
 			c.t = start.Add(time.Duration(i) * 340 * time.Microsecond)
-			useAs(t, m, "client", fmt.Sprintf("client-%d|nonce-%d", round, i), c.t.Add(330*time.Second), true, nil)
+			useAs(t, m, "client", fmt.Sprintf("client-%d|nonce-%d", round, i), c.t.Add(330*time.Second),
+				true, nil)
 			slowest = max(slowest, time.Since(began))
 		}
 		used := heap() - before
-		t.Logf("%d nonces: %.1f MB, %d slots, %d used, slowest %v", m.Len(), float64(used)/1e6, len(m.slots), m.used, slowest)
+		t.Logf("%d nonces: %.1f MB, %d slots, %d used, slowest %v", m.Len(), float64(used)/1e6,
+			len(m.slots), m.used, slowest)
 		if used > 60e6 {
 			t.Errorf("%d bytes, 60 MB allowed", used)
 		}

@@ -21,9 +21,12 @@ import (
 // The errors of Use.
 var (
 	// ErrFull reports that there is no room: as many nonces as there may be have not expired.
-	ErrFull = errors.New("replay: the memory of nonces is full: signed requests are refused until some expire; raise its limit")
+	ErrFull = errors.New(
+		"replay: the memory of nonces is full: signed requests are refused until some expire; " +
+			"raise its limit")
 	// ErrShare reports that there is no room for the owner: the nonces of its share have not expired.
-	ErrShare = errors.New("replay: the memory of nonces has no room for more of this signer until some expire")
+	ErrShare = errors.New(
+		"replay: the memory of nonces has no room for more of this signer until some expire")
 	// ErrPast reports that the time is over until which a nonce is to be remembered, so that it may
 	// have been used and forgotten.
 	ErrPast = errors.New("replay: the nonce is too old to say whether it was used")
@@ -77,7 +80,9 @@ func New(most int, clock func() time.Time) *Memory {
 // Use remembers a nonce until a time, rounded up to a second, and reports whether it is new: a
 // nonce is one whichever owner uses it. An error, [ErrFull], [ErrShare] or [ErrPast], means that it
 // is not known whether it is new, and that it was not remembered. It never blocks.
-func (m *Memory) Use(_ context.Context, owner, nonce string, until time.Time) (fresh bool, err error) {
+func (m *Memory) Use(
+	_ context.Context, owner, nonce string, until time.Time,
+) (fresh bool, err error) {
 	s := slot{hash: m.hash(nonce), until: m.since(until, time.Second-1)}
 	tag := maphash.String(m.seeds[1], owner)
 	m.mu.Lock()
@@ -88,7 +93,8 @@ func (m *Memory) Use(_ context.Context, owner, nonce string, until time.Time) (f
 	}
 	i, place := m.find(s.hash)
 	if i >= 0 {
-		if o := &m.slots[i]; s.until > o.until { // what is refused now must not become new before it is stale
+		if o := &m.slots[i]; s.until > o.until {
+			// what is refused now must not become new before it is stale
 			m.forget(o.until)
 			m.ends[s.until]++
 			o.until = s.until

@@ -63,7 +63,8 @@ func TestSharedMemoryRefusesReplayOfTheOtherNode(t *testing.T) {
 		Use(ctx context.Context, owner, nonce string, until time.Time) (bool, error)
 	}
 	accept := func(node store) bool {
-		fresh, err := node.Use(context.Background(), "ci", "ci|0123456789abcdef", time.Now().Add(time.Minute))
+		fresh, err := node.Use(context.Background(), "ci", "ci|0123456789abcdef",
+			time.Now().Add(time.Minute))
 		return fresh && err == nil
 	}
 	shared := New(10, nil)
@@ -156,7 +157,8 @@ func checkModel(t *testing.T, r *rand.Rand) {
 				}
 			}
 		}
-		nonce, owner := fmt.Sprint(r.IntN(names)), fmt.Sprint(r.IntN(1+r.IntN(owners))) // some use more than others
+		// some use more than others
+		nonce, owner := fmt.Sprint(r.IntN(names)), fmt.Sprint(r.IntN(1+r.IntN(owners)))
 		until := c.t.Add(time.Duration(r.Int64N(int64(window))))
 		end := until.Add(time.Second - 1).Unix()
 		had, known := model[nonce]
@@ -195,7 +197,8 @@ func TestOwnersHaveShares(t *testing.T) {
 	m := New(1000, c.now)
 	fill := func(owner string, until time.Time) (n int) {
 		for ; ; n++ {
-			if fresh, err := m.Use(context.Background(), owner, fmt.Sprintf("%s-%d-%d", owner, until.Unix(), n), until); !fresh {
+			if fresh, err := m.Use(context.Background(), owner,
+				fmt.Sprintf("%s-%d-%d", owner, until.Unix(), n), until); !fresh {
 				if !errors.Is(err, ErrShare) {
 					t.Errorf("%s: %v", owner, err)
 				}
@@ -205,7 +208,8 @@ func TestOwnersHaveShares(t *testing.T) {
 	}
 	minute := c.t.Add(time.Minute)
 	for i, want := range []int{750, 187, 47, 12} {
-		if n := fill(fmt.Sprint("signer ", i), minute.Add(time.Duration(i)*time.Minute)); n < want-1 || n > want+1 {
+		if n := fill(fmt.Sprint("signer ", i), minute.Add(time.Duration(i)*time.Minute)); n < want-1 ||
+			n > want+1 {
 			t.Errorf("signer %d: %d nonces, want about %d", i, n, want)
 		}
 	}
@@ -317,7 +321,8 @@ func BenchmarkUse(b *testing.B) {
 		c := newClock()
 		m := New(100_000, c.now)
 		for i := 0; b.Loop(); i++ {
-			m.Use(b.Context(), "ci", nonces[i&(1<<20-1)], c.t.Add(time.Minute+time.Duration(i&63)*time.Second))
+			m.Use(b.Context(), "ci", nonces[i&(1<<20-1)],
+				c.t.Add(time.Minute+time.Duration(i&63)*time.Second))
 		}
 	})
 	b.Run("come and go", func(b *testing.B) {
