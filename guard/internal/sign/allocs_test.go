@@ -7,7 +7,8 @@ import "testing"
 func TestAllocs(t *testing.T) {
 	keys := testKeys(t)
 	for params, most := range map[string]float64{
-		`{"_meta":{"progressToken":7},"arguments":{"a":2,"b":3},"name":"add"}`: 3, // Signature, its nonce, and one of HMAC
+		// Signature, its nonce, and one of HMAC
+		`{"_meta":{"progressToken":7},"arguments":{"a":2,"b":3},"name":"add"}`: 3,
 		`{"name":"add", "arguments":{"b":3.5,"a":2},"_meta":{}}`:               4,
 	} {
 		out := signed(t, "tools/call", params)

@@ -72,7 +72,8 @@ func TestAttackMessageLinesShifted(t *testing.T) {
 func TestAttackMessageAlgorithmSwapped(t *testing.T) {
 	keys := testKeys(t)
 	public := []byte(keys["ed"].Public)
-	forged, err := Message("m", nil, "ed", public, testTime, testNonce, "") // HMAC with the public key for a secret
+	// HMAC with the public key for a secret
+	forged, err := Message("m", nil, "ed", public, testTime, testNonce, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +93,10 @@ func TestAttackMessageKeySwapped(t *testing.T) {
 	keys := testKeys(t)
 	keys["admin"], _ = NewSecret("admin", []byte("another secret of 32 bytes and more"))
 	keys["copy"], _ = NewSecret("copy", testSecret) // the same secret: the ID is signed
-	for id, want := range map[string]Reason{"admin": Mismatch, "copy": Mismatch, "unknown": Unknown, "": Malformed} {
+	for id, want := range map[string]Reason{
+		"admin": Mismatch, "copy": Mismatch, "unknown": Unknown,
+		"": Malformed,
+	} {
 		params := strings.Replace(string(signed(t, "m", `{}`)), `"keyid":"ci"`, `"keyid":"`+id+`"`, 1)
 		_, err := VerifyMessage("m", []byte(params), keys, "")
 		wantReason(t, err, want)
@@ -105,14 +109,17 @@ func TestAttackMessageMembers(t *testing.T) {
 	start := strings.Index(params, `"farcall.dev`)
 	member := params[start : strings.Index(params, `}}`)+1]
 	for name, changed := range map[string]string{
-		"variant":              strings.Replace(params, "farcall.dev/signature", "Farcall.dev/Signature", 1),
-		"variant beside it":    strings.Replace(params, member, member+`,"FARCALL.DEV/SIGNATURE":{}`, 1),
-		"long s":               strings.Replace(params, "/signature", "/ſignature", 1),
-		"long s beside it":     strings.Replace(params, member, member+`,"farcall.dev/\u017Fignature":{}`, 1),
-		"variant of _meta":     strings.Replace(params, "_meta", "_Meta", 1),
-		"another _Meta":        strings.Replace(params, `{`, `{"_META":{`+member+`},`, 1),
-		"twice":                strings.Replace(params, member, member+","+member, 1),
-		"twice with escapes":   strings.Replace(params, member, member+","+strings.Replace(member, "farcall", `\u0066arcall`, 1), 1),
+		"variant": strings.Replace(params, "farcall.dev/signature",
+			"Farcall.dev/Signature", 1),
+		"variant beside it": strings.Replace(params, member, member+`,"FARCALL.DEV/SIGNATURE":{}`, 1),
+		"long s":            strings.Replace(params, "/signature", "/ſignature", 1),
+		"long s beside it": strings.Replace(params, member, member+`,"farcall.dev/\u017Fignature":{}`,
+			1),
+		"variant of _meta": strings.Replace(params, "_meta", "_Meta", 1),
+		"another _Meta":    strings.Replace(params, `{`, `{"_META":{`+member+`},`, 1),
+		"twice":            strings.Replace(params, member, member+","+member, 1),
+		"twice with escapes": strings.Replace(params, member,
+			member+","+strings.Replace(member, "farcall", `\u0066arcall`, 1), 1),
 		"_meta twice":          strings.Replace(params, `{`, `{"_meta":{},`, 1),
 		"_meta twice, escaped": strings.Replace(params, `{`, `{"\u005fmeta":{`+member+`},`, 1),
 		"member twice":         strings.Replace(params, `"a":1`, `"a":1,"a":1`, 1),
@@ -138,7 +145,10 @@ func TestAttackMessageMembers(t *testing.T) {
 		_, err := VerifyMessage("m", []byte(changed), keys, "")
 		wantReason(t, err, Malformed)
 	}
-	for _, none := range []string{`{}`, `{"a":1,"_meta":{}}`, `{"farcall.dev/signature":{}}`, `{"x":{"_meta":{` + member + `}}}`, `[{"_meta":{` + member + `}}]`, ``, `[]`} {
+	for _, none := range []string{
+		`{}`, `{"a":1,"_meta":{}}`, `{"farcall.dev/signature":{}}`,
+		`{"x":{"_meta":{` + member + `}}}`, `[{"_meta":{` + member + `}}]`, ``, `[]`,
+	} {
 		if HasSignature([]byte(none)) {
 			t.Errorf("%s: HasSignature says yes", none)
 		}
@@ -151,8 +161,11 @@ func TestAttackMessageMembers(t *testing.T) {
 func TestAttackSignatureMovedBetweenHTTPAndMessage(t *testing.T) {
 	keys := testKeys(t)
 	r := request(t, testBody)
-	sig, _ := base64.StdEncoding.DecodeString(strings.Trim(strings.TrimPrefix(r.Header.Get("Signature"), "farcall="), ":"))
-	params := fmt.Sprintf(`{"_meta":{"farcall.dev/signature":{"keyid":"ci","alg":"hmac-sha256","created":1700000000,"nonce":"nonce-0123456789","sig":%q}},"name":"add"}`,
+	sig, _ := base64.StdEncoding.DecodeString(
+		strings.Trim(strings.TrimPrefix(r.Header.Get("Signature"), "farcall="), ":"))
+	params := fmt.Sprintf(
+		`{"_meta":{"farcall.dev/signature":{"keyid":"ci","alg":"hmac-sha256","created":1700000000,`+
+			`"nonce":"nonce-0123456789","sig":%q}},"name":"add"}`,
 		base64.RawURLEncoding.EncodeToString(sig))
 	_, err := VerifyMessage("tools/call", []byte(params), keys, "")
 	wantReason(t, err, Mismatch)
@@ -187,68 +200,78 @@ func TestAttackHTTP(t *testing.T) {
 		attack func(*http.Request)
 		want   Reason
 	}{
-		"another method":            {func(r *http.Request) { r.Method = http.MethodPut }, Mismatch},
-		"another path":              {func(r *http.Request) { r.RequestURI = "/rpc?a=1" }, Mismatch},
-		"another query":             {func(r *http.Request) { r.RequestURI = "/mcp?a=2" }, Mismatch},
-		"no query":                  {func(r *http.Request) { r.RequestURI = "/mcp" }, Mismatch},
-		"the query in the path":     {func(r *http.Request) { r.RequestURI = "/mcp%3Fa=1" }, Mismatch},
-		"another host":              {func(r *http.Request) { r.Host = "evil.example" }, Mismatch},
-		"another port":              {func(r *http.Request) { r.Host = "example.com:8080" }, Mismatch},
-		"another digest":            {set("Content-Digest", "sha-256=:AAAA:"), Mismatch},
-		"Mcp-Name changed":          {set("Mcp-Name", "delete"), Mismatch},
-		"Mcp-Name twice":            {add("Mcp-Name", "delete"), Mismatch},
-		"Mcp-Name gone":             {func(r *http.Request) { r.Header.Del("Mcp-Name") }, Mismatch},
-		"Mcp-Name not covered":      {input(` "mcp-name"`, ``), Uncovered},
-		"Mcp-Param added":           {set("Mcp-Param-Region", "eu"), Uncovered},
-		"Mcp-Session-Id added":      {set("Mcp-Session-Id", "s"), Uncovered},
-		"Authorization added":       {set("Authorization", "Bearer x"), Uncovered},
-		"Content-Encoding added":    {set("Content-Encoding", "gzip"), Uncovered},
-		"mcp-name in lower case":    {func(r *http.Request) { r.Header["mcp-name"] = []string{"x"} }, Malformed},
-		"no digest covered":         {input(` "content-digest"`, ``), Uncovered},
-		"digest gone":               {func(r *http.Request) { r.Header.Del("Content-Digest") }, Mismatch},
-		"@method not covered":       {input(`"@method" `, ``), Uncovered},
-		"@path not covered":         {input(` "@path"`, ``), Uncovered},
-		"@query not covered":        {input(` "@query"`, ``), Uncovered},
-		"@authority not covered":    {input(` "@authority"`, ``), Uncovered},
-		"components swapped":        {input(`"@path" "@query"`, `"@query" "@path"`), Mismatch},
-		"component twice":           {input(`"@path"`, `"@path" "@path"`), Malformed},
-		"algorithm":                 {input(`alg="hmac-sha256"`, `alg="ed25519"`), Algorithm},
-		"algorithm none":            {input(`alg="hmac-sha256"`, `alg="none"`), Algorithm},
-		"algorithm left out":        {input(`;alg="hmac-sha256"`, ``), Mismatch},
-		"keyid of another kind":     {input(`keyid="ci"`, `keyid="ed"`), Algorithm},
-		"keyid with the same key":   {input(`keyid="ci"`, `keyid="copy"`), Mismatch},
-		"keyid unknown":             {input(`keyid="ci"`, `keyid="unknown"`), Unknown},
-		"nonce":                     {input(testNonce, "nonce-9876543210"), Mismatch},
-		"no nonce":                  {input(`;nonce="`+testNonce+`"`, ``), Uncovered},
-		"no created":                {input(`;created=1700000000`, ``), Uncovered},
-		"created":                   {input(`1700000000`, `1800000000`), Mismatch},
-		"expires added":             {input(`;nonce`, `;expires=1900000000;nonce`), Mismatch},
-		"expires before created":    {input(`;nonce`, `;expires=1;nonce`), Malformed},
-		"unknown parameter":         {input(`;nonce`, `;x;nonce`), Malformed},
-		"parameter twice":           {input(`;nonce`, `;keyid="ed";nonce`), Malformed},
-		"another tag":               {input(`tag="farcall"`, `tag="other"`), Malformed},
-		"no tag":                    {input(`;tag="farcall"`, ``), Mismatch},
-		"bs":                        {input(`"mcp-name"`, `"mcp-name";bs`), Malformed},
-		"sf":                        {input(`"mcp-name"`, `"mcp-name";sf`), Malformed},
-		"key":                       {input(`"mcp-name"`, `"mcp-name";key="a"`), Malformed},
-		"req":                       {input(`"mcp-name"`, `"mcp-name";req`), Malformed},
-		"tr":                        {input(`"mcp-name"`, `"mcp-name";tr`), Malformed},
-		"query-param":               {input(`"@query"`, `"@query-param";name="a"`), Malformed},
-		"status":                    {input(`"@query"`, `"@query" "@status"`), Malformed},
-		"signature covered":         {input(`"@query"`, `"@query" "signature"`), Malformed},
-		"upper case":                {input(`"mcp-name"`, `"Mcp-Name"`), Malformed},
-		"quote in a name":           {input(`"mcp-name"`, `"mcp\"name"`), Malformed},
-		"label twice":               {func(r *http.Request) { r.Header.Add("Signature-Input", r.Header.Get("Signature-Input")) }, Malformed},
-		"signature twice":           {func(r *http.Request) { r.Header.Add("Signature", r.Header.Get("Signature")) }, Malformed},
+		"another method":         {func(r *http.Request) { r.Method = http.MethodPut }, Mismatch},
+		"another path":           {func(r *http.Request) { r.RequestURI = "/rpc?a=1" }, Mismatch},
+		"another query":          {func(r *http.Request) { r.RequestURI = "/mcp?a=2" }, Mismatch},
+		"no query":               {func(r *http.Request) { r.RequestURI = "/mcp" }, Mismatch},
+		"the query in the path":  {func(r *http.Request) { r.RequestURI = "/mcp%3Fa=1" }, Mismatch},
+		"another host":           {func(r *http.Request) { r.Host = "evil.example" }, Mismatch},
+		"another port":           {func(r *http.Request) { r.Host = "example.com:8080" }, Mismatch},
+		"another digest":         {set("Content-Digest", "sha-256=:AAAA:"), Mismatch},
+		"Mcp-Name changed":       {set("Mcp-Name", "delete"), Mismatch},
+		"Mcp-Name twice":         {add("Mcp-Name", "delete"), Mismatch},
+		"Mcp-Name gone":          {func(r *http.Request) { r.Header.Del("Mcp-Name") }, Mismatch},
+		"Mcp-Name not covered":   {input(` "mcp-name"`, ``), Uncovered},
+		"Mcp-Param added":        {set("Mcp-Param-Region", "eu"), Uncovered},
+		"Mcp-Session-Id added":   {set("Mcp-Session-Id", "s"), Uncovered},
+		"Authorization added":    {set("Authorization", "Bearer x"), Uncovered},
+		"Content-Encoding added": {set("Content-Encoding", "gzip"), Uncovered},
+		"mcp-name in lower case": {func(r *http.Request) {
+			r.Header["mcp-name"] = []string{"x"}
+		}, Malformed},
+		"no digest covered":       {input(` "content-digest"`, ``), Uncovered},
+		"digest gone":             {func(r *http.Request) { r.Header.Del("Content-Digest") }, Mismatch},
+		"@method not covered":     {input(`"@method" `, ``), Uncovered},
+		"@path not covered":       {input(` "@path"`, ``), Uncovered},
+		"@query not covered":      {input(` "@query"`, ``), Uncovered},
+		"@authority not covered":  {input(` "@authority"`, ``), Uncovered},
+		"components swapped":      {input(`"@path" "@query"`, `"@query" "@path"`), Mismatch},
+		"component twice":         {input(`"@path"`, `"@path" "@path"`), Malformed},
+		"algorithm":               {input(`alg="hmac-sha256"`, `alg="ed25519"`), Algorithm},
+		"algorithm none":          {input(`alg="hmac-sha256"`, `alg="none"`), Algorithm},
+		"algorithm left out":      {input(`;alg="hmac-sha256"`, ``), Mismatch},
+		"keyid of another kind":   {input(`keyid="ci"`, `keyid="ed"`), Algorithm},
+		"keyid with the same key": {input(`keyid="ci"`, `keyid="copy"`), Mismatch},
+		"keyid unknown":           {input(`keyid="ci"`, `keyid="unknown"`), Unknown},
+		"nonce":                   {input(testNonce, "nonce-9876543210"), Mismatch},
+		"no nonce":                {input(`;nonce="`+testNonce+`"`, ``), Uncovered},
+		"no created":              {input(`;created=1700000000`, ``), Uncovered},
+		"created":                 {input(`1700000000`, `1800000000`), Mismatch},
+		"expires added":           {input(`;nonce`, `;expires=1900000000;nonce`), Mismatch},
+		"expires before created":  {input(`;nonce`, `;expires=1;nonce`), Malformed},
+		"unknown parameter":       {input(`;nonce`, `;x;nonce`), Malformed},
+		"parameter twice":         {input(`;nonce`, `;keyid="ed";nonce`), Malformed},
+		"another tag":             {input(`tag="farcall"`, `tag="other"`), Malformed},
+		"no tag":                  {input(`;tag="farcall"`, ``), Mismatch},
+		"bs":                      {input(`"mcp-name"`, `"mcp-name";bs`), Malformed},
+		"sf":                      {input(`"mcp-name"`, `"mcp-name";sf`), Malformed},
+		"key":                     {input(`"mcp-name"`, `"mcp-name";key="a"`), Malformed},
+		"req":                     {input(`"mcp-name"`, `"mcp-name";req`), Malformed},
+		"tr":                      {input(`"mcp-name"`, `"mcp-name";tr`), Malformed},
+		"query-param":             {input(`"@query"`, `"@query-param";name="a"`), Malformed},
+		"status":                  {input(`"@query"`, `"@query" "@status"`), Malformed},
+		"signature covered":       {input(`"@query"`, `"@query" "signature"`), Malformed},
+		"upper case":              {input(`"mcp-name"`, `"Mcp-Name"`), Malformed},
+		"quote in a name":         {input(`"mcp-name"`, `"mcp\"name"`), Malformed},
+		"label twice": {func(r *http.Request) {
+			r.Header.Add("Signature-Input", r.Header.Get("Signature-Input"))
+		}, Malformed},
+		"signature twice": {func(r *http.Request) {
+			r.Header.Add("Signature", r.Header.Get("Signature"))
+		}, Malformed},
 		"two with our tag":          {second(`;tag="farcall"`), Malformed},
 		"input without a signature": {add("Signature-Input", `b=("@method")`), Malformed},
 		"signature without input":   {add("Signature", `b=:AAAA:`), Malformed},
-		"Signature alone":           {func(r *http.Request) { r.Header.Del("Signature-Input") }, Malformed},
-		"Signature-Input alone":     {func(r *http.Request) { r.Header.Del("Signature") }, Malformed},
-		"a text for a signature":    {set("Signature", `farcall="AAAA"`), Malformed},
-		"short signature":           {set("Signature", `farcall=:AAAA:`), Malformed},
-		"parameters of a signature": {func(r *http.Request) { r.Header.Set("Signature", r.Header.Get("Signature")+";a") }, Malformed},
-		"line break in a header":    {set("Mcp-Name", "add\nevil"), Malformed},
+		"Signature alone": {func(r *http.Request) {
+			r.Header.Del("Signature-Input")
+		}, Malformed},
+		"Signature-Input alone":  {func(r *http.Request) { r.Header.Del("Signature") }, Malformed},
+		"a text for a signature": {set("Signature", `farcall="AAAA"`), Malformed},
+		"short signature":        {set("Signature", `farcall=:AAAA:`), Malformed},
+		"parameters of a signature": {func(r *http.Request) {
+			r.Header.Set("Signature", r.Header.Get("Signature")+";a")
+		}, Malformed},
+		"line break in a header": {set("Mcp-Name", "add\nevil"), Malformed},
 	} {
 		r := request(t, testBody)
 		test.attack(r)
@@ -270,7 +293,10 @@ func second(params string) func(*http.Request) {
 
 func TestAttackHTTPBodySwapped(t *testing.T) {
 	keys := testKeys(t)
-	for _, body := range []string{"", "{}", testBody + " ", strings.Replace(testBody, "add", "sub", 1)} {
+	for _, body := range []string{
+		"", "{}", testBody + " ",
+		strings.Replace(testBody, "add", "sub", 1),
+	} {
 		_, err := VerifyHTTP(request(t, testBody), []byte(body), keys)
 		wantReason(t, err, Digest)
 	}
@@ -288,15 +314,20 @@ func TestContentDigest(t *testing.T) {
 	body := []byte(`{"hello": "world"}`)
 	const (
 		good256 = "sha-256=:X48E9qOokqqrvdts8nOJRJN3OWDUoyWxBf7kbu9DBPE=:"
-		good512 = "sha-512=:WZDPaVn/7XgHaAy8pmojAkGWoRx2UFChF41A2svX+TaPm+AbwAgBWnrIiYllu7BNNyealdVLvRwEmTHWXvJwew==:"
-		bad256  = "sha-256=:X48E9qOokqqrvdts8nOJRJN3OWDUoyWxBf7kbu9DBPA=:"
+		good512 = "sha-512=:WZDPaVn/7XgHaAy8pmojAkGWoRx2UFChF41A2svX+TaPm+AbwAgBWnrIiYllu7BNNyealdVLvRw" +
+			"EmTHWXvJwew==:"
+		bad256 = "sha-256=:X48E9qOokqqrvdts8nOJRJN3OWDUoyWxBf7kbu9DBPA=:"
 	)
 	for value, want := range map[string]Reason{
 		good256: "", good512: "", good256 + ", " + good512: "", "md5=:AAAA:," + good256: "",
-		bad256: Digest, bad256 + "," + good512: Digest, good512 + "," + bad256: Digest, "md5=:AAAA:": Digest,
-		"sha-256=:AAAA:": Digest, "SHA-256=:AAAA:": Malformed, "sha-256=X48E9": Malformed, "sha-256": Malformed,
-		"sha-256=(:AAAA:)": Malformed, "": Malformed, good256 + "," + bad256: Malformed, bad256 + "," + good256: Malformed,
-		`sha-256=%"f"`: Malformed, strings.Repeat("a=1,", 8) + "b=1": Malformed, "a=1;" + strings.Repeat("a", maxField): Malformed,
+		bad256: Digest, bad256 + "," + good512: Digest, good512 + "," + bad256: Digest,
+		"md5=:AAAA:":     Digest,
+		"sha-256=:AAAA:": Digest, "SHA-256=:AAAA:": Malformed, "sha-256=X48E9": Malformed,
+		"sha-256":          Malformed,
+		"sha-256=(:AAAA:)": Malformed, "": Malformed, good256 + "," + bad256: Malformed,
+		bad256 + "," + good256: Malformed,
+		`sha-256=%"f"`:         Malformed, strings.Repeat("a=1,", 8) + "b=1": Malformed,
+		"a=1;" + strings.Repeat("a", maxField): Malformed,
 	} {
 		err := checkDigest(http.Header{"Content-Digest": {value}}, body)
 		switch {
@@ -317,7 +348,8 @@ func TestReplayedRequestKeepsNonceAndTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	two, err := VerifyHTTP(r, []byte(testBody), keys)
-	if err != nil || *one != *two || two.Nonce != testNonce || !two.Created.Equal(testTime) || !two.Expires.IsZero() {
+	if err != nil || *one != *two || two.Nonce != testNonce || !two.Created.Equal(testTime) ||
+		!two.Expires.IsZero() {
 		t.Errorf("%+v, %v", two, err)
 	}
 	params := signed(t, "m", `{}`)
@@ -340,7 +372,10 @@ func TestKeyPrintsNoSecret(t *testing.T) {
 		fmt.Fprintf(&b, verb+verb, key, *key)
 		fmt.Fprintf(&b, verb, struct{ K *Key }{key})
 	}
-	for _, secret := range []string{string(testSecret), fmt.Sprintf("%x", testSecret), fmt.Sprintf("%d", testSecret), "48, 49"} {
+	for _, secret := range []string{
+		string(testSecret), fmt.Sprintf("%x", testSecret),
+		fmt.Sprintf("%d", testSecret), "48, 49",
+	} {
 		if strings.Contains(b.String(), secret) {
 			t.Errorf("%s is in %s", secret, b.String())
 		}

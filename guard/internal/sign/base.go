@@ -44,7 +44,8 @@ func readInput(h http.Header) (*input, []byte, *Error) {
 		m, _ := inputs.Get(name)
 		list, ok := m.(httpsfv.InnerList)
 		if !ok {
-			return nil, nil, failed(Malformed, "%q in Signature-Input must be a list of components", clip(name))
+			return nil, nil, failed(Malformed, "%q in Signature-Input must be a list of components",
+				clip(name))
 		}
 		if _, ok := signatures.Get(name); !ok {
 			return nil, nil, failed(Malformed, "%q in Signature-Input is not in Signature", clip(name))
@@ -81,15 +82,19 @@ func readInput(h http.Header) (*input, []byte, *Error) {
 func newInput(list httpsfv.InnerList) (*input, *Error) {
 	in := new(input)
 	if len(list.Items) > maxComponents {
-		return nil, failed(Malformed, "%d components are signed, %d allowed", len(list.Items), maxComponents)
+		return nil, failed(Malformed, "%d components are signed, %d allowed", len(list.Items),
+			maxComponents)
 	}
 	for _, item := range list.Items {
 		name, ok := item.Value.(string)
 		if !ok || !isComponent(name) {
-			return nil, failed(Malformed, "a component in Signature-Input must be a header in lower case, or a derived one of a request")
+			return nil, failed(Malformed,
+				"a component in Signature-Input must be a header in lower case, or a derived one of a request")
 		}
 		if params := item.Params.Names(); len(params) > 0 {
-			return nil, failed(Malformed, "the component %q has the parameter %q: bs, sf, key, req, tr and name are not supported", clip(name), clip(params[0]))
+			return nil, failed(Malformed,
+				"the component %q has the parameter %q: bs, sf, key, req, tr and name are not supported",
+				clip(name), clip(params[0]))
 		}
 		if in.covers(name) {
 			return nil, failed(Malformed, "the component %q is there twice", clip(name))
@@ -99,7 +104,8 @@ func newInput(list httpsfv.InnerList) (*input, *Error) {
 	for _, name := range list.Params.Names() {
 		value, _ := list.Params.Get(name)
 		if !in.param(name, value) {
-			return nil, failed(Malformed, "the parameter %q in Signature-Input is unknown, or not of its kind", clip(name))
+			return nil, failed(Malformed,
+				"the parameter %q in Signature-Input is unknown, or not of its kind", clip(name))
 		}
 	}
 	text, err := httpsfv.Marshal(list)
@@ -387,7 +393,8 @@ func unfold(line string) (string, bool) {
 	}
 	parts := strings.Split(line, "\r\n")
 	for i, part := range parts {
-		if strings.ContainsAny(part, "\r\n") || i > 0 && !strings.HasPrefix(part, " ") && !strings.HasPrefix(part, "\t") {
+		if strings.ContainsAny(part, "\r\n") ||
+			i > 0 && !strings.HasPrefix(part, " ") && !strings.HasPrefix(part, "\t") {
 			return "", false
 		}
 		parts[i] = strings.Trim(part, " \t")

@@ -57,7 +57,8 @@ func BenchmarkVerifyMessage(b *testing.B) {
 		})
 	}
 	b.Run("HasSignature", func(b *testing.B) {
-		params := signed(b, "tools/call", `{"name":"add","arguments":{"a":2,"b":3},"_meta":{"progressToken":7}}`)
+		params := signed(b, "tools/call",
+			`{"name":"add","arguments":{"a":2,"b":3},"_meta":{"progressToken":7}}`)
 		b.ReportAllocs()
 		for b.Loop() {
 			if !HasSignature(params) {
@@ -66,7 +67,8 @@ func BenchmarkVerifyMessage(b *testing.B) {
 		}
 	})
 	b.Run("ed25519", func(b *testing.B) {
-		params, err := Message("tools/call", []byte(`{"name":"add"}`), "ed", testSeed, testTime, testNonce, "")
+		params, err := Message("tools/call", []byte(`{"name":"add"}`), "ed", testSeed, testTime,
+			testNonce, "")
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -93,7 +93,8 @@ func (c *canon) value(i, depth int, w where) (int, *Error) {
 		return i, c.fault(i, scan.End)
 	}
 	if len(c.nodes) >= maxNodes {
-		return i, failed(Malformed, "more than %d values that are not in canonical form: write them as RFC 8785 says", maxNodes)
+		return i, failed(Malformed,
+			"more than %d values that are not in canonical form: write them as RFC 8785 says", maxNodes)
 	}
 	self := int32(len(c.nodes))
 	c.nodes = append(c.nodes, node{start: int32(i)})
@@ -137,7 +138,8 @@ func (c *canon) text(i int) (int, nodeKind, *Error) {
 	case !escaped:
 		return end, plain, nil
 	case loneSurrogate(c.raw[i:end]):
-		return i, 0, failed(Malformed, "half a surrogate pair in the string at offset %d cannot be signed", i)
+		return i, 0, failed(Malformed,
+			"half a surrogate pair in the string at offset %d cannot be signed", i)
 	}
 	return end, text, nil
 }
@@ -163,7 +165,8 @@ func (c *canon) array(self int32, i, depth int) (int, nodeKind, *Error) {
 		if c.nodes[child].kind != plain {
 			kind = array
 		}
-		if last >= 0 && at == i && c.nodes[child].kind == plain && c.nodes[last].kind == plain && int(c.nodes[last].end) == i-1 {
+		if last >= 0 && at == i && c.nodes[child].kind == plain && c.nodes[last].kind == plain &&
+			int(c.nodes[last].end) == i-1 {
 			c.nodes[last].end = int32(end) // one node does for both, and the comma
 			c.nodes = c.nodes[:child]
 		} else {
@@ -231,7 +234,8 @@ func (c *canon) object(self int32, i, depth int, w where) (int, nodeKind, *Error
 }
 
 func duplicate(at int) *Error {
-	return failed(Malformed, "the member at offset %d is there twice: what is signed must mean one thing", at)
+	return failed(Malformed,
+		"the member at offset %d is there twice: what is signed must mean one thing", at)
 }
 
 // member reads a member into a new node. tight means that it is canonical.
@@ -250,7 +254,8 @@ func (c *canon) member(i, depth int, w where) (end int, tight bool, err *Error) 
 	name, nameEnd := int32(i+1), int32(end-1)
 	if escaped {
 		if loneSurrogate(c.raw[i:end]) {
-			return i, false, failed(Malformed, "half a surrogate pair in the name at offset %d cannot be signed", i)
+			return i, false, failed(Malformed,
+				"half a surrogate pair in the name at offset %d cannot be signed", i)
 		}
 		name = int32(len(c.names))
 		c.names = scan.AppendUnquoted(c.names, c.raw[i:end])
@@ -275,7 +280,8 @@ func (c *canon) member(i, depth int, w where) (end int, tight bool, err *Error) 
 		}
 	case isName(key, memberName):
 		if w == inVariant || string(key) != memberName {
-			return i, false, failed(Malformed, "a signature must be the member %q of %q, written like that", memberName, metaName)
+			return i, false, failed(Malformed, "a signature must be the member %q of %q, written like that",
+				memberName, metaName)
 		}
 		if c.signature >= 0 {
 			return i, false, duplicate(i)
@@ -394,7 +400,8 @@ func loneSurrogate(raw []byte) bool {
 			continue
 		}
 		// DC00 and above come second only.
-		if raw[i+2]|0x20 >= 'c' || i+10 >= len(raw) || string(raw[i+5:i+7]) != `\u` || raw[i+7]|0x20 != 'd' || raw[i+8]|0x20 < 'c' {
+		if raw[i+2]|0x20 >= 'c' || i+10 >= len(raw) || string(raw[i+5:i+7]) != `\u` ||
+			raw[i+7]|0x20 != 'd' || raw[i+8]|0x20 < 'c' {
 			return true
 		}
 		i += 10
@@ -425,7 +432,9 @@ func tooPrecise(raw []byte) *Error {
 	if len(raw) > 40 {
 		raw = append(raw[:40:40], "..."...)
 	}
-	return failed(Malformed, "the number %s is not what a double of its value is written as (RFC 8785 §3.2.2.3): send it as a string", raw)
+	return failed(Malformed,
+		"the number %s is not what a double of its value is written as (RFC 8785 §3.2.2.3): send it "+
+			"as a string", raw)
 }
 
 // appendNumber appends a number as ECMAScript writes the double nearest to it. It is not ok when

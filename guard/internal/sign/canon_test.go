@@ -27,19 +27,33 @@ func canonicalOf(raw []byte) (string, *Error) {
 // The examples of RFC 8785 §3.2.2, §3.2.3 and appendix B, but for numbers that lose digits.
 func TestCanonical(t *testing.T) {
 	for raw, want := range map[string]string{
-		`{"numbers": [333333333.3333333, 1E30, 4.50, 2e-3, 0.000000000000000000000000001], "string": "\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/", "literals": [null, true, false]}`:                              `{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27],"string":"€$\u000f\nA'B\"\\\\\"/"}`,
-		`{"\u20ac":"Euro Sign","\r":"Carriage Return","\ufb33":"Hebrew Letter Dalet With Dagesh","1":"One","\ud83d\ude00":"Emoji: Grinning Face","\u0080":"Control","\u00f6":"Latin Small Letter O With Diaeresis"}`: `{"\r":"Carriage Return","1":"One","` + "\u0080" + `":"Control","ö":"Latin Small Letter O With Diaeresis","€":"Euro Sign","😀":"Emoji: Grinning Face","` + "\ufb33" + `":"Hebrew Letter Dalet With Dagesh"}`,
-		`0`: `0`, `-0`: `0`, `0.0e7`: `0`, `-0.0`: `0`, `1.0`: `1`, `-1E0`: `-1`, `5e-324`: `5e-324`, `-5e-324`: `-5e-324`,
-		`1.7976931348623157e308`: `1.7976931348623157e+308`, `9007199254740992`: `9007199254740992`, `-9007199254740992`: `-9007199254740992`,
-		`295147905179352830000`: `295147905179352830000`, `9.999999999999997e22`: `9.999999999999997e+22`, `1e23`: `1e+23`, `1e21`: `1e+21`,
-		`1e-6`: `0.000001`, `1e-7`: `1e-7`, `1.5e-10`: `1.5e-10`, `333333333.33333325`: `333333333.33333325`, `0.0000033333333333333333`: `0.0000033333333333333333`,
-		`1000000000000000000000000`: `1e+24`, `123456789012345`: `123456789012345`, `1424953923781206.2`: `1424953923781206.2`,
+		`{"numbers": [333333333.3333333, 1E30, 4.50, 2e-3, 0.000000000000000000000000001], "string": ` +
+			`"\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/", "literals": [null, ` +
+			`true, false]}`: `{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,` +
+			`1e-27],"string":"€$\u000f\nA'B\"\\\\\"/"}`,
+		`{"\u20ac":"Euro Sign","\r":"Carriage Return","\ufb33":"Hebrew Letter Dalet With Dagesh",` +
+			`"1":"One","\ud83d\ude00":"Emoji: Grinning Face","\u0080":"Control","\u00f6":"Latin Small ` +
+			`Letter O With Diaeresis"}`: `{"\r":"Carriage Return","1":"One","` + "\u0080" +
+			`":"Control","ö":"Latin Small Letter O With Diaeresis","€":"Euro Sign","😀":"Emoji: ` +
+			`Grinning Face","` + "\ufb33" + `":"Hebrew Letter Dalet With Dagesh"}`,
+		`0`: `0`, `-0`: `0`, `0.0e7`: `0`, `-0.0`: `0`, `1.0`: `1`, `-1E0`: `-1`, `5e-324`: `5e-324`,
+		`-5e-324`:                `-5e-324`,
+		`1.7976931348623157e308`: `1.7976931348623157e+308`, `9007199254740992`: `9007199254740992`,
+		`-9007199254740992`:     `-9007199254740992`,
+		`295147905179352830000`: `295147905179352830000`, `9.999999999999997e22`: `9.999999999999997e+22`,
+		`1e23`: `1e+23`, `1e21`: `1e+21`,
+		`1e-6`: `0.000001`, `1e-7`: `1e-7`, `1.5e-10`: `1.5e-10`,
+		`333333333.33333325`:        `333333333.33333325`,
+		`0.0000033333333333333333`:  `0.0000033333333333333333`,
+		`1000000000000000000000000`: `1e+24`, `123456789012345`: `123456789012345`,
+		`1424953923781206.2`:                         `1424953923781206.2`,
 		` [ 1 , 2,3 ,[ ] ,[4,5] , 6,7,"a\/b" , 8 ] `: `[1,2,3,[],[4,5],6,7,"a/b",8]`,
 		`[1,2,[3,{"b":1,"a":2}],4,5]`:                `[1,2,[3,{"a":2,"b":1}],4,5]`,
 		`{"b":[1, 2],"a":{"d":{},"c":[]}}`:           `{"a":{"c":[],"d":{}},"b":[1,2]}`,
 		`{"aa":1,"a":2,"":3,"ab":4}`:                 `{"":3,"a":2,"aa":1,"ab":4}`,
 		`{"a\"":1,"a!":2,"a#":3}`:                    `{"a!":2,"a\"":1,"a#":3}`,
-		`{"\u0061":1}`:                               `{"a":1}`, `{"a" :1}`: `{"a":1}`, `{"a": 1}`: `{"a":1}`, `{"a":1 }`: `{"a":1}`, `{ }`: `{}`, `[ ]`: `[]`,
+		`{"\u0061":1}`:                               `{"a":1}`, `{"a" :1}`: `{"a":1}`,
+		`{"a": 1}`: `{"a":1}`, `{"a":1 }`: `{"a":1}`, `{ }`: `{}`, `[ ]`: `[]`,
 		"\"\x7f\u2028<>&\"":          "\"\x7f\u2028<>&\"",
 		`"\u2028\u003c\u007F\uFFFD"`: "\"\u2028<\x7f\uFFFD\"",
 	} {
@@ -56,11 +70,17 @@ func TestCanonical(t *testing.T) {
 func TestCanonicalRefuses(t *testing.T) {
 	deep := strings.Repeat("[", maxDepth+1) + strings.Repeat("]", maxDepth+1)
 	for _, raw := range []string{
-		`9007199254740993`, `-9007199254740993`, `1e400`, `-1e400`, `1e-400`, `0.10000000000000001`, `0.1000000000000000055511151231257827`, `333333333.33333329`,
-		`1e99999999999999999999`, `1e-99999999999999999999`, `123456789012345678901`, `1` + strings.Repeat("0", 400), `1.0000000000000000000001`,
-		`"\ud83d"`, `"\ude00"`, `"\ud83d\ud83d"`, `"\ud83dx"`, `"\ud83d\u0041"`, `"\ude00\ud83d"`, `"\uD800\uD800\uDC00"`, `"\ud83d\n"`, `{"\udfff":1}`,
-		`{"a":1,"a":1}`, `{"a":1,"\u0061":1}`, `{"b":1,"a":1,"c":1,"b":1}`, `[{"a":{"b":1,"b":1}}]`, `{"":1,"":1}`,
-		``, ` `, `{`, `[`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a":1,}`, `[1,]`, `[1`, `[1 2]`, `{"a" 1}`, `{a:1}`, `{"a":1 "b":1}`, `nul`, `01`, `1.`, `"a`, "\"\xff\"", "\"\n\"", `1 2`, "\ufeff1",
+		`9007199254740993`, `-9007199254740993`, `1e400`, `-1e400`, `1e-400`, `0.10000000000000001`,
+		`0.1000000000000000055511151231257827`, `333333333.33333329`,
+		`1e99999999999999999999`, `1e-99999999999999999999`, `123456789012345678901`,
+		`1` + strings.Repeat("0", 400), `1.0000000000000000000001`,
+		`"\ud83d"`, `"\ude00"`, `"\ud83d\ud83d"`, `"\ud83dx"`, `"\ud83d\u0041"`, `"\ude00\ud83d"`,
+		`"\uD800\uD800\uDC00"`, `"\ud83d\n"`, `{"\udfff":1}`,
+		`{"a":1,"a":1}`, `{"a":1,"\u0061":1}`, `{"b":1,"a":1,"c":1,"b":1}`, `[{"a":{"b":1,"b":1}}]`,
+		`{"":1,"":1}`,
+		``, ` `, `{`, `[`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a":1,}`, `[1,]`, `[1`, `[1 2]`,
+		`{"a" 1}`, `{a:1}`, `{"a":1 "b":1}`, `nul`, `01`, `1.`, `"a`, "\"\xff\"", "\"\n\"", `1 2`,
+		"\ufeff1",
 		deep,
 	} {
 		got, err := canonicalOf([]byte(raw))
@@ -71,7 +91,8 @@ func TestCanonicalRefuses(t *testing.T) {
 		}
 	}
 	for _, raw := range []string{`9007199254740993`, `1e400`} {
-		if _, err := canonicalOf([]byte(raw)); !strings.Contains(err.Error(), raw) || !strings.Contains(err.Error(), "double") {
+		if _, err := canonicalOf([]byte(raw)); !strings.Contains(err.Error(), raw) ||
+			!strings.Contains(err.Error(), "double") {
 			t.Errorf("%s: %v", raw, err)
 		}
 	}
@@ -91,7 +112,8 @@ func TestCanonicalIsBounded(t *testing.T) {
 		t.Error("taken")
 	}
 	// Nothing is read again for each level it is in.
-	nested := strings.Repeat(`{"b":1,"a":`, maxDepth) + `"` + strings.Repeat("x", 1<<20) + `"` + strings.Repeat("}", maxDepth)
+	nested := strings.Repeat(`{"b":1,"a":`, maxDepth) + `"` + strings.Repeat("x", 1<<20) + `"` +
+		strings.Repeat("}", maxDepth)
 	if got, err := canonicalOf([]byte(nested)); err != nil || len(got) != len(nested) {
 		t.Error(err)
 	}
@@ -205,12 +227,16 @@ func FuzzCanonical(f *testing.F) {
 	for _, v := range readVectors(f).Vectors {
 		f.Add([]byte(v.Params))
 	}
-	for _, s := range []string{`[1.0,-0,1e21,9007199254740993]`, `{"😀":1,"\ufb33":2}`, `"\ud83d\ude00\/"`, `[1, 2,3 ,{"b":{},"a":[ ]}]`, `{"a":1,"\u0061":2}`, `1e400`} {
+	for _, s := range []string{
+		`[1.0,-0,1e21,9007199254740993]`, `{"😀":1,"\ufb33":2}`,
+		`"\ud83d\ude00\/"`, `[1, 2,3 ,{"b":{},"a":[ ]}]`, `{"a":1,"\u0061":2}`, `1e400`,
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		for i := range raw { // exponents that package big would compute for ever
-			if raw[i]|0x20 == 'e' && i+6 < len(raw) && len(bytes.TrimLeft(raw[i+1:i+6], "+-0123456789")) == 0 {
+			if raw[i]|0x20 == 'e' && i+6 < len(raw) &&
+				len(bytes.TrimLeft(raw[i+1:i+6], "+-0123456789")) == 0 {
 				return
 			}
 		}

@@ -70,13 +70,16 @@
 // or sha-512. Of what RFC 9421 leaves open, this is wanted:
 //
 //   - There is one signature, or one has tag="farcall"; a tag must be that.
-//   - created, keyid and nonce (as above) are there; alg may be, and must be the key's. expires is passed on. No other parameters.
-//   - @method is covered, and @authority, @path and @query, or @target-uri in their place. The latter has the scheme in
-//     it: behind a proxy where TLS ends it is not what the client signed, so [HTTP] does not use it.
+//   - created, keyid and nonce (as above) are there; alg may be, and must be the key's. expires is
+//     passed on. No other parameters.
+//   - @method is covered, and @authority, @path and @query, or @target-uri in their place. The
+//     latter has the scheme in it: behind a proxy where TLS ends it is not what the client signed,
+//     so [HTTP] does not use it.
 //   - content-digest is covered when there is a body, and right.
-//   - Covered, when they are there, are Authorization, X-Api-Key, Content-Type, Content-Encoding, Last-Event-Id and each
-//     header with a name that begins with Mcp-.
-//   - Components have no parameters (bs, sf, key, req, tr, name), are not there twice, and are 32 at most.
+//   - Covered, when they are there, are Authorization, X-Api-Key, Content-Type, Content-Encoding,
+//     Last-Event-Id and each header with a name that begins with Mcp-.
+//   - Components have no parameters (bs, sf, key, req, tr, name), are not there twice, and are 32
+//     at most.
 //
 // The host is taken in lower case without :443 if the connection has TLS, and without :80 or :443
 // if not. A proxy must leave Host and path as they are.

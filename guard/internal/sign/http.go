@@ -16,7 +16,10 @@ const tagName = "farcall"
 
 // must are the headers that must be signed when they are there, in addition to Mcp-*: those that
 // say who calls, and those that change what the body or the request means.
-var must = []string{"Authorization", "Content-Digest", "Content-Encoding", "Content-Type", "Last-Event-Id", "X-Api-Key"}
+var must = []string{
+	"Authorization", "Content-Digest", "Content-Encoding", "Content-Type",
+	"Last-Event-Id", "X-Api-Key",
+}
 
 // HTTPHasSignature reports whether a request claims to be signed.
 func HTTPHasSignature(r *http.Request) bool {
@@ -46,7 +49,9 @@ func CheckBody(r *http.Request, body []byte) error {
 	return nil
 }
 
-func (w *work) verifyHead(r *http.Request, hasBody bool, keys map[string]*Key) (*Signature, *Error) {
+func (w *work) verifyHead(
+	r *http.Request, hasBody bool, keys map[string]*Key,
+) (*Signature, *Error) {
 	in, signature, err := readInput(r.Header)
 	if err != nil {
 		return nil, err
@@ -81,9 +86,11 @@ func (in *input) profile(h http.Header, hasBody bool) *Error {
 	case in.created == 0:
 		return failed(Uncovered, "created is missing in Signature-Input")
 	case in.keyID == "" || len(in.keyID) > maxWord:
-		return failed(Uncovered, "keyid is missing in Signature-Input, or longer than %d characters", maxWord)
+		return failed(Uncovered, "keyid is missing in Signature-Input, or longer than %d characters",
+			maxWord)
 	case !isNonce(in.nonce):
-		return failed(Uncovered, "nonce is missing in Signature-Input, or not %d to %d visible characters", minNonce, maxWord)
+		return failed(Uncovered,
+			"nonce is missing in Signature-Input, or not %d to %d visible characters", minNonce, maxWord)
 	case in.expires != 0 && in.expires <= in.created:
 		return failed(Malformed, "expires is not after created")
 	}
@@ -115,7 +122,8 @@ func signedHeaders(h http.Header) (names []string, err *Error) {
 			continue
 		}
 		if name != canonical {
-			return nil, failed(Malformed, "the header %q must be written %q here", clip(name), clip(canonical))
+			return nil, failed(Malformed, "the header %q must be written %q here", clip(name),
+				clip(canonical))
 		}
 		names = append(names, lower)
 	}

@@ -16,19 +16,23 @@ import (
 
 // The keys of RFC 9421 appendix B.1.4 and B.1.5.
 const (
-	rfcEd25519 = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAJrQLj5P/89iXES9+vFgrIy29clF9CC/oPPsw3c5D0bs=\n-----END PUBLIC KEY-----\n"
-	rfcSecret  = "uzvJfB4u3N0Jy4T7NZ75MDVcr8zSTInedJtkgcu46YW4XByzNJjxBdtjUkdJPBtbmHhIDi6pcl8jsasjlTMtDQ=="
+	rfcEd25519 = "-----BEGIN PUBLIC KEY-----\n" +
+		"MCowBQYDK2VwAyEAJrQLj5P/89iXES9+vFgrIy29clF9CC/oPPsw3c5D0bs=\n-----END PUBLIC KEY-----\n"
+	rfcSecret = "uzvJfB4u3N0Jy4T7NZ75MDVcr8zSTInedJtkgcu46YW4XByzNJjxBdtjUkdJPBtbmHhIDi6pcl8jsasjlTM" +
+		"tDQ=="
 )
 
 // rfcRequest is the test-request of RFC 9421 appendix B.2.
 func rfcRequest(t *testing.T) *http.Request {
 	t.Helper()
-	r := httptest.NewRequest(http.MethodPost, "/foo?param=Value&Pet=dog", strings.NewReader(`{"hello": "world"}`))
+	r := httptest.NewRequest(http.MethodPost, "/foo?param=Value&Pet=dog",
+		strings.NewReader(`{"hello": "world"}`))
 	r.Host = "example.com"
 	for name, value := range map[string]string{
-		"Date":           "Tue, 20 Apr 2021 02:07:55 GMT",
-		"Content-Type":   "application/json",
-		"Content-Digest": "sha-512=:WZDPaVn/7XgHaAy8pmojAkGWoRx2UFChF41A2svX+TaPm+AbwAgBWnrIiYllu7BNNyealdVLvRwEmTHWXvJwew==:",
+		"Date":         "Tue, 20 Apr 2021 02:07:55 GMT",
+		"Content-Type": "application/json",
+		"Content-Digest": "sha-512=:WZDPaVn/7XgHaAy8pmojAkGWoRx2UFChF41A2svX+TaPm+AbwAgBWnrIiYllu7BNNye" +
+			"aldVLvRwEmTHWXvJwew==:",
 		"Content-Length": "18",
 	} {
 		r.Header.Set(name, value)
@@ -55,17 +59,24 @@ func TestRFC9421Vectors(t *testing.T) {
 		key                          *Key
 	}{
 		{
-			"B.2.5", `sig-b25=("date" "@authority" "content-type");created=1618884473;keyid="test-shared-secret"`,
+			"B.2.5",
+			`sig-b25=("date" "@authority" "content-type");created=1618884473;keyid="test-shared-secret"`,
 			`sig-b25=:pxcQw6G3AjtMBQjwo8XzkZf/bws5LelbaMk5rGIGtE8=:`,
-			"\"date\": Tue, 20 Apr 2021 02:07:55 GMT\n\"@authority\": example.com\n\"content-type\": application/json\n" +
-				`"@signature-params": ("date" "@authority" "content-type");created=1618884473;keyid="test-shared-secret"`,
+			"\"date\": Tue, 20 Apr 2021 02:07:55 GMT\n\"@authority\": example.com\n" +
+				"\"content-type\": application/json\n" +
+				`"@signature-params": ("date" "@authority" ` +
+				`"content-type");created=1618884473;keyid="test-shared-secret"`,
 			shared,
 		},
 		{
-			"B.2.6", `sig-b26=("date" "@method" "@path" "@authority" "content-type" "content-length");created=1618884473;keyid="test-key-ed25519"`,
-			`sig-b26=:wqcAqbmYJ2ji2glfAMaRy4gruYYnx2nEFN2HN6jrnDnQCK1u02Gb04v9EDgwUPiu4A0w6vuQv5lIp5WPpBKRCw==:`,
-			"\"date\": Tue, 20 Apr 2021 02:07:55 GMT\n\"@method\": POST\n\"@path\": /foo\n\"@authority\": example.com\n\"content-type\": application/json\n\"content-length\": 18\n" +
-				`"@signature-params": ("date" "@method" "@path" "@authority" "content-type" "content-length");created=1618884473;keyid="test-key-ed25519"`,
+			"B.2.6", `sig-b26=("date" "@method" "@path" "@authority" "content-type" ` +
+				`"content-length");created=1618884473;keyid="test-key-ed25519"`,
+			`sig-b26=:wqcAqbmYJ2ji2glfAMaRy4gruYYnx2nEFN2HN6jrnDnQCK1u02Gb04v9EDgwUPiu4A0w6vuQv5lIp5WPpBKR` +
+				`Cw==:`,
+			"\"date\": Tue, 20 Apr 2021 02:07:55 GMT\n\"@method\": POST\n\"@path\": /foo\n" +
+				"\"@authority\": example.com\n\"content-type\": application/json\n\"content-length\": 18\n" +
+				`"@signature-params": ("date" "@method" "@path" "@authority" "content-type" ` +
+				`"content-length");created=1618884473;keyid="test-key-ed25519"`,
 			public,
 		},
 	} {
@@ -113,7 +124,8 @@ func TestComponents(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"x-ows-header": "Leading and trailing whitespace.", "x-obs-fold": "Obsolete line folding.",
-		"cache-control": "max-age=60, must-revalidate", "example-dict": "a=1,    b=2;x=1;y=2,   c=(a   b   c)", "x-empty-header": "",
+		"cache-control": "max-age=60, must-revalidate",
+		"example-dict":  "a=1,    b=2;x=1;y=2,   c=(a   b   c)", "x-empty-header": "",
 	} {
 		if got, err := fieldValue(header, name); err != nil || got != want {
 			t.Errorf("%s: %q, want %q (%v)", name, got, want, err)
@@ -129,13 +141,28 @@ func TestComponents(t *testing.T) {
 		tls       bool
 		want      target
 	}{
-		{"/path?param=value", "www.example.com", true, target{"POST", "https", "www.example.com", "/path", "?param=value", "/path?param=value"}},
-		{"/path", "WWW.Example.com:443", true, target{"POST", "https", "www.example.com", "/path", "?", "/path"}},
-		{"/a%2Fb//c?", "example.com:80", false, target{"POST", "http", "example.com", "/a%2Fb//c", "?", "/a%2Fb//c?"}},
-		{"/?a=%20+b?c", "example.com:443", false, target{"POST", "http", "example.com", "/", "?a=%20+b?c", "/?a=%20+b?c"}},
+		{
+			"/path?param=value", "www.example.com", true,
+			target{"POST", "https", "www.example.com", "/path", "?param=value", "/path?param=value"},
+		},
+		{
+			"/path", "WWW.Example.com:443", true,
+			target{"POST", "https", "www.example.com", "/path", "?", "/path"},
+		},
+		{
+			"/a%2Fb//c?", "example.com:80", false,
+			target{"POST", "http", "example.com", "/a%2Fb//c", "?", "/a%2Fb//c?"},
+		},
+		{
+			"/?a=%20+b?c", "example.com:443", false,
+			target{"POST", "http", "example.com", "/", "?a=%20+b?c", "/?a=%20+b?c"},
+		},
 		{"/", "[::1]:8080", false, target{"POST", "http", "[::1]:8080", "/", "?", "/"}},
 		{"/", "example.com:80", true, target{"POST", "https", "example.com:80", "/", "?", "/"}},
-		{"//evil.example/x", "example.com", false, target{"POST", "http", "example.com", "//evil.example/x", "?", "//evil.example/x"}},
+		{
+			"//evil.example/x", "example.com", false,
+			target{"POST", "http", "example.com", "//evil.example/x", "?", "//evil.example/x"},
+		},
 		{"http://www.example.com?a=1", "www.example.com", false, target{"POST", "http", "www.example.com", "/", "?a=1", "http://www.example.com?a=1"}},
 	} {
 		r := &http.Request{Method: http.MethodPost, Host: test.host, RequestURI: test.uri}
@@ -147,7 +174,8 @@ func TestComponents(t *testing.T) {
 		}
 	}
 	for _, uri := range []string{"*", "example.com:443", "mailto:a"} {
-		if got, err := newTarget(&http.Request{Method: http.MethodConnect, Host: "h", RequestURI: uri}); err == nil {
+		if got, err := newTarget(
+			&http.Request{Method: http.MethodConnect, Host: "h", RequestURI: uri}); err == nil {
 			t.Errorf("%s: %+v", uri, got)
 		}
 	}
@@ -176,10 +204,14 @@ func TestHTTPEndToEnd(t *testing.T) {
 	secure.StartTLS()
 	defer secure.Close()
 	for _, server := range []*httptest.Server{plain, secure} {
-		for _, path := range []string{"/base", "/base/a%2Fb/c%20d?x=1&y=%C3%A9", "/base/?", "/base//x?a=b?c"} {
+		for _, path := range []string{
+			"/base", "/base/a%2Fb/c%20d?x=1&y=%C3%A9", "/base/?",
+			"/base//x?a=b?c",
+		} {
 			for id, key := range map[string]any{"ci": testSecret, "ed": testSeed} {
 				for _, body := range []string{"", testBody} {
-					r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+path, strings.NewReader(body))
+					r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+path,
+						strings.NewReader(body))
 					r.Header.Set("Content-Type", "application/json")
 					r.Header.Set("Authorization", "Bearer x")
 					r.Header.Add("Mcp-Param-A", "1")
@@ -211,7 +243,8 @@ func TestTargetURI(t *testing.T) {
 		if secure {
 			r.TLS = new(tls.ConnectionState)
 		}
-		const text = `("@method" "@target-uri");created=1700000000;expires=1700000300;nonce="nonce-0123456789";keyid="ci"`
+		const text = `("@method" ` +
+			`"@target-uri");created=1700000000;expires=1700000300;nonce="nonce-0123456789";keyid="ci"`
 		base := "\"@method\": GET\n\"@target-uri\": https://example.com/mcp?a=1\n\"@signature-params\": " + text
 		s, _ := newSigner("ci", testSecret)
 		// Another label is none of our business, when ours has the tag; here there is one only, and no
@@ -243,13 +276,21 @@ func TestHTTPLabels(t *testing.T) {
 	_, err := VerifyHTTP(many, []byte(testBody), keys)
 	wantReason(t, err, Malformed)
 	for value, want := range map[string]Reason{
-		`a=()` + strings.Repeat(" ", maxField):                                                   Malformed,
-		`a=(` + strings.Repeat(`"a" `, maxComponents) + `"b")`:                                   Malformed,
-		`a=(` + components(maxComponents) + `);created=1;keyid="ci";nonce="` + testNonce + `"`:   Uncovered,
-		`a=(` + components(maxComponents+1) + `);created=1;keyid="ci";nonce="` + testNonce + `"`: Malformed,
-		`a=("@method" @path)`: Malformed, `a=(1)`: Malformed, `a=1`: Malformed, `a`: Malformed, `a=()`: Uncovered, `=`: Malformed,
-		`a=();created="1"`: Malformed, `a=();created=0`: Malformed, `a=();created=1.5`: Malformed, `a=();nonce=1`: Malformed, `a=();alg=""`: Malformed,
-		`a=();created=1;keyid="ci";nonce="short"`: Uncovered, `a=();created=1;nonce="` + testNonce + `";keyid="` + strings.Repeat("x", maxWord+1) + `"`: Uncovered,
+		`a=()` +
+			strings.Repeat(" ", maxField): Malformed,
+		`a=(` + strings.Repeat(`"a" `, maxComponents) +
+			`"b")`: Malformed,
+		`a=(` + components(maxComponents) + `);created=1;keyid="ci";nonce="` + testNonce +
+			`"`: Uncovered,
+		`a=(` + components(maxComponents+1) + `);created=1;keyid="ci";nonce="` + testNonce +
+			`"`: Malformed,
+		`a=("@method" @path)`: Malformed, `a=(1)`: Malformed, `a=1`: Malformed, `a`: Malformed,
+		`a=()`: Uncovered, `=`: Malformed,
+		`a=();created="1"`: Malformed, `a=();created=0`: Malformed, `a=();created=1.5`: Malformed,
+		`a=();nonce=1`: Malformed, `a=();alg=""`: Malformed,
+		`a=();created=1;keyid="ci";nonce="short"`: Uncovered,
+		`a=();created=1;nonce="` + testNonce + `";keyid="` + strings.Repeat("x", maxWord+1) +
+			`"`: Uncovered,
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("Signature-Input", value)
@@ -271,11 +312,16 @@ func components(n int) string {
 
 func TestHTTPRefuses(t *testing.T) {
 	for name, change := range map[string]func(r *http.Request) (id string, key any, nonce string){
-		"short secret": func(*http.Request) (string, any, string) { return "ci", testSecret[:31], testNonce },
-		"no key":       func(*http.Request) (string, any, string) { return "ci", nil, testNonce },
-		"short nonce":  func(*http.Request) (string, any, string) { return "ci", testSecret, "short" },
-		"an odd ID":    func(*http.Request) (string, any, string) { return "é", testSecret, testNonce },
-		"no host":      func(r *http.Request) (string, any, string) { r.URL.Host = ""; return "ci", testSecret, testNonce },
+		"short secret": func(*http.Request) (string, any, string) {
+			return "ci", testSecret[:31], testNonce
+		},
+		"no key":      func(*http.Request) (string, any, string) { return "ci", nil, testNonce },
+		"short nonce": func(*http.Request) (string, any, string) { return "ci", testSecret, "short" },
+		"an odd ID":   func(*http.Request) (string, any, string) { return "é", testSecret, testNonce },
+		"no host": func(r *http.Request) (string, any, string) {
+			r.URL.Host = ""
+			return "ci", testSecret, testNonce
+		},
 		"not ASCII": func(r *http.Request) (string, any, string) {
 			r.Header.Set("Mcp-Name", "é")
 			return "ci", testSecret, testNonce
@@ -296,12 +342,15 @@ func TestHTTPRefuses(t *testing.T) {
 }
 
 func TestNewKeys(t *testing.T) {
-	if _, err := NewSecret("ci", testSecret[:31]); err == nil || strings.Contains(err.Error(), string(testSecret[:31])) {
+	if _, err := NewSecret("ci", testSecret[:31]); err == nil ||
+		strings.Contains(err.Error(), string(testSecret[:31])) {
 		t.Error(err)
 	}
-	_, err := VerifyMessage("m", signed(t, "m", `{}`), map[string]*Key{"ci": {ID: "ci", Secret: testSecret[:31]}}, "")
+	_, err := VerifyMessage("m", signed(t, "m", `{}`),
+		map[string]*Key{"ci": {ID: "ci", Secret: testSecret[:31]}}, "")
 	wantReason(t, err, Malformed)
-	_, err = VerifyMessage("m", signed(t, "m", `{}`), map[string]*Key{"ci": {ID: "ci", Secret: testSecret}}, "")
+	_, err = VerifyMessage("m", signed(t, "m", `{}`),
+		map[string]*Key{"ci": {ID: "ci", Secret: testSecret}}, "")
 	if err != nil {
 		t.Error(err) // without the constructor
 	}
@@ -334,7 +383,8 @@ func TestNewKeys(t *testing.T) {
 func FuzzHTTPHeaders(f *testing.F) {
 	r := request(f, testBody)
 	f.Add(r.Header.Get("Signature-Input"), r.Header.Get("Signature"), r.Header.Get("Content-Digest"))
-	f.Add(`a=("@method";req "x";key="a\"b");created=1;x=%"a", b=()`, `a=:AAAA:, b=:AAAA:;x`, `sha-512=:AAAA:, md5=?1`)
+	f.Add(`a=("@method";req "x";key="a\"b");created=1;x=%"a", b=()`, `a=:AAAA:, b=:AAAA:;x`,
+		`sha-512=:AAAA:, md5=?1`)
 	f.Add(`a=("@query-param";name="x" "b";bs)`, `a=@1`, `sha-256=("a" 1.5)`)
 	keys := testKeys(f)
 	f.Fuzz(func(t *testing.T, input, signature, digest string) {
@@ -343,10 +393,12 @@ func FuzzHTTPHeaders(f *testing.F) {
 		changed.Header.Set("Signature-Input", input)
 		changed.Header.Set("Signature", signature)
 		changed.Header.Set("Content-Digest", digest)
-		if s, err := VerifyHTTP(changed, []byte(testBody), keys); err == nil && (!same || s.Nonce != testNonce) {
+		if s, err := VerifyHTTP(changed, []byte(testBody), keys); err == nil &&
+			(!same || s.Nonce != testNonce) {
 			t.Fatalf("%s, %s, %s: %+v", input, signature, digest, s)
 		}
-		if d, err := dictionary(changed.Header, "Signature-Input"); err == nil && len(d.Names()) > maxLabels {
+		if d, err := dictionary(changed.Header, "Signature-Input"); err == nil &&
+			len(d.Names()) > maxLabels {
 			t.Fatal(d.Names())
 		}
 		_ = checkDigest(changed.Header, []byte(testBody))

@@ -22,7 +22,8 @@ const (
 // malformed.
 func HasSignature(params []byte) bool {
 	// Most messages have none, which two bytes of the names tell that have no other case.
-	if bytes.IndexByte(params, '\\') < 0 && (bytes.IndexByte(params, '/') < 0 || bytes.IndexByte(params, '_') < 0) {
+	if bytes.IndexByte(params, '\\') < 0 &&
+		(bytes.IndexByte(params, '/') < 0 || bytes.IndexByte(params, '_') < 0) {
 		return false
 	}
 	for key, value := range scan.Members(params) {
@@ -46,7 +47,9 @@ type claim struct {
 // VerifyMessage checks the signature in the _meta of params, by one of keys, of a call of method.
 // audience must be what it was signed for, "" when it names none. An error is an [*Error]. When it
 // was made, and whether its nonce is new, is the caller's to check.
-func VerifyMessage(method string, params []byte, keys map[string]*Key, audience string) (*Signature, error) {
+func VerifyMessage(
+	method string, params []byte, keys map[string]*Key, audience string,
+) (*Signature, error) {
 	w := getWork()
 	defer w.put()
 	s, err := w.verify(method, params, keys, audience)
@@ -56,7 +59,9 @@ func VerifyMessage(method string, params []byte, keys map[string]*Key, audience 
 	return s, nil
 }
 
-func (w *work) verify(method string, params []byte, keys map[string]*Key, audience string) (*Signature, *Error) {
+func (w *work) verify(
+	method string, params []byte, keys map[string]*Key, audience string,
+) (*Signature, *Error) {
 	if len(params) == 0 {
 		return nil, failed(Missing, "there are no params")
 	}
@@ -128,7 +133,8 @@ func (c *claim) read(raw []byte) (err *Error) {
 			c.created = value
 			continue
 		default:
-			return failed(Malformed, "%s has a member %q: want keyid, alg, created, nonce and sig", memberName, clip(key))
+			return failed(Malformed, "%s has a member %q: want keyid, alg, created, nonce and sig",
+				memberName, clip(key))
 		}
 		if value[0] != '"' {
 			return failed(Malformed, "%s in %s must be a string", key, memberName)
@@ -168,7 +174,9 @@ func isLine(s string) bool {
 // Message returns params with a signature in _meta; nothing else of them changes. The key is the
 // []byte of a secret for HMAC-SHA-256 or an ed25519.PrivateKey. nil params become an object. An
 // empty nonce becomes a random one.
-func Message(method string, params []byte, keyID string, key any, now time.Time, nonce, audience string) ([]byte, error) {
+func Message(
+	method string, params []byte, keyID string, key any, now time.Time, nonce, audience string,
+) ([]byte, error) {
 	s, err := newSigner(keyID, key)
 	if err != nil {
 		return nil, err
@@ -188,7 +196,10 @@ func Message(method string, params []byte, keyID string, key any, now time.Time,
 	if err != nil {
 		return nil, err
 	}
-	c := claim{keyID: []byte(keyID), alg: []byte(s.alg), created: strconv.AppendInt(nil, now.Unix(), 10), nonce: []byte(nonce)}
+	c := claim{
+		keyID: []byte(keyID), alg: []byte(s.alg),
+		created: strconv.AppendInt(nil, now.Unix(), 10), nonce: []byte(nonce),
+	}
 	w.base = w.canonical(appendHead(w.base[:0], &c, audience, method), 0)
 	c.sig = url64.AppendEncode(nil, s.sign(w.base))
 

@@ -71,7 +71,8 @@ type signer struct {
 
 func newSigner(id string, key any) (*signer, error) {
 	if !isWord(id, ' ') || id == "" {
-		return nil, failed(Malformed, "the key's ID %q must be 1 to %d printable ASCII characters", clip(id), maxWord)
+		return nil, failed(Malformed, "the key's ID %q must be 1 to %d printable ASCII characters",
+			clip(id), maxWord)
 	}
 	switch key := key.(type) {
 	case []byte:
@@ -84,7 +85,8 @@ func newSigner(id string, key any) (*signer, error) {
 			return &signer{id: id, alg: algEd25519, private: key}, nil
 		}
 	}
-	return nil, failed(Algorithm, "the key %q is a %T: want the []byte of a secret, or an ed25519.PrivateKey", id, key)
+	return nil, failed(Algorithm,
+		"the key %q is a %T: want the []byte of a secret, or an ed25519.PrivateKey", id, key)
 }
 
 func (s *signer) sign(base []byte) []byte {
@@ -239,7 +241,8 @@ func NewSecret(id string, secret []byte) (*Key, error) {
 // NewPublic returns a key for Ed25519, from PEM (PKIX, "PUBLIC KEY") or the 32 bytes in base64.
 func NewPublic(id, text string) (*Key, error) {
 	if id == "" || !isWord(id, ' ') {
-		return nil, failed(Malformed, "the key's ID %q must be 1 to %d printable ASCII characters", clip(id), maxWord)
+		return nil, failed(Malformed, "the key's ID %q must be 1 to %d printable ASCII characters",
+			clip(id), maxWord)
 	}
 	text = strings.TrimSpace(text)
 	if block, _ := pem.Decode([]byte(text)); block != nil {
@@ -259,7 +262,8 @@ func NewPublic(id, text string) (*Key, error) {
 	plain := strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(text, "="))
 	public, err := base64.RawStdEncoding.Strict().DecodeString(plain)
 	if err != nil || len(public) != ed25519.PublicKeySize {
-		return nil, failed(Malformed, "the key %q is neither PEM (PUBLIC KEY) nor the base64 of %d bytes", id, ed25519.PublicKeySize)
+		return nil, failed(Malformed, "the key %q is neither PEM (PUBLIC KEY) nor the base64 of %d bytes",
+			id, ed25519.PublicKeySize)
 	}
 	return &Key{ID: id, Public: public}, nil
 }
@@ -274,7 +278,8 @@ func find[S string | []byte](keys map[string]*Key, id S) (*Key, *Error) {
 }
 
 func shortSecret(id string, secret []byte) *Error {
-	return failed(Malformed, "the secret of the key %q has %d bytes: want at least %d random ones", clip(id), len(secret), minSecret)
+	return failed(Malformed, "the secret of the key %q has %d bytes: want at least %d random ones",
+		clip(id), len(secret), minSecret)
 }
 
 // Format prints the ID, whatever the verb: a secret must not get into a log.

@@ -51,7 +51,8 @@ func readVectors(tb testing.TB) *vectors {
 func TestVectors(t *testing.T) {
 	v := readVectors(t)
 	keys := testKeys(t)
-	if len(v.Vectors) < 12 || string(v.Keys["ci"].Secret) != string(testSecret) || string(v.Keys["ed"].Public) != string(keys["ed"].Public) {
+	if len(v.Vectors) < 12 || string(v.Keys["ci"].Secret) != string(testSecret) ||
+		string(v.Keys["ed"].Public) != string(keys["ed"].Public) {
 		t.Fatal("the vectors have other keys")
 	}
 	for _, test := range v.Vectors {
@@ -93,7 +94,8 @@ func wantReason(t *testing.T, err error, want Reason) {
 // What is signed here verifies here, and nothing but the signature is added.
 func TestMessage(t *testing.T) {
 	keys := testKeys(t)
-	const member = `"farcall.dev/signature":{"alg":"hmac-sha256","created":1700000000,"keyid":"ci","nonce":"nonce-0123456789","sig":"`
+	const member = `"farcall.dev/signature":{"alg":"hmac-sha256","created":1700000000,"keyid":"ci",` +
+		`"nonce":"nonce-0123456789","sig":"`
 	for params, want := range map[string]string{
 		``:                       `{"_meta":{` + member + `SIG"}}}`,
 		` { } `:                  ` {"_meta":{` + member + `SIG"}} } `,
@@ -144,7 +146,8 @@ func TestMessageRefuses(t *testing.T) {
 		"no JSON":            {"m", `{"a":}`, "ci", testSecret, testNonce},
 		"more after it":      {"m", `{}{}`, "ci", testSecret, testNonce},
 	} {
-		if out, err := Message(test.method, []byte(test.params), test.id, test.key, testTime, test.nonce, ""); err == nil {
+		if out, err := Message(test.method, []byte(test.params), test.id, test.key, testTime, test.nonce,
+			""); err == nil {
 			t.Errorf("%s: %s", name, out)
 		}
 	}
@@ -153,8 +156,10 @@ func TestMessageRefuses(t *testing.T) {
 // The example of the package's comment.
 func TestExample(t *testing.T) {
 	const params = `{"name":"add","arguments":{"b":3,"a":2.0}}`
-	const signed = "farcall-signature-v1\nhmac-sha256\nci\n1700000000\nnonce-0123456789\n\ntools/call\n" + `{"_meta":{},"arguments":{"a":2,"b":3},"name":"add"}`
-	const want = `{"_meta":{"farcall.dev/signature":{"alg":"hmac-sha256","created":1700000000,"keyid":"ci","nonce":"nonce-0123456789",` +
+	const signed = "farcall-signature-v1\nhmac-sha256\nci\n1700000000\nnonce-0123456789\n\n" +
+		"tools/call\n" + `{"_meta":{},"arguments":{"a":2,"b":3},"name":"add"}`
+	const want = `{"_meta":{"farcall.dev/signature":{"alg":"hmac-sha256","created":1700000000,` +
+		`"keyid":"ci","nonce":"nonce-0123456789",` +
 		`"sig":"c5ZQgDNh059Uk8JmwvBadJEVLmlVQr8oipFdDoWaYIU"}},"name":"add","arguments":{"b":3,"a":2.0}}`
 	got, err := Message("tools/call", []byte(params), "ci", testSecret, testTime, testNonce, "")
 	if err != nil || string(got) != want {
@@ -162,7 +167,8 @@ func TestExample(t *testing.T) {
 	}
 	h := hmac.New(sha256.New, testSecret)
 	h.Write([]byte(signed))
-	if sum := hex.EncodeToString(h.Sum(nil)); len(signed) != 127 || sum != "739650803361d39f5493c266c2f05a7491152e695542bf288a915d0e859a6085" {
+	if sum := hex.EncodeToString(h.Sum(nil)); len(signed) != 127 ||
+		sum != "739650803361d39f5493c266c2f05a7491152e695542bf288a915d0e859a6085" {
 		t.Error(len(signed), sum)
 	}
 }
