@@ -36,7 +36,8 @@ func TestAttacks(t *testing.T) {
 		}
 	}
 	for _, list := range [][]attack{
-		algorithmAttacks(t, rs, es), keyAttacks(t, es), signatureAttacks(es), formAttacks(es), claimAttacks(es),
+		algorithmAttacks(t, rs, es), keyAttacks(t, es), signatureAttacks(es), formAttacks(es),
+		claimAttacks(es),
 	} {
 		for _, a := range list {
 			t.Run(a.name, func(t *testing.T) {
@@ -63,7 +64,10 @@ func algorithmAttacks(t *testing.T, rs, es *signer) (all []attack) {
 		header := b64([]byte(`{"alg":"` + none + `","kid":"ec"}`))
 		all = append(all,
 			attack{`alg "` + none + `" without signature`, "algorithm", header + "." + payload + "."},
-			attack{`alg "` + none + `" with signature`, "algorithm", header + "." + payload + "." + signature})
+			attack{
+				`alg "` + none + `" with signature`, "algorithm",
+				header + "." + payload + "." + signature,
+			})
 	}
 	der, err := x509.MarshalPKIXPublicKey(rs.private.Public())
 	if err != nil {
@@ -72,13 +76,17 @@ func algorithmAttacks(t *testing.T, rs, es *signer) (all []attack) {
 	public, _ := rs.private.Public().(*rsa.PublicKey)
 	for name, secret := range map[string][]byte{
 		"PEM": pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), "DER": der,
-		"PKCS 1": x509.MarshalPKCS1PublicKey(public), "JWK": []byte(text(rs.jwk())), "modulus": public.N.Bytes(), "nothing": {},
+		"PKCS 1": x509.MarshalPKCS1PublicKey(public), "JWK": []byte(text(rs.jwk())),
+		"modulus": public.N.Bytes(), "nothing": {},
 	} {
 		_, payload, _ := split(rs.sign(nil, nil))
 		message := b64([]byte(`{"alg":"HS256","kid":"rsa"}`)) + "." + payload
 		mac := hmac.New(sha256.New, secret)
 		mac.Write([]byte(message))
-		all = append(all, attack{"key confusion HS256 with the public key as " + name, "algorithm", message + "." + b64(mac.Sum(nil))})
+		all = append(all, attack{
+			"key confusion HS256 with the public key as " + name, "algorithm",
+			message + "." + b64(mac.Sum(nil)),
+		})
 	}
 	return append(all,
 		attack{"key confusion ES256 with an RSA key", "key", es.sign(dict{"kid": "rsa"}, nil)},
@@ -96,7 +104,8 @@ func keyAttacks(t *testing.T, es *signer) (all []attack) {
 	t.Helper()
 	evil := newSigner(t, "ES256", "ec")
 	for name, kid := range map[string]string{
-		"path": "../../../../dev/null", "file": "/proc/sys/kernel/randomize_va_space", "SQL": "x' UNION SELECT 'key' --",
+		"path": "../../../../dev/null", "file": "/proc/sys/kernel/randomize_va_space",
+		"SQL": "x' UNION SELECT 'key' --",
 		"URL": "http://169.254.169.254/latest/", "command": "ec|/bin/sh", "NUL": "ec\x00", "empty": "", "case": "EC", "long": strings.Repeat("k", 4000),
 	} {
 		all = append(all, attack{"kid injection: " + name, "key", evil.sign(dict{"kid": kid}, nil)})
@@ -133,11 +142,17 @@ func signatureAttacks(es *signer) []attack {
 		{"longer signature", "signature", message + b64(append(sig[:64:64], 0))},
 		{"signature in DER", "signature", message + b64(der)},
 		{"replaced payload", "signature", header + "." + other + "." + signature},
-		{"replaced header", "signature", b64([]byte(`{"alg":"ES256","kid":"ec","a":1}`)) + "." + payload + "." + signature},
+		{
+			"replaced header", "signature",
+			b64([]byte(`{"alg":"ES256","kid":"ec","a":1}`)) + "." + payload + "." + signature,
+		},
 		{"signature with padding", "malformed", message + signature + "=="},
 		{"signature with a line break", "malformed", message + signature[:10] + "\n" + signature[10:]},
 		{"signature in base64, not base64url", "malformed", message + strings.Repeat("+/", 43)},
-		{"signature with bits to spare in its last character", "malformed", message + signature[:85] + "_"},
+		{
+			"signature with bits to spare in its last character", "malformed",
+			message + signature[:85] + "_",
+		},
 	}
 }
 
@@ -150,24 +165,36 @@ func formAttacks(es *signer) []attack {
 	return []attack{
 		{"JWE", "malformed", good + "." + payload + "." + signature},
 		{"JWE header", "malformed", es.sign(dict{"enc": "A256GCM"}, nil)},
-		{"JSON serialization", "malformed", `{"protected":"` + header + `","payload":"` + payload + `","signature":"` + signature + `"}`},
+		{
+			"JSON serialization", "malformed",
+			`{"protected":"` + header + `","payload":"` + payload + `","signature":"` + signature + `"}`,
+		},
 		{"nothing", "malformed", ""},
 		{"two parts", "malformed", header + "." + payload},
 		{"four parts", "malformed", good + "."},
 		{"white space around it", "malformed", " " + good},
 		{"unknown crit", "malformed", es.sign(dict{"crit": []any{"exp"}, "exp": 1}, nil)},
-		{"crit of RFC 7797 with b64 false", "malformed", es.sign(dict{"crit": []any{"b64"}, "b64": false}, nil)},
+		{
+			"crit of RFC 7797 with b64 false", "malformed",
+			es.sign(dict{"crit": []any{"b64"}, "b64": false}, nil),
+		},
 		{"b64 false", "malformed", es.sign(dict{"b64": false}, nil)},
 		{"empty crit", "malformed", es.sign(dict{"crit": []any{}}, nil)},
 		{"zip", "malformed", es.sign(dict{"zip": "DEF"}, nil)},
 		{"duplicate alg", "malformed", es.raw(`{"alg":"none","kid":"ec","alg":"ES256"}`, iss+claims)},
-		{"duplicate alg with an escape", "malformed", es.raw(`{"alg":"ES256","kid":"ec","\u0061lg":"none"}`, iss+claims)},
+		{
+			"duplicate alg with an escape", "malformed",
+			es.raw(`{"alg":"ES256","kid":"ec","\u0061lg":"none"}`, iss+claims),
+		},
 		{"duplicate kid", "malformed", es.raw(`{"alg":"ES256","kid":"ec","kid":"rsa"}`, iss+claims)},
 		{"duplicate sub", "malformed", es.raw(head, iss+`"sub":"root",`+claims)},
 		{"duplicate aud", "malformed", es.raw(head, iss+`"aud":"https://other.example",`+claims)},
 		{"duplicate iss", "malformed", es.raw(head, iss+`"iss":"https://other.example",`+claims)},
 		{"duplicate member inside", "malformed", es.raw(head, iss+`"cnf":{"jkt":"a","jkt":"b"},`+claims)},
-		{"deep nesting", "malformed", es.raw(head, iss+`"a":`+strings.Repeat("[", 100)+strings.Repeat("]", 100)+","+claims)},
+		{
+			"deep nesting", "malformed",
+			es.raw(head, iss+`"a":`+strings.Repeat("[", 100)+strings.Repeat("]", 100)+","+claims),
+		},
 		{"too large", "malformed", es.sign(nil, dict{"a": strings.Repeat("a", maxToken)})},
 		{"payload is a list", "malformed", es.raw(head, "[]")},
 		{"payload is null", "malformed", es.raw(head, "null")},
@@ -226,7 +253,8 @@ func TestAttackIssuerMixUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := v.Verify(t.Context(), b.sign(nil, dict{"iss": nameB})); err != nil || got.IssuerIndex != 1 || got.Issuer != nameB {
+	if got, err := v.Verify(t.Context(), b.sign(nil, dict{"iss": nameB})); err != nil ||
+		got.IssuerIndex != 1 || got.Issuer != nameB {
 		t.Errorf("%+v %v", got, err)
 	}
 	for _, raw := range []string{a.sign(nil, dict{"iss": nameB}), b.sign(nil, nil)} {
@@ -247,28 +275,42 @@ func TestAttackWeakKeys(t *testing.T) {
 	huge := over(good.jwk(), dict{"n": b64(append([]byte{0x80}, make([]byte, 1024)...))})
 	for name, jwk := range map[string]dict{
 		"RSA of 1024 bits": weak.jwk(), "RSA of 8200 bits": huge,
-		"RSA with exponent 1":              over(good.jwk(), dict{"e": "AQ"}),
-		"RSA with an even exponent":        over(good.jwk(), dict{"e": "Ag"}),
-		"RSA with an even modulus":         over(good.jwk(), dict{"n": b64(append([]byte{0x80}, make([]byte, 255)...))}),
-		"for encryption":                   over(good.jwk(), dict{"use": "enc"}),
-		"for wrapping":                     over(good.jwk(), dict{"key_ops": []any{"wrapKey"}}),
-		"for another algorithm":            over(good.jwk(), dict{"alg": "RSA-OAEP"}),
-		"private":                          over(good.jwk(), dict{"d": "AQ"}),
-		"symmetric":                        {"kty": "oct", "k": "AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ"},
-		"a point that is not on the curve": {"kty": "EC", "crv": "P-256", "x": b64(make([]byte, 32)), "y": b64(make([]byte, 32))},
-		"a short coordinate":               {"kty": "EC", "crv": "P-256", "x": "AQ", "y": b64(make([]byte, 32))},
-		"Ed25519 of 31 bytes":              {"kty": "OKP", "crv": "Ed25519", "x": b64(make([]byte, 31))},
-		"Ed25519 of 33 bytes":              {"kty": "OKP", "crv": "Ed25519", "x": b64(make([]byte, 33))},
-		"Ed448":                            {"kty": "OKP", "crv": "Ed448", "x": b64(make([]byte, 57))},
-		"coordinates of unequal length":    {"kty": "EC", "crv": "P-256", "x": b64(make([]byte, 32)), "y": b64(make([]byte, 31))},
-		"base64 with padding":              over(good.jwk(), dict{"e": "AQAB=="}),
-		"X25519":                           {"kty": "OKP", "crv": "X25519", "x": b64(make([]byte, 32))},
-		"secp256k1":                        {"kty": "EC", "crv": "secp256k1", "x": b64(make([]byte, 32)), "y": b64(make([]byte, 32))},
+		"RSA with exponent 1":       over(good.jwk(), dict{"e": "AQ"}),
+		"RSA with an even exponent": over(good.jwk(), dict{"e": "Ag"}),
+		"RSA with an even modulus": over(good.jwk(),
+			dict{"n": b64(append([]byte{0x80}, make([]byte, 255)...))}),
+		"for encryption":        over(good.jwk(), dict{"use": "enc"}),
+		"for wrapping":          over(good.jwk(), dict{"key_ops": []any{"wrapKey"}}),
+		"for another algorithm": over(good.jwk(), dict{"alg": "RSA-OAEP"}),
+		"private":               over(good.jwk(), dict{"d": "AQ"}),
+		"symmetric":             {"kty": "oct", "k": "AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ"},
+		"a point that is not on the curve": {
+			"kty": "EC", "crv": "P-256", "x": b64(make([]byte, 32)),
+			"y": b64(make([]byte, 32)),
+		},
+		"a short coordinate": {
+			"kty": "EC", "crv": "P-256", "x": "AQ",
+			"y": b64(make([]byte, 32)),
+		},
+		"Ed25519 of 31 bytes": {"kty": "OKP", "crv": "Ed25519", "x": b64(make([]byte, 31))},
+		"Ed25519 of 33 bytes": {"kty": "OKP", "crv": "Ed25519", "x": b64(make([]byte, 33))},
+		"Ed448":               {"kty": "OKP", "crv": "Ed448", "x": b64(make([]byte, 57))},
+		"coordinates of unequal length": {
+			"kty": "EC", "crv": "P-256", "x": b64(make([]byte, 32)),
+			"y": b64(make([]byte, 31)),
+		},
+		"base64 with padding": over(good.jwk(), dict{"e": "AQAB=="}),
+		"X25519":              {"kty": "OKP", "crv": "X25519", "x": b64(make([]byte, 32))},
+		"secp256k1": {
+			"kty": "EC", "crv": "secp256k1", "x": b64(make([]byte, 32)),
+			"y": b64(make([]byte, 32)),
+		},
 	} {
 		if keys, err := readKeys([]byte(text(dict{"keys": []any{jwk}}))); err == nil {
 			t.Errorf("%s: %v", name, keys)
 		}
-		if keys, err := readKeys([]byte(text(dict{"keys": []any{jwk, newSigner(t, "EdDSA", "").jwk()}}))); err != nil || len(keys) != 1 {
+		if keys, err := readKeys(
+			[]byte(text(dict{"keys": []any{jwk, newSigner(t, "EdDSA", "").jwk()}}))); err != nil || len(keys) != 1 {
 			t.Errorf("%s beside a good one: %v, %v", name, keys, err)
 		}
 	}
@@ -279,7 +321,9 @@ func TestAttackWeakKeys(t *testing.T) {
 // server.
 func TestAttackMetadataToPrivateAddresses(t *testing.T) {
 	var asked atomic.Int32
-	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		asked.Add(1)
+	}))
 	t.Cleanup(inside.Close)
 	s := newSigner(t, "ES256", "k")
 	for name, uri := range map[string]string{
@@ -298,7 +342,8 @@ func TestAttackMetadataToPrivateAddresses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			net := &fakeNet{pages: map[string]string{
-				testIssuer + "/.well-known/openid-configuration": text(dict{"issuer": testIssuer, "jwks_uri": uri}),
+				testIssuer + "/.well-known/openid-configuration": text(
+					dict{"issuer": testIssuer, "jwks_uri": uri}),
 				uri: set(s),
 			}}
 			v := fetching(t, net, nil)

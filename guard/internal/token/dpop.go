@@ -96,7 +96,8 @@ func (p *parsed) bound(method, target, accessToken string) error {
 	}
 	sum := sha256.Sum256([]byte(accessToken))
 	want := base64.RawURLEncoding.EncodeToString(sum[:])
-	if got, ok := ath.(string); !there || !ok || subtle.ConstantTimeCompare([]byte(got), []byte(want)) == 0 {
+	if got, ok := ath.(string); !there || !ok ||
+		subtle.ConstantTimeCompare([]byte(got), []byte(want)) == 0 {
 		return refuse("claims", "ath of the proof is missing, or of another token")
 	}
 	return nil

@@ -25,7 +25,8 @@ func TestReadProof(t *testing.T) {
 		}
 		m, _ := readObject([]byte(text(s.jwk())))
 		k, _ := readKey(m)
-		if want := (Proof{Thumbprint: k.thumbprint, ID: "id-1", Issued: testNow, Nonce: "n"}); *p != want {
+		if want := (Proof{Thumbprint: k.thumbprint, ID: "id-1", Issued: testNow, Nonce: "n"}); *p !=
+			want {
 			t.Errorf("%+v", p)
 		}
 	}
@@ -33,19 +34,25 @@ func TestReadProof(t *testing.T) {
 	private := s.jwk()
 	private["d"] = b64(bytes.Repeat([]byte{1}, 32))
 	for name, test := range map[string]struct{ raw, reason string }{
-		"typ JWT":              {s.proof(dict{"typ": "JWT"}, nil), "type"},
-		"typ missing":          {s.proof(dict{"typ": nil}, nil), "type"},
-		"alg none":             {s.proof(dict{"alg": "none"}, nil), "algorithm"},
-		"alg HS256":            {s.proof(dict{"alg": "HS256", "jwk": dict{"kty": "oct", "k": "AQ"}}, nil), "algorithm"},
-		"alg of another key":   {s.proof(dict{"alg": "RS256"}, nil), "key"},
-		"jwk missing":          {s.proof(dict{"jwk": nil}, nil), "key"},
-		"jwk a string":         {s.proof(dict{"jwk": "k"}, nil), "key"},
-		"jwk private":          {s.proof(dict{"jwk": private}, nil), "key"},
-		"jwk symmetric":        {s.proof(dict{"jwk": dict{"kty": "oct", "k": "AQ"}}, nil), "key"},
-		"jwk of another":       {s.proof(dict{"jwk": other.jwk()}, nil), "signature"},
-		"jku":                  {s.proof(dict{"jku": "https://evil.example"}, nil), "malformed"},
-		"crit":                 {s.proof(dict{"crit": []any{"a"}, "a": 1}, nil), "malformed"},
-		"psychic":              {s.proof(nil, nil)[:len(s.proof(nil, nil))-86] + strings.Repeat("A", 86), "signature"},
+		"typ JWT":     {s.proof(dict{"typ": "JWT"}, nil), "type"},
+		"typ missing": {s.proof(dict{"typ": nil}, nil), "type"},
+		"alg none":    {s.proof(dict{"alg": "none"}, nil), "algorithm"},
+		"alg HS256": {
+			s.proof(dict{"alg": "HS256", "jwk": dict{"kty": "oct", "k": "AQ"}}, nil),
+			"algorithm",
+		},
+		"alg of another key": {s.proof(dict{"alg": "RS256"}, nil), "key"},
+		"jwk missing":        {s.proof(dict{"jwk": nil}, nil), "key"},
+		"jwk a string":       {s.proof(dict{"jwk": "k"}, nil), "key"},
+		"jwk private":        {s.proof(dict{"jwk": private}, nil), "key"},
+		"jwk symmetric":      {s.proof(dict{"jwk": dict{"kty": "oct", "k": "AQ"}}, nil), "key"},
+		"jwk of another":     {s.proof(dict{"jwk": other.jwk()}, nil), "signature"},
+		"jku":                {s.proof(dict{"jku": "https://evil.example"}, nil), "malformed"},
+		"crit":               {s.proof(dict{"crit": []any{"a"}, "a": 1}, nil), "malformed"},
+		"psychic": {
+			s.proof(nil, nil)[:len(s.proof(nil, nil))-86] + strings.Repeat("A", 86),
+			"signature",
+		},
 		"htm other":            {s.proof(nil, dict{"htm": "GET"}), "claims"},
 		"htm in other case":    {s.proof(nil, dict{"htm": "post"}), "claims"},
 		"htm missing":          {s.proof(nil, dict{"htm": nil}), "claims"},
@@ -78,7 +85,8 @@ func TestReadProof(t *testing.T) {
 		})
 	}
 	for name, raw := range map[string]string{
-		"ath missing": s.proof(nil, nil), "ath of another token": s.proof(nil, dict{"ath": sum("other")}), "ath a number": s.proof(nil, dict{"ath": 1}),
+		"ath missing": s.proof(nil, nil), "ath of another token": s.proof(nil, dict{"ath": sum("other")}),
+		"ath a number": s.proof(nil, dict{"ath": 1}),
 	} {
 		if _, err := ReadProof(raw, "POST", "https://rpc.example/mcp", access); err == nil {
 			t.Errorf("%s passed", name)
@@ -128,8 +136,12 @@ func TestNonces(t *testing.T) {
 	same, _ := NewNonces(key, time.Minute)
 	other, _ := NewNonces(nil, time.Minute)
 	nonce := n.Issue(testNow)
-	for d, want := range map[time.Duration]bool{0: true, time.Minute: true, -2 * time.Minute: false, 2 * time.Minute: false, time.Hour: false} {
-		if n.Valid(nonce, testNow.Add(d)) != want || same.Valid(nonce, testNow.Add(d)) != want || other.Valid(nonce, testNow.Add(d)) {
+	for d, want := range map[time.Duration]bool{
+		0: true, time.Minute: true, -2 * time.Minute: false,
+		2 * time.Minute: false, time.Hour: false,
+	} {
+		if n.Valid(nonce, testNow.Add(d)) != want || same.Valid(nonce, testNow.Add(d)) != want ||
+			other.Valid(nonce, testNow.Add(d)) {
 			t.Errorf("after %s", d)
 		}
 	}
@@ -138,7 +150,10 @@ func TestNonces(t *testing.T) {
 			t.Errorf("%s passed", forged)
 		}
 	}
-	for _, forged := range []string{"", "A", nonce + "A", nonce[1:], nonce + "\n", strings.Repeat("A", 1000)} {
+	for _, forged := range []string{
+		"", "A", nonce + "A", nonce[1:], nonce + "\n",
+		strings.Repeat("A", 1000),
+	} {
 		if n.Valid(forged, testNow) {
 			t.Errorf("%q passed", forged)
 		}

@@ -13,7 +13,9 @@ func FuzzVerify(f *testing.F) {
 	v := verifier(f, func(i *Issuer) { i.Claims = map[string]string{"a.b": "c"} }, s)
 	genuine := s.sign(nil, dict{"a": dict{"b": "c"}})
 	for _, seed := range []string{
-		genuine, s.sign(nil, nil), s.sign(dict{"kid": nil, "typ": "JWT"}, dict{"aud": []any{"a"}, "cnf": dict{"jkt": "j"}}), rfc7515A1, rfc7515A2, rfc7515A5,
+		genuine, s.sign(nil, nil),
+		s.sign(dict{"kid": nil, "typ": "JWT"}, dict{"aud": []any{"a"}, "cnf": dict{"jkt": "j"}}),
+		rfc7515A1, rfc7515A2, rfc7515A5,
 		"..", "....", strings.Replace(genuine, ".", "\n.", 1), s.raw("{}", "{}"), s.raw("[]", "null"),
 	} {
 		f.Add(seed)
@@ -29,7 +31,8 @@ func FuzzVerify(f *testing.F) {
 			return
 		}
 		signed := s.raw(`{"alg":"EdDSA","kid":"k"}`, raw)
-		if got, err := v.Verify(t.Context(), signed); err == nil && (got.Issuer != testIssuer || got.Subject == "" || !got.Expires.After(testNow)) {
+		if got, err := v.Verify(t.Context(), signed); err == nil &&
+			(got.Issuer != testIssuer || got.Subject == "" || !got.Expires.After(testNow)) {
 			t.Fatalf("%q: %+v", raw, got)
 		}
 		v.Verify(t.Context(), s.raw(raw, `{"iss":"`+testIssuer+`"}`)) // it is not to panic
@@ -65,7 +68,8 @@ func FuzzReadProof(f *testing.F) {
 func FuzzDocuments(f *testing.F) {
 	for _, seed := range []string{
 		`{"issuer":"` + testIssuer + `","jwks_uri":"https://a"}`, `{"keys":[` + rfc7638Key + "," + rfc7515A3Key + "," + rfc8037Key + "," + rfc7515A1Key + `]}`,
-		`{"keys":[]}`, `{"keys":[null,1]}`, "[]", "null", `{"issuer":1,"issuer":2}`, `{"keys":[{"kty":"RSA","n":"","e":"AQAB"}]}`,
+		`{"keys":[]}`, `{"keys":[null,1]}`, "[]", "null", `{"issuer":1,"issuer":2}`,
+		`{"keys":[{"kty":"RSA","n":"","e":"AQAB"}]}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -73,7 +77,8 @@ func FuzzDocuments(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if keys, err := readKeys(b); err == nil {
 			for _, k := range keys {
-				if k.public == nil || len(k.thumbprint) != 43 || k.alg != "" && !k.fits(k.alg) || k.fits("HS256") || k.fits("none") {
+				if k.public == nil || len(k.thumbprint) != 43 || k.alg != "" && !k.fits(k.alg) ||
+					k.fits("HS256") || k.fits("none") {
 					t.Fatalf("%q: %+v", b, k)
 				}
 			}

@@ -71,7 +71,8 @@ func newIntrospector(v *Verifier, i *issuer, client *http.Client) (*introspector
 	case c.Auth != "basic" && c.Auth != "post" && c.Auth != "bearer":
 		return nil, fmt.Errorf("its introspection has the auth %q; use basic, post or bearer", c.Auth)
 	case c.ClientSecret == "":
-		return nil, errors.New("its introspection has no client_secret; the endpoint must know who asks (RFC 7662 §2.1)")
+		return nil, errors.New(
+			"its introspection has no client_secret; the endpoint must know who asks (RFC 7662 §2.1)")
 	case c.Auth != "bearer" && c.ClientID == "":
 		return nil, errors.New("its introspection has no client_id")
 	case c.TTL < 0 || c.Timeout < 0:
@@ -80,7 +81,8 @@ func newIntrospector(v *Verifier, i *issuer, client *http.Client) (*introspector
 	c.TTL, c.Timeout = cmp.Or(c.TTL, defaultIntrospectTTL), cmp.Or(c.Timeout, defaultIntrospectTimeout)
 	return &introspector{
 		v: v, i: i,
-		client: fetch.New(&fetch.Options{HTTP: client, Private: i.Private, MaxBytes: maxAnswer, Timeout: c.Timeout}),
+		client: fetch.New(
+			&fetch.Options{HTTP: client, Private: i.Private, MaxBytes: maxAnswer, Timeout: c.Timeout}),
 		known:  share.NewTable[[sha256.Size]byte, *answer](share.Bounds{Total: maxAnswers}),
 		asking: map[[sha256.Size]byte]*asked{},
 	}, nil
@@ -112,7 +114,9 @@ func (n *introspector) ask(ctx context.Context, raw string) (*Token, error) {
 
 // begin begins a request, or joins one that has begun meanwhile. The request goes on when its
 // caller gives up, as others may wait for it.
-func (n *introspector) begin(ctx context.Context, key [sha256.Size]byte, raw string) (*asked, error) {
+func (n *introspector) begin(
+	ctx context.Context, key [sha256.Size]byte, raw string,
+) (*asked, error) {
 	by, release := owner.Key{}, func() {}
 	if n.v.admit != nil {
 		var err error
@@ -161,20 +165,26 @@ func (n *introspector) fetch(raw string) (a *answer, size int) {
 	active, ok := claims["active"].(bool)
 	if !ok {
 		n.failed(errors.New("its answer has no member active, true or false"))
-		return &answer{err: refuse("unavailable", "the answer of the issuer does not say whether it is active")}, 0
+		return &answer{
+			err: refuse("unavailable", "the answer of the issuer does not say whether it is active"),
+		}, 0
 	}
 	if !active {
-		a.err = refuse("inactive", "its issuer says that it is not active: revoked, expired, or of another issuer")
+		a.err = refuse("inactive",
+			"its issuer says that it is not active: revoked, expired, or of another issuer")
 		return a, size
 	}
-	if a.token, a.err = n.i.introspected(claims, now); a.err == nil && !a.token.Expires.IsZero() && a.token.Expires.Before(a.until) {
+	if a.token, a.err = n.i.introspected(claims, now); a.err == nil && !a.token.Expires.IsZero() &&
+		a.token.Expires.Before(a.until) {
 		a.until = a.token.Expires
 	}
 	return a, size
 }
 
 // post sends the request (RFC 7662 §2.1), and returns the members of the answer.
-func (n *introspector) post(ctx context.Context, raw string) (claims map[string]any, size int, err error) {
+func (n *introspector) post(
+	ctx context.Context, raw string,
+) (claims map[string]any, size int, err error) {
 	c := &n.i.Introspection
 	form := url.Values{"token": {raw}, "token_type_hint": {"access_token"}}
 	if c.Auth == "post" {
@@ -201,7 +211,10 @@ func (n *introspector) post(ctx context.Context, raw string) (claims map[string]
 	switch resp.StatusCode {
 	case http.StatusOK:
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return nil, 0, fmt.Errorf("the endpoint refuses this server with status %d: check client_id, client_secret and auth", resp.StatusCode)
+		return nil, 0,
+			fmt.Errorf(
+				"the endpoint refuses this server with status %d: check client_id, client_secret and auth",
+				resp.StatusCode)
 	default:
 		return nil, 0, fmt.Errorf("the endpoint answers with status %d", resp.StatusCode)
 	}
@@ -221,7 +234,8 @@ func (n *introspector) failed(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if now := time.Now(); now.Sub(n.logged) >= logEvery {
-		n.v.log.Error("tokens cannot be introspected, and are refused", "issuer", n.i.Issuer.Issuer, "error", err, "failed_before", n.skipped)
+		n.v.log.Error("tokens cannot be introspected, and are refused", "issuer", n.i.Issuer.Issuer,
+			"error", err, "failed_before", n.skipped)
 		n.logged, n.skipped = now, 0
 		return
 	}
@@ -256,7 +270,8 @@ func (i *issuer) introspected(claims map[string]any, now time.Time) (*Token, err
 // confirm asks about a token that was verified by its signature, which its issuer may have revoked.
 func (n *introspector) confirm(ctx context.Context, raw string) error {
 	_, err := n.ask(ctx, raw)
-	if bad, ok := errors.AsType[*Error](err); ok && (bad.Reason == "audience" || bad.Reason == "claims") {
+	if bad, ok := errors.AsType[*Error](err); ok &&
+		(bad.Reason == "audience" || bad.Reason == "claims") {
 		return nil // the token itself has been read; the answer need not repeat it
 	}
 	return err

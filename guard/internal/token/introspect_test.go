@@ -54,7 +54,8 @@ func (e *endpoint) set(answer func(token string) (int, string)) {
 func asker(t *testing.T, e *endpoint, o *Options, change func(*Issuer)) *Verifier {
 	t.Helper()
 	i := Issuer{Issuer: testIssuer, Audience: []string{"https://rpc.example"}}
-	i.Introspection.URL, i.Introspection.ClientID, i.Introspection.ClientSecret, i.Introspection.Opaque = e.URL, "rpc", "s3cr et", true
+	asked := &i.Introspection
+	asked.URL, asked.ClientID, asked.ClientSecret, asked.Opaque = e.URL, "rpc", "s3cr et", true
 	if change != nil {
 		change(&i)
 	}
@@ -79,7 +80,8 @@ func TestIntrospection(t *testing.T) {
 		case "good":
 			return 200, active("alice", time.Now().Add(time.Hour))
 		case "other-audience":
-			return 200, strings.Replace(active("alice", time.Now().Add(time.Hour)), "rpc.example", "bank.example", 1)
+			return 200, strings.Replace(active("alice", time.Now().Add(time.Hour)), "rpc.example",
+				"bank.example", 1)
 		case "other-issuer":
 			return 200, `{"active":true,"sub":"alice","aud":"https://rpc.example","iss":"https://evil.example"}`
 		case "expired":
@@ -107,30 +109,38 @@ func TestIntrospection(t *testing.T) {
 	})
 	v := asker(t, e, nil, nil)
 	got, err := v.Verify(t.Context(), "good")
-	if err != nil || got.Subject != "alice" || got.Issuer != testIssuer || len(got.Scopes) != 2 || len(got.Roles) != 1 || got.Expires.IsZero() {
+	if err != nil || got.Subject != "alice" || got.Issuer != testIssuer || len(got.Scopes) != 2 ||
+		len(got.Roles) != 1 || got.Expires.IsZero() {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if user, password, ok := e.last.BasicAuth(); !ok || user != "rpc" || password != "s3cr+et" || e.last.PostForm.Get("token_type_hint") != "access_token" {
+	if user, password, ok := e.last.BasicAuth(); !ok || user != "rpc" || password != "s3cr+et" ||
+		e.last.PostForm.Get("token_type_hint") != "access_token" {
 		t.Errorf("%q %q %v", user, password, e.last.PostForm)
 	}
 	for token, reason := range map[string]string{
-		"unknown": "inactive", "other-audience": "audience", "other-issuer": "issuer", "expired": "expired", "no-sub": "claims", "no-audience": "audience",
-		"truthy": "unavailable", "twice": "unavailable", "broken": "unavailable", "large": "unavailable", "down": "unavailable", "denied": "unavailable", "redirected": "unavailable",
+		"unknown": "inactive", "other-audience": "audience", "other-issuer": "issuer",
+		"expired": "expired", "no-sub": "claims", "no-audience": "audience",
+		"truthy": "unavailable", "twice": "unavailable", "broken": "unavailable", "large": "unavailable",
+		"down": "unavailable", "denied": "unavailable", "redirected": "unavailable",
 	} {
 		_, err := v.Verify(t.Context(), token)
 		refused(t, err, reason, token)
 	}
-	lax := asker(t, e, nil, func(i *Issuer) { i.Introspection.AnyAudience, i.Introspection.Auth = true, "post" })
+	lax := asker(t, e, nil, func(i *Issuer) {
+		i.Introspection.AnyAudience, i.Introspection.Auth = true, "post"
+	})
 	if _, err := lax.Verify(t.Context(), "no-audience"); err != nil {
 		t.Error(err)
 	}
-	if e.last.PostForm.Get("client_id") != "rpc" || e.last.PostForm.Get("client_secret") != "s3cr et" || e.last.Header.Get("Authorization") != "" {
+	if e.last.PostForm.Get("client_id") != "rpc" ||
+		e.last.PostForm.Get("client_secret") != "s3cr et" || e.last.Header.Get("Authorization") != "" {
 		t.Errorf("%v %v", e.last.PostForm, e.last.Header)
 	}
 	_, err = lax.Verify(t.Context(), "other-audience")
 	refused(t, err, "audience", "other-audience")
 	token := asker(t, e, nil, func(i *Issuer) { i.Introspection.Auth = "bearer" })
-	if _, err := token.Verify(t.Context(), "good"); err != nil || e.last.Header.Get("Authorization") != "Bearer s3cr et" {
+	if _, err := token.Verify(t.Context(), "good"); err != nil ||
+		e.last.Header.Get("Authorization") != "Bearer s3cr et" {
 		t.Error(err, e.last.Header)
 	}
 	e.CloseClientConnections()
@@ -254,7 +264,9 @@ func TestIntrospectionTimeout(t *testing.T) {
 // A caller without room is refused before the issuer is asked; what is remembered needs
 // none, and stays while another caller shows many tokens.
 func TestIntrospectionIsAdmitted(t *testing.T) {
-	e := newEndpoint(t, func(token string) (int, string) { return 200, active(token, time.Now().Add(time.Hour)) })
+	e := newEndpoint(t, func(token string) (int, string) {
+		return 200, active(token, time.Now().Add(time.Hour))
+	})
 	full := errors.New("too many")
 	var released atomic.Int32
 	type from struct{}
@@ -265,19 +277,22 @@ func TestIntrospectionIsAdmitted(t *testing.T) {
 		}
 		return owner.Address(name), func() { released.Add(1) }, nil
 	}}, nil)
-	if _, err := v.Verify(context.WithValue(t.Context(), from{}, "refused"), "a"); !errors.Is(err, full) || e.asked.Load() != 0 {
+	if _, err := v.Verify(context.WithValue(t.Context(), from{}, "refused"),
+		"a"); !errors.Is(err, full) || e.asked.Load() != 0 {
 		t.Errorf("%v, asked %d", err, e.asked.Load())
 	}
 	if _, err := v.Verify(context.WithValue(t.Context(), from{}, "192.0.2.1"), "mine"); err != nil {
 		t.Fatal(err)
 	}
 	for n := range 300 {
-		if _, err := v.Verify(context.WithValue(t.Context(), from{}, "192.0.2.2"), fmt.Sprint("theirs ", n)); err != nil {
+		if _, err := v.Verify(context.WithValue(t.Context(), from{}, "192.0.2.2"),
+			fmt.Sprint("theirs ", n)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	asked := e.asked.Load()
-	if _, err := v.Verify(context.WithValue(t.Context(), from{}, "refused"), "mine"); err != nil || e.asked.Load() != asked {
+	if _, err := v.Verify(context.WithValue(t.Context(), from{}, "refused"), "mine"); err != nil ||
+		e.asked.Load() != asked {
 		t.Errorf("what is remembered needs no room: %v, asked %d more", err, e.asked.Load()-asked)
 	}
 	v.Close()
@@ -310,7 +325,8 @@ func TestIntrospectionOfWrongIssuers(t *testing.T) {
 	i.Introspection.URL, i.Introspection.ClientID, i.Introspection.ClientSecret, i.Introspection.Opaque = "https://id.example/introspect", "a", "b", true
 	other := i
 	other.Issuer = "https://other.example"
-	if _, err := New([]Issuer{i, other}, nil); err == nil || !strings.Contains(err.Error(), "only one of them can") {
+	if _, err := New([]Issuer{i, other}, nil); err == nil ||
+		!strings.Contains(err.Error(), "only one of them can") {
 		t.Error(err)
 	}
 }

@@ -47,25 +47,32 @@ func newIssuer(v *Verifier, of *Issuer, index int, client *http.Client) (*issuer
 		return nil, errors.New("it has no name; give the value of the claim iss")
 	}
 	if len(i.Audience) == 0 || slices.Contains(i.Audience, "") {
-		return nil, errors.New("it has no audience, so tokens for anybody else would count; give the value of the claim aud that is this server")
+		return nil, errors.New(
+			"it has no audience, so tokens for anybody else would count; give the value of the claim aud " +
+				"that is this server")
 	}
 	for _, alg := range i.Algorithms {
 		if _, known := algorithms[alg]; !known {
-			return nil, fmt.Errorf("the algorithm %q is not allowed; use %s, with other hashes where there are", alg, strings.Join(defaultAlgorithms, ", "))
+			return nil,
+				fmt.Errorf("the algorithm %q is not allowed; use %s, with other hashes where there are", alg,
+					strings.Join(defaultAlgorithms, ", "))
 		}
 	}
 	if i.Skew < 0 || i.MaxAge < 0 || i.Refresh < 0 || i.KeysMaxAge < 0 {
 		return nil, errors.New("a time is negative")
 	}
 	if i.KeysMaxAge < i.Refresh {
-		return nil, fmt.Errorf("keys_max_age is %s, less than refresh (%s), so its keys would not count part of the time; make it at least twice as long", i.KeysMaxAge, i.Refresh)
+		return nil,
+			fmt.Errorf("keys_max_age is %s, less than refresh (%s), so its keys would not count part of "+
+				"the time; make it at least twice as long", i.KeysMaxAge, i.Refresh)
 	}
 	var err error
 	if i.introspect, err = newIntrospector(v, i, client); err != nil {
 		return nil, err
 	}
 	if i.Introspection.Opaque && i.JWKS == "" && !strings.Contains(i.Issuer.Issuer, "://") {
-		i.keys = &source{v: v, of: &i.Issuer, fixed: true, known: true} // it has none: all of its tokens are opaque
+		// it has none: all of its tokens are opaque
+		i.keys = &source{v: v, of: &i.Issuer, fixed: true, known: true}
 		return i, nil
 	}
 	i.keys, err = newSource(v, &i.Issuer, client)
@@ -76,7 +83,8 @@ func newIssuer(v *Verifier, of *Issuer, index int, client *http.Client) (*issuer
 // §3.1, and the former as the latter has it (RFC 8414 §5).
 func discovery(name string) (issuer *url.URL, addresses []string, err error) {
 	u, err := url.Parse(name)
-	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" ||
+		u.ForceQuery || u.Fragment != "" {
 		return nil, nil, errors.New("its keys cannot be discovered, as it is no URL; say where they are")
 	}
 	const oidc, oauth = "/.well-known/openid-configuration", "/.well-known/oauth-authorization-server"
@@ -138,7 +146,8 @@ func (i *issuer) read(claims map[string]any, access bool, now time.Time, by *key
 		// An ID token is for a client to read, not for a server to let anybody in (RFC 9068 §1).
 		for _, name := range []string{"nonce", "at_hash", "c_hash"} {
 			if _, there := claims[name]; there {
-				return nil, refuse("type", "it has %s, so it is an ID token; an access token that has it must have the typ at+jwt", name)
+				return nil, refuse("type",
+					"it has %s, so it is an ID token; an access token that has it must have the typ at+jwt", name)
 			}
 		}
 	}
@@ -162,7 +171,9 @@ func (i *issuer) read(claims map[string]any, access bool, now time.Time, by *key
 
 func (i *issuer) checkAudience(claims map[string]any) error {
 	audience, ok := list(claims["aud"], false)
-	if !ok || !slices.ContainsFunc(audience, func(s string) bool { return slices.Contains(i.Audience, s) }) {
+	if !ok || !slices.ContainsFunc(audience, func(s string) bool {
+		return slices.Contains(i.Audience, s)
+	}) {
 		return refuse("audience", "aud has none of %q", i.Audience)
 	}
 	return nil
@@ -207,7 +218,8 @@ func (i *issuer) times(claims map[string]any, now time.Time) (until time.Time, e
 			return until, err
 		}
 		if at.After(now.Add(i.Skew)) {
-			return until, refuse("not-yet", "%s is %s ahead of the clock here", name, at.Sub(now).Round(time.Second))
+			return until, refuse("not-yet", "%s is %s ahead of the clock here", name,
+				at.Sub(now).Round(time.Second))
 		}
 	}
 	if i.MaxAge > 0 {
@@ -219,7 +231,8 @@ func (i *issuer) times(claims map[string]any, now time.Time) (until time.Time, e
 			until = end
 		}
 		if !now.Before(until) {
-			return until, refuse("expired", "it was issued %s ago; %s are allowed", now.Sub(iat).Round(time.Second), i.MaxAge)
+			return until, refuse("expired", "it was issued %s ago; %s are allowed",
+				now.Sub(iat).Round(time.Second), i.MaxAge)
 		}
 	}
 	return until, nil

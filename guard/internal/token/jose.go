@@ -24,7 +24,8 @@ import (
 
 const (
 	minRSABits = 2048
-	maxRSABits = 8192 // a bigger one would cost anyone who verifies by it, and anybody may send one in a proof
+	// a bigger one would cost anyone who verifies by it, and anybody may send one in a proof
+	maxRSABits = 8192
 )
 
 // An algorithm is a signature by a private key (RFC 7518 §3.1, RFC 8037, RFC 9864).
@@ -130,7 +131,8 @@ func (k *key) readPublic(m map[string]any) error {
 	}
 	var exported any
 	if err := jwk.Export(parsed, &exported); err != nil {
-		return errors.New("it is no public key of its type") // a point off the curve, an exponent that is not safe
+		// a point off the curve, an exponent that is not safe
+		return errors.New("it is no public key of its type")
 	}
 	k.public = exported
 	if err := k.check(size); err != nil {

@@ -94,7 +94,8 @@ func (s *source) find(ctx context.Context, kid *string, alg string) ([]*key, err
 	if !s.known {
 		err := s.err
 		s.mu.Unlock()
-		return nil, refuse("unavailable", "the keys of the issuer are not known, or older than keys_max_age: %w", err)
+		return nil, refuse("unavailable",
+			"the keys of the issuer are not known, or older than keys_max_age: %w", err)
 	}
 	found, there := s.match(kid, alg)
 	again := !there && s.fetches == before
@@ -213,7 +214,8 @@ func (s *source) expire() {
 	}
 	s.replace(nil)
 	s.known = false
-	s.v.log.Error("the keys of an issuer no longer count: its tokens are refused until it can be reached",
+	s.v.log.Error(
+		"the keys of an issuer no longer count: its tokens are refused until it can be reached",
 		"issuer", s.of.Issuer, "keys_max_age", s.of.KeysMaxAge, "error", s.err)
 }
 
@@ -259,7 +261,8 @@ func (s *source) replace(keys []*key) {
 	for _, old := range s.keys {
 		stays := false
 		for n, k := range keys {
-			if k.thumbprint == old.thumbprint && k.alg == old.alg && (k.id == nil) == (old.id == nil) && (k.id == nil || *k.id == *old.id) {
+			if k.thumbprint == old.thumbprint && k.alg == old.alg && (k.id == nil) == (old.id == nil) &&
+				(k.id == nil || *k.id == *old.id) {
 				keys[n], stays = old, true
 			}
 		}

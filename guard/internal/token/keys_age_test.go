@@ -20,7 +20,9 @@ func TestKeysMaxAge(t *testing.T) {
 		n := issuerNet(s)
 		var log lockedBuffer
 		v, err := New([]Issuer{{Issuer: testIssuer, Audience: []string{"https://rpc.example"}}}, &Options{
-			HTTP: &http.Client{Transport: n}, Now: func() time.Time { return testNow }, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			HTTP: &http.Client{Transport: n}, Now: func() time.Time {
+				return testNow
+			}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -33,14 +35,16 @@ func TestKeysMaxAge(t *testing.T) {
 		synctest.Wait()
 		good(t, v, known)
 		good(t, v, fresh("1"))
-		if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "keys_count_until=") {
+		if !strings.Contains(log.String(), "level=WARN") ||
+			!strings.Contains(log.String(), "keys_count_until=") {
 			t.Errorf("it does not say until when the keys count:\n%s", log.String())
 		}
 		later(2 * time.Hour)
 		synctest.Wait()
 		bad(t, v, known, "unavailable")
 		bad(t, v, fresh("2"), "unavailable")
-		if !strings.Contains(log.String(), "level=ERROR") || !strings.Contains(log.String(), "no longer count") {
+		if !strings.Contains(log.String(), "level=ERROR") ||
+			!strings.Contains(log.String(), "no longer count") {
 			t.Errorf("it does not say that the keys no longer count:\n%s", log.String())
 		}
 		n.set(func() { n.down = false })
@@ -70,8 +74,11 @@ func TestKeysMaxAgeWhileFetchHangs(t *testing.T) {
 }
 
 func TestKeysMaxAgeBelowRefresh(t *testing.T) {
-	_, err := New([]Issuer{{Issuer: testIssuer, Audience: []string{"a"}, Refresh: 2 * time.Hour, KeysMaxAge: time.Hour}}, nil)
-	if err == nil || !strings.Contains(err.Error(), "keys_max_age is 1h0m0s, less than refresh (2h0m0s)") {
+	_, err := New([]Issuer{
+		{Issuer: testIssuer, Audience: []string{"a"}, Refresh: 2 * time.Hour, KeysMaxAge: time.Hour},
+	}, nil)
+	if err == nil ||
+		!strings.Contains(err.Error(), "keys_max_age is 1h0m0s, less than refresh (2h0m0s)") {
 		t.Error(err)
 	}
 }

@@ -44,7 +44,10 @@ func (n *fakeNet) RoundTrip(r *http.Request) (*http.Response, error) {
 	if down {
 		return nil, errors.New("the network is down")
 	}
-	resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, ContentLength: -1, Request: r}
+	resp := &http.Response{
+		StatusCode: http.StatusOK, Header: http.Header{}, ContentLength: -1,
+		Request: r,
+	}
 	if !there {
 		resp.StatusCode = http.StatusNotFound
 	}
@@ -73,7 +76,9 @@ func fetching(t *testing.T, n http.RoundTripper, change func(*Issuer)) *Verifier
 	if change != nil {
 		change(&i)
 	}
-	v, err := New([]Issuer{i}, &Options{HTTP: &http.Client{Transport: n}, Now: func() time.Time { return testNow }})
+	v, err := New([]Issuer{i}, &Options{HTTP: &http.Client{Transport: n}, Now: func() time.Time {
+		return testNow
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +88,8 @@ func fetching(t *testing.T, n http.RoundTripper, change func(*Issuer)) *Verifier
 
 func issuerNet(s ...*signer) *fakeNet {
 	return &fakeNet{pages: map[string]string{
-		testIssuer + "/.well-known/openid-configuration": text(dict{"issuer": testIssuer, "jwks_uri": testKeys}),
+		testIssuer + "/.well-known/openid-configuration": text(
+			dict{"issuer": testIssuer, "jwks_uri": testKeys}),
 		testKeys: set(s...),
 	}}
 }
@@ -123,7 +129,8 @@ func TestDiscovery(t *testing.T) {
 	}
 	for _, document := range []string{
 		text(dict{"issuer": testIssuer + "/", "jwks_uri": testKeys}), text(dict{"issuer": "https://evil.example", "jwks_uri": testKeys}),
-		text(dict{"jwks_uri": testKeys}), text(dict{"Issuer": testIssuer, "jwks_uri": testKeys}), text(dict{"issuer": testIssuer}),
+		text(dict{"jwks_uri": testKeys}), text(dict{"Issuer": testIssuer, "jwks_uri": testKeys}),
+		text(dict{"issuer": testIssuer}),
 		`{"issuer":"https://evil.example","issuer":"` + testIssuer + `","jwks_uri":"` + testKeys + `"}`, "<html>", "", "[]",
 		text(dict{"issuer": testIssuer, "jwks_uri": []any{testKeys}}), strings.Repeat(" ", maxSetBytes+1),
 	} {
@@ -394,7 +401,9 @@ func TestKeysInFile(t *testing.T) {
 		bad(t, v, next.sign(nil, nil), "key")
 		v.Close()
 	})
-	for _, s := range []string{"{", `{"keys":[]}`, strings.Repeat(" ", maxSetBytes) + set(newSigner(t, "EdDSA", ""))} {
+	for _, s := range []string{
+		"{", `{"keys":[]}`, strings.Repeat(" ", maxSetBytes) + set(newSigner(t, "EdDSA", "")),
+	} {
 		path := filepath.Join(t.TempDir(), "keys.json")
 		os.WriteFile(path, []byte(s), 0o600)
 		if _, err := New([]Issuer{{Issuer: "a", Audience: []string{"a"}, JWKS: path}}, nil); err == nil {
@@ -410,9 +419,12 @@ func TestReadKeys(t *testing.T) {
 		many[i] = s
 	}
 	for name, set := range map[string]string{
-		"too many": set(many...), "duplicate members": `{"keys":[],"keys":[` + text(s.jwk()) + `]}`, "no list": `{"keys":{}}`, "Keys": `{"Keys":[` + text(s.jwk()) + `]}`,
-		"duplicate members of a key": `{"keys":[{"kty":"oct",` + text(s.jwk())[1:] + `]}`, "a key": text(s.jwk()), "words": `{"keys":["a",1,null]}`, "empty": `{"keys":[]}`,
-		"deep": `{"keys":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`,
+		"too many": set(many...), "duplicate members": `{"keys":[],"keys":[` + text(s.jwk()) + `]}`,
+		"no list": `{"keys":{}}`, "Keys": `{"Keys":[` + text(s.jwk()) + `]}`,
+		"duplicate members of a key": `{"keys":[{"kty":"oct",` + text(s.jwk())[1:] + `]}`,
+		"a key":                      text(s.jwk()), "words": `{"keys":["a",1,null]}`,
+		"empty": `{"keys":[]}`,
+		"deep":  `{"keys":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`,
 	} {
 		if keys, err := readKeys([]byte(set)); err == nil {
 			t.Errorf("%s: %v", name, keys)

@@ -71,7 +71,8 @@ func (s *signer) jwk() dict {
 	case *ecdsa.PublicKey:
 		point, _ := public.Bytes()
 		half := len(point) / 2
-		m["kty"], m["crv"], m["x"], m["y"] = "EC", public.Params().Name, b64(point[1:1+half]), b64(point[1+half:])
+		m["kty"], m["crv"], m["x"], m["y"] = "EC", public.Params().Name, b64(point[1:1+half]),
+			b64(point[1+half:])
 	case ed25519.PublicKey:
 		m["kty"], m["crv"], m["x"] = "OKP", "Ed25519", b64(public)
 	}
@@ -104,7 +105,10 @@ func (s *signer) raw(header, payload string) string {
 }
 
 func (s *signer) signature(message string) []byte {
-	hash := map[string]crypto.Hash{"256": crypto.SHA256, "384": crypto.SHA384, "512": crypto.SHA512}[s.alg[2:]]
+	hash := map[string]crypto.Hash{
+		"256": crypto.SHA256, "384": crypto.SHA384,
+		"512": crypto.SHA512,
+	}[s.alg[2:]]
 	digest, o := []byte(message), crypto.SignerOpts(hash)
 	if hash != 0 {
 		h := hash.New()

@@ -63,18 +63,23 @@ type Token struct {
 	Issuer, Subject, ClientID string
 	Scopes, Roles             []string
 	Claims                    map[string]any // numbers are float64
-	Expires                   time.Time      // when it will be refused: exp, or the end of MaxAge, and Skew
-	KeyThumbprint             string         // cnf.jkt: it needs a DPoP proof by this key (RFC 9449 §6)
-	KeyID                     string         // kid of the key that signed it
-	CertThumbprint            string         // cnf.x5t#S256: it needs this client certificate (RFC 8705 §3.1)
-	IssuerIndex               int            // among the issuers of New
+	// when it will be refused: exp, or the end of MaxAge, and Skew
+	Expires time.Time
+	// cnf.jkt: it needs a DPoP proof by this key (RFC 9449 §6)
+	KeyThumbprint string
+	KeyID         string // kid of the key that signed it
+	// cnf.x5t#S256: it needs this client certificate (RFC 8705 §3.1)
+	CertThumbprint string
+	IssuerIndex    int // among the issuers of New
 
 	memo atomic.Pointer[any]
 }
 
 // Keys are the names by which the key of the issuer, and that of the caller, can be locked.
 func (t *Token) Keys() []string {
-	return slices.DeleteFunc([]string{t.KeyID, t.KeyThumbprint}, func(s string) bool { return s == "" })
+	return slices.DeleteFunc([]string{t.KeyID, t.KeyThumbprint}, func(s string) bool {
+		return s == ""
+	})
 }
 
 // Memo returns what SetMemo has kept with the token, which a cache may return again, or nil.
@@ -147,7 +152,9 @@ func New(issuers []Issuer, o *Options) (*Verifier, error) {
 		}
 		if err == nil && i.Introspection.Opaque {
 			if v.opaque != nil {
-				err = errors.New("another issuer has opaque tokens as well, and a token does not name its issuer; only one of them can")
+				err = errors.New(
+					"another issuer has opaque tokens as well, and a token does not name its issuer; only one " +
+						"of them can")
 			}
 			v.opaque = i
 		}

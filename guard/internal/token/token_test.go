@@ -20,8 +20,10 @@ func TestVerify(t *testing.T) {
 		t.Fatal(err, errors.Unwrap(err))
 	}
 	want := &Token{
-		Issuer: testIssuer, Subject: "alice", ClientID: "app", Scopes: []string{"read", "write"}, Roles: []string{"builder", "tester"},
-		Expires: testNow.Add(10*time.Minute + defaultSkew), KeyThumbprint: "thumb", KeyID: "k", CertThumbprint: "cert", Claims: got.Claims,
+		Issuer: testIssuer, Subject: "alice", ClientID: "app", Scopes: []string{"read", "write"},
+		Roles:   []string{"builder", "tester"},
+		Expires: testNow.Add(10*time.Minute + defaultSkew), KeyThumbprint: "thumb", KeyID: "k",
+		CertThumbprint: "cert", Claims: got.Claims,
 	}
 	if !reflect.DeepEqual(got, want) || got.Claims["n"] != 1.5 || got.Claims["sub"] != "alice" {
 		t.Errorf("%+v", got)
@@ -29,7 +31,8 @@ func TestVerify(t *testing.T) {
 	if again, err := v.Verify(t.Context(), raw); err != nil || again != got {
 		t.Errorf("it was not remembered: %v", err)
 	}
-	if all := fmt.Sprintf("%v %+v %#v %v", got, got, got, v.cache.entries); strings.Contains(all, raw) || strings.Contains(all, raw[len(raw)-40:]) {
+	if all := fmt.Sprintf("%v %+v %#v %v", got, got, got, v.cache.entries); strings.Contains(all,
+		raw) || strings.Contains(all, raw[len(raw)-40:]) {
 		t.Error("the token is kept")
 	}
 }
@@ -63,31 +66,53 @@ func TestClaims(t *testing.T) {
 		reason         string
 		want           func(*Token) bool
 	}{
-		"typ JWT":          {header: dict{"typ": "JWT"}},
-		"typ absent":       {header: dict{"typ": nil}},
-		"typ long":         {header: dict{"typ": "application/AT+JWT"}},
-		"nonce of at+jwt":  {claims: dict{"nonce": "n"}},
-		"audiences":        {claims: dict{"aud": []any{"https://other.example", "https://rpc.example"}}},
-		"skew of exp":      {claims: dict{"exp": at(-29 * time.Second)}},
-		"skew of nbf":      {claims: dict{"nbf": at(29 * time.Second)}},
-		"fraction":         {claims: dict{"exp": at(500 * time.Millisecond), "iat": at(-500 * time.Millisecond)}},
-		"no iat":           {claims: dict{"iat": nil}},
-		"own skew":         {claims: dict{"exp": at(-10 * time.Second)}, change: func(i *Issuer) { i.Skew = time.Second }, reason: "expired"},
-		"young":            {change: func(i *Issuer) { i.MaxAge = time.Minute }},
-		"old":              {claims: dict{"iat": at(-91 * time.Second)}, change: func(i *Issuer) { i.MaxAge = time.Minute }, reason: "expired"},
-		"age unknown":      {claims: dict{"iat": nil}, change: func(i *Issuer) { i.MaxAge = time.Minute }, reason: "claims"},
-		"scp list":         {claims: dict{"scope": nil, "scp": []any{"a", "b"}}, want: func(t *Token) bool { return strings.Join(t.Scopes, "|") == "a|b" }},
-		"scp string":       {claims: dict{"scope": nil, "scp": "a b"}, want: func(t *Token) bool { return strings.Join(t.Scopes, "|") == "a|b" }},
-		"scope empty":      {claims: dict{"scope": ""}, want: func(t *Token) bool { return len(t.Scopes) == 0 }},
+		"typ JWT":         {header: dict{"typ": "JWT"}},
+		"typ absent":      {header: dict{"typ": nil}},
+		"typ long":        {header: dict{"typ": "application/AT+JWT"}},
+		"nonce of at+jwt": {claims: dict{"nonce": "n"}},
+		"audiences":       {claims: dict{"aud": []any{"https://other.example", "https://rpc.example"}}},
+		"skew of exp":     {claims: dict{"exp": at(-29 * time.Second)}},
+		"skew of nbf":     {claims: dict{"nbf": at(29 * time.Second)}},
+		"fraction": {
+			claims: dict{"exp": at(500 * time.Millisecond), "iat": at(-500 * time.Millisecond)},
+		},
+		"no iat": {claims: dict{"iat": nil}},
+		"own skew": {claims: dict{"exp": at(-10 * time.Second)}, change: func(i *Issuer) {
+			i.Skew = time.Second
+		}, reason: "expired"},
+		"young": {change: func(i *Issuer) { i.MaxAge = time.Minute }},
+		"old": {claims: dict{"iat": at(-91 * time.Second)}, change: func(i *Issuer) {
+			i.MaxAge = time.Minute
+		}, reason: "expired"},
+		"age unknown": {claims: dict{"iat": nil}, change: func(i *Issuer) {
+			i.MaxAge = time.Minute
+		}, reason: "claims"},
+		"scp list": {claims: dict{"scope": nil, "scp": []any{"a", "b"}}, want: func(t *Token) bool {
+			return strings.Join(t.Scopes, "|") == "a|b"
+		}},
+		"scp string": {claims: dict{"scope": nil, "scp": "a b"}, want: func(t *Token) bool {
+			return strings.Join(t.Scopes, "|") == "a|b"
+		}},
+		"scope empty": {claims: dict{"scope": ""}, want: func(t *Token) bool {
+			return len(t.Scopes) == 0
+		}},
 		"scope number":     {claims: dict{"scope": 1}, reason: "claims"},
 		"scope of numbers": {claims: dict{"scope": []any{1}}, reason: "claims"},
-		"azp":              {claims: dict{"client_id": nil, "azp": "z"}, want: func(t *Token) bool { return t.ClientID == "z" }},
-		"no roles":         {claims: dict{"roles": nil}, want: func(t *Token) bool { return t.Roles == nil }},
-		"a role":           {claims: dict{"roles": "x"}, want: func(t *Token) bool { return len(t.Roles) == 1 && t.Roles[0] == "x" }},
+		"azp": {claims: dict{"client_id": nil, "azp": "z"}, want: func(t *Token) bool {
+			return t.ClientID == "z"
+		}},
+		"no roles": {claims: dict{"roles": nil}, want: func(t *Token) bool {
+			return t.Roles == nil
+		}},
+		"a role": {claims: dict{"roles": "x"}, want: func(t *Token) bool {
+			return len(t.Roles) == 1 && t.Roles[0] == "x"
+		}},
 		"roles no list":    {claims: dict{"roles": dict{"admin": true}}, reason: "claims"},
 		"roles of numbers": {claims: dict{"roles": []any{"a", 1}}, reason: "claims"},
 		"roles inside": {
-			claims: dict{"realm_access": dict{"roles": []any{"r"}}}, change: func(i *Issuer) { i.Roles = "realm_access.roles" },
+			claims: dict{"realm_access": dict{"roles": []any{"r"}}}, change: func(i *Issuer) {
+				i.Roles = "realm_access.roles"
+			},
 			want: func(t *Token) bool { return len(t.Roles) == 1 && t.Roles[0] == "r" },
 		},
 		"roles with dots": {
@@ -95,10 +120,15 @@ func TestClaims(t *testing.T) {
 			want: func(t *Token) bool { return len(t.Roles) == 1 },
 		},
 		"roles with dots inside": {
-			claims: dict{"resource_access": dict{"my.app": dict{"roles": []any{"r"}}}}, change: func(i *Issuer) { i.Roles = "resource_access.my.app.roles" },
+			claims: dict{"resource_access": dict{"my.app": dict{"roles": []any{"r"}}}},
+			change: func(i *Issuer) {
+				i.Roles = "resource_access.my.app.roles"
+			},
 			want: func(t *Token) bool { return len(t.Roles) == 1 },
 		},
-		"id":         {claims: dict{"email": "a@b"}, change: func(i *Issuer) { i.ID = "email" }, want: func(t *Token) bool { return t.Subject == "a@b" }},
+		"id": {claims: dict{"email": "a@b"}, change: func(i *Issuer) {
+			i.ID = "email"
+		}, want: func(t *Token) bool { return t.Subject == "a@b" }},
 		"id missing": {change: func(i *Issuer) { i.ID = "email" }, reason: "claims"},
 		"required": {
 			claims: dict{"hd": "example.com", "v": true, "n": 7, "l": []any{"a", "b"}, "o": dict{"p": "q"}},
@@ -106,10 +136,18 @@ func TestClaims(t *testing.T) {
 				i.Claims = map[string]string{"hd": "example.com", "v": "true", "n": "7", "l": "b", "o.p": "q"}
 			},
 		},
-		"required missing": {change: func(i *Issuer) { i.Claims = map[string]string{"hd": "example.com"} }, reason: "claims"},
-		"required other":   {claims: dict{"hd": "example.com.evil"}, change: func(i *Issuer) { i.Claims = map[string]string{"hd": "example.com"} }, reason: "claims"},
-		"required case":    {claims: dict{"HD": "example.com"}, change: func(i *Issuer) { i.Claims = map[string]string{"hd": "example.com"} }, reason: "claims"},
-		"required object":  {claims: dict{"hd": dict{"example.com": 1}}, change: func(i *Issuer) { i.Claims = map[string]string{"hd": "example.com"} }, reason: "claims"},
+		"required missing": {change: func(i *Issuer) {
+			i.Claims = map[string]string{"hd": "example.com"}
+		}, reason: "claims"},
+		"required other": {claims: dict{"hd": "example.com.evil"}, change: func(i *Issuer) {
+			i.Claims = map[string]string{"hd": "example.com"}
+		}, reason: "claims"},
+		"required case": {claims: dict{"HD": "example.com"}, change: func(i *Issuer) {
+			i.Claims = map[string]string{"hd": "example.com"}
+		}, reason: "claims"},
+		"required object": {claims: dict{"hd": dict{"example.com": 1}}, change: func(i *Issuer) {
+			i.Claims = map[string]string{"hd": "example.com"}
+		}, reason: "claims"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			raw := s.sign(test.header, test.claims)
@@ -201,7 +239,9 @@ func TestCache(t *testing.T) {
 	}
 	// Those that have ended make room first, sooner or later.
 	for n := range 20 * maxCached {
-		c.put(uint64(n+2*maxCached), &entry{raw: &raw, token: &Token{}, key: k, until: now.Add(2 * time.Minute)}, now.Add(90*time.Second))
+		c.put(uint64(n+2*maxCached),
+			&entry{raw: &raw, token: &Token{}, key: k, until: now.Add(2 * time.Minute)},
+			now.Add(90*time.Second))
 	}
 	for _, e := range c.entries {
 		if !e.good(now.Add(90 * time.Second)) {
