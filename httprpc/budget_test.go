@@ -43,10 +43,13 @@ func TestBudgetIsShared(t *testing.T) {
 		<-release
 		return nil, nil
 	}))
-	mux.Handle("panic", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { panic("test") }))
+	mux.Handle("panic", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
+		panic("test")
+	}))
 	url := serve(t, httprpc.NewHandler(mux, &httprpc.Options{Budget: b}))
 	large := func(method string, size int) string {
-		return `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":["` + strings.Repeat("x", size) + `"]}`
+		return `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":["` +
+			strings.Repeat("x", size) + `"]}`
 	}
 	waited := make(chan struct{})
 	go func() {
@@ -65,18 +68,22 @@ func TestBudgetIsShared(t *testing.T) {
 	}
 	defer conn.Close()
 	go func() {
-		_, _ = fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 40000000\r\n\r\n%s", large("echo", 8<<20)[:3<<20])
+		_, _ = fmt.Fprintf(conn,
+			"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
+				"Content-Length: 40000000\r\n\r\n%s", large("echo", 8<<20)[:3<<20])
 	}()
 	answer := make([]byte, 2000)
 	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	n, err := conn.Read(answer)
-	if text := string(answer[:n]); err != nil || !strings.HasPrefix(text, "HTTP/1.1 503") || !strings.Contains(text, "Retry-After: 1") || !strings.Contains(text, "-32010") {
+	if text := string(answer[:n]); err != nil || !strings.HasPrefix(text, "HTTP/1.1 503") ||
+		!strings.Contains(text, "Retry-After: 1") || !strings.Contains(text, "-32010") {
 		t.Errorf("%v: %s", err, text)
 	}
 	for _, method := range []string{"echo", "panic", "none"} {
-		if status, _, text := request(t, "POST", url, large(method, 100<<10), "Content-Type: application/json"); status != 200 {
+		if status, _, text := request(t, "POST", url, large(method, 100<<10),
+			"Content-Type: application/json"); status != 200 {
 			t.Errorf("%s: %d %.200s", method, status, text)
 		}
 	}
@@ -111,7 +118,9 @@ func TestOldestUnauthenticatedBodyGoes(t *testing.T) {
 		}
 		defer conn.Close()
 		conns = append(conns, conn)
-		if _, err := fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 400000\r\n\r\n[%s", strings.Repeat("1,", 150_000)); err != nil {
+		if _, err := fmt.Fprintf(conn,
+			"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
+				"Content-Length: 400000\r\n\r\n[%s", strings.Repeat("1,", 150_000)); err != nil {
 			t.Fatal(err)
 		}
 		if i < 2 { // two fit: the first is to be the oldest
@@ -141,7 +150,8 @@ func TestBudgetOfAClient(t *testing.T) {
 		},
 		"event": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
-			_, _ = io.WriteString(w, "data: "+`{"jsonrpc":"2.0","id":1,"result":"`+strings.Repeat("x", size)+`"}`+"\n\n")
+			_, _ = io.WriteString(w,
+				"data: "+`{"jsonrpc":"2.0","id":1,"result":"`+strings.Repeat("x", size)+`"}`+"\n\n")
 		},
 		"status": func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusTeapot)

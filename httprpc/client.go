@@ -130,7 +130,9 @@ func (c *client) Exchange(ctx context.Context, frame []byte, reply func(frame []
 }
 
 // roundTrip posts a body and reads the response.
-func (c *client) roundTrip(ctx context.Context, body *requestBody, reply func(frame []byte) error) error {
+func (c *client) roundTrip(
+	ctx context.Context, body *requestBody, reply func(frame []byte) error,
+) error {
 	resp, err := c.send(ctx, body)
 	if err != nil {
 		return err
@@ -164,7 +166,8 @@ func (c *client) tell(ctx context.Context, frame []byte, reply func(frame []byte
 // unanswered reports whether a frame is a notification, or an answer.
 func unanswered(frame []byte) bool {
 	i := scan.Space(frame, 0)
-	return i < len(frame) && frame[i] == '{' && (scan.Member(frame, "id") == nil || scan.Member(frame, "method") == nil)
+	return i < len(frame) && frame[i] == '{' &&
+		(scan.Member(frame, "id") == nil || scan.Member(frame, "method") == nil)
 }
 
 // start begins what Close waits for, unless that has begun.
@@ -244,7 +247,8 @@ func (c *client) answer(resp *http.Response, reply func(frame []byte) error) err
 	case firstByte(body) == 0:
 		return nil // 202 as a rule
 	case !c.takes(contentType):
-		return fmt.Errorf("%w: the answer is %s instead of JSON: %s", farcall.ErrProtocol, contentType, onhttp.Excerpt(body))
+		return fmt.Errorf("%w: the answer is %s instead of JSON: %s", farcall.ErrProtocol, contentType,
+			onhttp.Excerpt(body))
 	}
 	if err := onhttp.Complete(resp, body, ErrConnect); err != nil {
 		return err
@@ -259,7 +263,8 @@ func (c *client) takes(contentType string) bool {
 		return true
 	}
 	t := onhttp.MediaType(contentType)
-	return !c.opts.StrictAnswers && (t == "text/plain" || strings.HasSuffix(t, "/json") || strings.HasSuffix(t, "+json") || isJSON(t))
+	return !c.opts.StrictAnswers && (t == "text/plain" || strings.HasSuffix(t, "/json") ||
+		strings.HasSuffix(t, "+json") || isJSON(t))
 }
 
 // lend returns what holds an answer that may be large, else nil.
@@ -274,7 +279,8 @@ func (c *client) lend(resp *http.Response) *budget.Loan {
 func (c *client) read(resp *http.Response, loan *budget.Loan) ([]byte, error) {
 	body, err := loan.ReadAll(nil, resp.Body, resp.ContentLength, c.opts.MaxMessage, nil)
 	if errors.Is(err, budget.ErrTooLarge) {
-		return nil, fmt.Errorf("%w: the answer has more than %d bytes; raise Options.MaxMessage", farcall.ErrProtocol, c.opts.MaxMessage)
+		return nil, fmt.Errorf("%w: the answer has more than %d bytes; raise Options.MaxMessage",
+			farcall.ErrProtocol, c.opts.MaxMessage)
 	}
 	return body, err
 }
@@ -385,12 +391,15 @@ func (b *requestBody) detach() {
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	from := via[len(via)-1].URL
 	sameScheme := req.URL.Scheme == from.Scheme && req.URL.Host == from.Host
-	upgrade := from.Scheme == "http" && req.URL.Scheme == "https" && req.URL.Hostname() == from.Hostname()
+	upgrade := from.Scheme == "http" && req.URL.Scheme == "https" &&
+		req.URL.Hostname() == from.Hostname()
 	switch {
 	case req.Method != http.MethodPost:
-		return fmt.Errorf("%w: the server redirects to %s and loses the request; use that address", farcall.ErrProtocol, req.URL.Redacted())
+		return fmt.Errorf("%w: the server redirects to %s and loses the request; use that address",
+			farcall.ErrProtocol, req.URL.Redacted())
 	case !sameScheme && !upgrade:
-		return fmt.Errorf("%w: the server redirects to %s, another host; use that address if it is meant", farcall.ErrProtocol, req.URL.Redacted())
+		return fmt.Errorf("%w: the server redirects to %s, another host; use that address if it is meant",
+			farcall.ErrProtocol, req.URL.Redacted())
 	case len(via) >= 10:
 		return fmt.Errorf("%w: more than 10 redirects", farcall.ErrProtocol)
 	}
@@ -439,7 +448,8 @@ func (e *StatusError) Unwrap() error {
 // classify gives an error of net/http its class.
 func classify(err error) error {
 	switch {
-	case errors.Is(err, farcall.ErrProtocol), errors.Is(err, ErrConnect), errors.Is(err, budget.ErrNoRoom),
+	case errors.Is(err, farcall.ErrProtocol), errors.Is(err, ErrConnect),
+		errors.Is(err, budget.ErrNoRoom),
 		errors.Is(err, context.DeadlineExceeded): // http.Client.Timeout
 		return err
 	case errors.Is(err, errGzip):

@@ -39,14 +39,17 @@ func TestCall(t *testing.T) {
 		t.Error(sum, err)
 	}
 	var wire *jsonrpc.Error
-	if err := c.Call(t.Context(), "fail", nil, nil); !errors.As(err, &wire) || wire.Code != -32001 || string(wire.Data) != `{"a":1}` {
+	if err := c.Call(t.Context(), "fail", nil, nil); !errors.As(err, &wire) || wire.Code != -32001 ||
+		string(wire.Data) != `{"a":1}` {
 		t.Error(err)
 	}
 	if err := c.Notify(t.Context(), "add", addParams{}); err != nil {
 		t.Error(err)
 	}
-	a, b := &farcall.BatchCall{Method: "add", Params: addParams{1, 2}}, &farcall.BatchCall{Method: "nope"}
-	if err := c.Batch(t.Context(), a, b); err != nil || a.Err != nil || !errors.Is(b.Err, jsonrpc.MethodNotFound) {
+	a, b := &farcall.BatchCall{Method: "add", Params: addParams{1, 2}},
+		&farcall.BatchCall{Method: "nope"}
+	if err := c.Batch(t.Context(), a, b); err != nil || a.Err != nil ||
+		!errors.Is(b.Err, jsonrpc.MethodNotFound) {
 		t.Error(err, a.Err, b.Err)
 	}
 	var got []int
@@ -68,7 +71,8 @@ func TestCall(t *testing.T) {
 func TestTraceTravelsInTheHeader(t *testing.T) {
 	url := serve(t, httprpc.NewHandler(service(t), nil))
 	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	got, err := farcall.Call[string](farcall.WithTrace(t.Context(), farcall.Trace{Parent: trace}), client(t, url, nil, nil), "trace", nil)
+	got, err := farcall.Call[string](farcall.WithTrace(t.Context(), farcall.Trace{Parent: trace}),
+		client(t, url, nil, nil), "trace", nil)
 	if err != nil || got != trace {
 		t.Error(got, err)
 	}
@@ -78,11 +82,13 @@ func TestTLS(t *testing.T) {
 	s := httptest.NewTLSServer(httprpc.NewHandler(service(t), nil))
 	defer s.Close()
 	c := client(t, s.URL, nil, &httprpc.Options{Client: s.Client()})
-	if sum, err := farcall.Call[float64](t.Context(), c, "add", addParams{2, 3}); err != nil || sum != 5 {
+	if sum, err := farcall.Call[float64](t.Context(), c, "add", addParams{2, 3}); err != nil ||
+		sum != 5 {
 		t.Error(sum, err)
 	}
 	// Who does not know the certificate does not connect.
-	if err := client(t, s.URL, nil, nil).Call(t.Context(), "add", nil, nil); !errors.Is(err, httprpc.ErrConnect) {
+	if err := client(t, s.URL, nil, nil).Call(t.Context(), "add", nil, nil); !errors.Is(err,
+		httprpc.ErrConnect) {
 		t.Error(err)
 	}
 }
@@ -104,7 +110,9 @@ func TestForeignAnswers(t *testing.T) {
 	const five = `{"jsonrpc":"2.0","result":5,"id":1}`
 	const refused = `{"jsonrpc":"2.0","error":{"code":-32000,"message":"no"},"id":null}`
 	ok := func(err error) bool { return err == nil }
-	is := func(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }
+	is := func(target error) func(error) bool {
+		return func(err error) bool { return errors.Is(err, target) }
+	}
 	for _, c := range []struct {
 		name              string
 		status            int
@@ -117,7 +125,10 @@ func TestForeignAnswers(t *testing.T) {
 		{"201", 201, "application/json", five, ok},
 		{"error status with an answer", 500, "application/json", five, ok},
 		{"error status with an error", 400, "application/json", refused, is(jsonrpc.Code(-32000))},
-		{"error status with other JSON", 404, "application/json", `{"detail":"Not Found"}`, is(farcall.ErrProtocol)},
+		{
+			"error status with other JSON", 404, "application/json", `{"detail":"Not Found"}`,
+			is(farcall.ErrProtocol),
+		},
 		{"error status with a page", 404, "text/html", "<html>", is(farcall.ErrProtocol)},
 		{"proxy without a server", 502, "text/html", "<html>", is(httprpc.ErrConnect)},
 		{"page", 200, "text/html", "<html>", is(farcall.ErrProtocol)},
@@ -130,16 +141,37 @@ func TestForeignAnswers(t *testing.T) {
 		{"JSON cut off", 200, "application/json", five[:10], is(httprpc.ErrConnect)},
 		{"nothing", 200, "application/json", "", is(farcall.ErrProtocol)},
 		{"202", 202, "", "", is(farcall.ErrProtocol)},
-		{"other id", 200, "application/json", `{"jsonrpc":"2.0","result":5,"id":2}`, is(farcall.ErrProtocol)},
-		{"events", 200, "text/event-stream; charset=utf-8", ": hi\r\n\r\nevent: ping\r\ndata: x\r\n\r\ndata:\r\n\r\nevent: message\r\ndata: " + five + "\r\n\r\n", ok},
-		{"events, indented", 200, "text/event-stream", "data: {\"jsonrpc\":\"2.0\",\ndata: \"result\":5,\"id\":1}\n\ndata: [DONE]\n\n", ok},
-		{"events without the answer", 200, "text/event-stream", "data: [DONE]\n\n", is(farcall.ErrProtocol)},
+		{
+			"other id", 200, "application/json", `{"jsonrpc":"2.0","result":5,"id":2}`,
+			is(farcall.ErrProtocol),
+		},
+		{
+			"events", 200, "text/event-stream; charset=utf-8",
+			": hi\r\n\r\nevent: ping\r\ndata: x\r\n\r\ndata:\r\n\r\nevent: message\r\ndata: " + five +
+				"\r\n\r\n", ok,
+		},
+		{
+			"events, indented", 200, "text/event-stream",
+			"data: {\"jsonrpc\":\"2.0\",\ndata: \"result\":5,\"id\":1}\n\ndata: [DONE]\n\n", ok,
+		},
+		{
+			"events without the answer", 200, "text/event-stream", "data: [DONE]\n\n",
+			is(farcall.ErrProtocol),
+		},
 		{"event that is no JSON", 200, "text/event-stream", "data: x\n\n", is(farcall.ErrProtocol)},
-		{"large", 200, "application/json", `{"jsonrpc":"2.0","result":"` + strings.Repeat("x", 5000) + `","id":1}`, is(farcall.ErrProtocol)},
-		{"large event", 200, "text/event-stream", "data: " + strings.Repeat("x", 3000), is(farcall.ErrProtocol)},
+		{
+			"large", 200, "application/json",
+			`{"jsonrpc":"2.0","result":"` + strings.Repeat("x", 5000) + `","id":1}`,
+			is(farcall.ErrProtocol),
+		},
+		{
+			"large event", 200, "text/event-stream", "data: " + strings.Repeat("x", 3000),
+			is(farcall.ErrProtocol),
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			x := client(t, foreign(t, c.status, c.contentType, c.body), nil, &httprpc.Options{MaxMessage: 4000, MaxEvent: 2000})
+			x := client(t, foreign(t, c.status, c.contentType, c.body), nil,
+				&httprpc.Options{MaxMessage: 4000, MaxEvent: 2000})
 			if err := x.Call(t.Context(), "x", nil, nil); !c.check(err) {
 				t.Error(err)
 			} else if err != nil {
@@ -151,9 +183,11 @@ func TestForeignAnswers(t *testing.T) {
 
 // Who waits for no answer learns of a refusal all the same.
 func TestNotificationRefused(t *testing.T) {
-	url := foreign(t, 401, "application/json", `{"jsonrpc":"2.0","error":{"code":-32000,"message":"no"},"id":null}`)
+	url := foreign(t, 401, "application/json",
+		`{"jsonrpc":"2.0","error":{"code":-32000,"message":"no"},"id":null}`)
 	var status *httprpc.StatusError
-	if err := client(t, url, nil, nil).Notify(t.Context(), "x", nil); !errors.As(err, &status) || status.Code != 401 {
+	if err := client(t, url, nil, nil).Notify(t.Context(), "x", nil); !errors.As(err, &status) ||
+		status.Code != 401 {
 		t.Error(err)
 	}
 }
@@ -167,7 +201,10 @@ func TestStatusText(t *testing.T) {
 		want      string
 	}{
 		{401, "", `HTTP status 401 Unauthorized: "no"`},
-		{401, challenge, `HTTP status 401 Unauthorized (the server wants credentials: "Bearer realm=\"x\""): "no"`},
+		{
+			401, challenge,
+			`HTTP status 401 Unauthorized (the server wants credentials: "Bearer realm=\"x\""): "no"`,
+		},
 		{403, challenge, `HTTP status 403 Forbidden: "no"`},
 		{404, "", `HTTP status 404 Not Found: "no"`},
 		{405, "", `HTTP status 405 Method Not Allowed: "no"`},
@@ -179,7 +216,8 @@ func TestStatusText(t *testing.T) {
 			http.Error(w, "no", c.status)
 		}))
 		var status *httprpc.StatusError
-		if err := client(t, url, nil, nil).Call(t.Context(), "x", nil, nil); !errors.As(err, &status) || status.Error() != c.want {
+		if err := client(t, url, nil, nil).Call(t.Context(), "x", nil, nil); !errors.As(err, &status) ||
+			status.Error() != c.want {
 			t.Errorf("%v, want %s", err, c.want)
 		}
 	}
@@ -198,7 +236,8 @@ func TestGzip(t *testing.T) {
 		t.Error(len(got), err)
 	}
 	// The limit is on what comes out.
-	if err := client(t, url, nil, &httprpc.Options{MaxMessage: 50_000}).Call(t.Context(), "x", nil, nil); !errors.Is(err, farcall.ErrProtocol) {
+	if err := client(t, url, nil, &httprpc.Options{MaxMessage: 50_000}).Call(t.Context(), "x", nil,
+		nil); !errors.Is(err, farcall.ErrProtocol) {
 		t.Error(err)
 	}
 }
@@ -211,7 +250,8 @@ func TestUnreachable(t *testing.T) {
 	address := ln.Addr().String()
 	ln.Close()
 	for _, url := range []string{"http://" + address, "http://does-not-exist.invalid/"} {
-		if err := client(t, url, nil, nil).Call(t.Context(), "x", nil, nil); !errors.Is(err, httprpc.ErrConnect) {
+		if err := client(t, url, nil, nil).Call(t.Context(), "x", nil, nil); !errors.Is(err,
+			httprpc.ErrConnect) {
 			t.Error(err)
 		}
 	}
@@ -252,10 +292,19 @@ func TestBrokenServers(t *testing.T) {
 	}{
 		{"not HTTP", "{\"jsonrpc\":\"2.0\"}\n", farcall.ErrProtocol},
 		{"hangs up", "", httprpc.ErrConnect},
-		{"hangs up in the answer", "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", httprpc.ErrConnect},
-		{"hangs up in the events", "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n5\r\ndata:\r\n", httprpc.ErrConnect},
+		{
+			"hangs up in the answer",
+			"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{",
+			httprpc.ErrConnect,
+		},
+		{
+			"hangs up in the events",
+			"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n" +
+				"5\r\ndata:\r\n", httprpc.ErrConnect,
+		},
 	} {
-		if err := client(t, rawServer(t, c.answer), nil, nil).Call(t.Context(), "x", nil, nil); !errors.Is(err, c.want) {
+		if err := client(t, rawServer(t, c.answer), nil, nil).Call(t.Context(), "x", nil,
+			nil); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, err, c.want)
 		}
 	}
@@ -267,11 +316,18 @@ func TestTimeout(t *testing.T) {
 	defer close(release)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if err := client(t, url, nil, nil).Call(ctx, "x", nil, nil); !errors.Is(err, context.DeadlineExceeded) {
+	if err := client(t, url, nil, nil).Call(ctx, "x", nil, nil); !errors.Is(err,
+		context.DeadlineExceeded) {
 		t.Error(err)
 	}
-	own := &httprpc.Options{Client: &http.Client{Timeout: 20 * time.Millisecond, Transport: &http.Transport{DisableKeepAlives: true}}}
-	if err := client(t, url, nil, own).Call(t.Context(), "x", nil, nil); !errors.Is(err, context.DeadlineExceeded) {
+	own := &httprpc.Options{
+		Client: &http.Client{
+			Timeout:   20 * time.Millisecond,
+			Transport: &http.Transport{DisableKeepAlives: true},
+		},
+	}
+	if err := client(t, url, nil, own).Call(t.Context(), "x", nil, nil); !errors.Is(err,
+		context.DeadlineExceeded) {
 		t.Error(err)
 	}
 }
@@ -285,7 +341,9 @@ func TestCloseEndsCalls(t *testing.T) {
 	}))
 	x := dial(t, url, nil)
 	failed := make(chan error)
-	go func() { failed <- x.Exchange(context.Background(), []byte("{}"), func([]byte) error { return nil }) }()
+	go func() {
+		failed <- x.Exchange(context.Background(), []byte("{}"), func([]byte) error { return nil })
+	}()
 	<-arrived
 	x.Close()
 	if err := <-failed; !errors.Is(err, farcall.ErrClosed) {
@@ -313,8 +371,12 @@ func TestRedirects(t *testing.T) {
 			http.Redirect(w, r, "/loop", http.StatusTemporaryRedirect)
 		}
 	}))
-	for path, want := range map[string]error{"/rpc": nil, "/same": nil, "/get": farcall.ErrProtocol, "/other": farcall.ErrProtocol, "/loop": farcall.ErrProtocol} {
-		if err := client(t, url+path, nil, nil).Call(t.Context(), "add", addParams{2, 3}, nil); !errors.Is(err, want) || want == nil && err != nil {
+	for path, want := range map[string]error{
+		"/rpc": nil, "/same": nil, "/get": farcall.ErrProtocol,
+		"/other": farcall.ErrProtocol, "/loop": farcall.ErrProtocol,
+	} {
+		if err := client(t, url+path, nil, nil).Call(t.Context(), "add", addParams{2, 3},
+			nil); !errors.Is(err, want) || want == nil && err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -324,10 +386,13 @@ func TestHeadersAndUserInfo(t *testing.T) {
 	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, _, _ := r.BasicAuth()
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"jsonrpc":"2.0","result":"%s %s %s","id":1}`, r.Header.Get("X-Key"), user, r.Host)
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","result":"%s %s %s","id":1}`, r.Header.Get("X-Key"),
+			user, r.Host)
 	}))
-	c := client(t, strings.Replace(url, "://", "://me:pw@", 1), nil, &httprpc.Options{Header: http.Header{"X-Key": {"k"}, "Host": {"h.example"}}})
-	if got, err := farcall.Call[string](t.Context(), c, "x", nil); err != nil || got != "k me h.example" {
+	c := client(t, strings.Replace(url, "://", "://me:pw@", 1), nil,
+		&httprpc.Options{Header: http.Header{"X-Key": {"k"}, "Host": {"h.example"}}})
+	if got, err := farcall.Call[string](t.Context(), c, "x", nil); err != nil ||
+		got != "k me h.example" {
 		t.Error(got, err)
 	}
 }
@@ -338,7 +403,9 @@ func TestFrameIsNotReadLater(t *testing.T) {
 	s := http1test.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusRequestEntityTooLarge)
-		io.WriteString(w, `{"jsonrpc":"2.0","error":{"code":-32012,"message":"Request too large","data":{"maxSize":1000,"unit":"bytes"}},"id":null}`)
+		io.WriteString(w,
+			`{"jsonrpc":"2.0","error":{"code":-32012,"message":"Request too large","data":{"maxSize":1000,`+
+				`"unit":"bytes"}},"id":null}`)
 	}))
 	defer s.Close()
 	x := dial(t, s.URL, nil)
@@ -379,12 +446,14 @@ func TestStrictAnswers(t *testing.T) {
 		{"application/json", `{"jsonrpc":"2.0","result":5,"error":null,"id":1}`},
 	} {
 		url := foreign(t, 200, test.contentType, test.body)
-		x := farcall.NewClient(dial(t, url, &httprpc.Options{StrictAnswers: true}), nil, &farcall.Options{StrictAnswers: true})
+		x := farcall.NewClient(dial(t, url, &httprpc.Options{StrictAnswers: true}), nil,
+			&farcall.Options{StrictAnswers: true})
 		defer x.Close()
 		if err := x.Call(t.Context(), "x", nil, nil); !errors.Is(err, farcall.ErrProtocol) {
 			t.Errorf("%s %s: %v", test.contentType, test.body, err)
 		}
-		if n, err := farcall.Call[int](t.Context(), client(t, url, nil, nil), "x", nil); n != 5 || err != nil {
+		if n, err := farcall.Call[int](t.Context(), client(t, url, nil, nil), "x", nil); n != 5 ||
+			err != nil {
 			t.Errorf("%s %s by default: %d, %v", test.contentType, test.body, n, err)
 		}
 	}

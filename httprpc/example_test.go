@@ -27,6 +27,7 @@ func Example() {
 	}
 	peer := farcall.NewClient(x, nil, nil)
 	defer peer.Close()
-	fmt.Println(farcall.Call[string](context.Background(), peer, "greet", map[string]string{"name": "world"}))
+	fmt.Println(
+		farcall.Call[string](context.Background(), peer, "greet", map[string]string{"name": "world"}))
 	// Output: hello world <nil>
 }

@@ -141,10 +141,12 @@ func (h *handler) encoded(w http.ResponseWriter, r *http.Request) (gzipped, ok b
 	case h.opts.Gzip && len(lines) == 1 && strings.EqualFold(lines[0], encodingGzip):
 		return true, true
 	case h.opts.Gzip:
-		refuse(w, http.StatusUnsupportedMediaType, "This Content-Encoding is not supported: send gzip, or the body as it is")
+		refuse(w, http.StatusUnsupportedMediaType,
+			"This Content-Encoding is not supported: send gzip, or the body as it is")
 	default:
 		w.Header().Set("Accept-Encoding", "identity")
-		refuse(w, http.StatusUnsupportedMediaType, "Content-Encoding is not supported: send the body as it is")
+		refuse(w, http.StatusUnsupportedMediaType,
+			"Content-Encoding is not supported: send the body as it is")
 	}
 	return false, false
 }
@@ -165,7 +167,8 @@ func (h *handler) encode(w http.ResponseWriter, r *http.Request, body []byte) []
 // event.
 func (c *client) decode(resp *http.Response) error {
 	if c.opts.Gzip {
-		if accept := resp.Header["Accept-Encoding"]; accept != nil || resp.StatusCode == http.StatusUnsupportedMediaType {
+		if accept := resp.Header["Accept-Encoding"]; accept != nil ||
+			resp.StatusCode == http.StatusUnsupportedMediaType {
 			c.takesGzip.Store(acceptsGzip(accept))
 		}
 	}
@@ -173,8 +176,10 @@ func (c *client) decode(resp *http.Response) error {
 	switch {
 	case encoding == "" || strings.EqualFold(encoding, "identity"):
 		return nil
-	case !strings.EqualFold(encoding, encodingGzip): // gzip is read also when a server sends it unasked
-		return fmt.Errorf("%w: the answer has the Content-Encoding %.40q, which was not asked for", farcall.ErrProtocol, encoding)
+	case !strings.EqualFold(encoding, encodingGzip):
+		// gzip is read also when a server sends it unasked
+		return fmt.Errorf("%w: the answer has the Content-Encoding %.40q, which was not asked for",
+			farcall.ErrProtocol, encoding)
 	}
 	most := c.opts.MaxMessage
 	if onhttp.MediaType(resp.Header.Get("Content-Type")) == mediaSSE {

@@ -50,7 +50,8 @@ func (r *recorded) expect(t *testing.T, sent, asked, answered string) {
 	t.Helper()
 	<-r.done
 	if r.sent != sent || r.asked != asked || r.answered != answered {
-		t.Errorf("sent %q, asked for %q, answered %q; want %q, %q, %q", r.sent, r.asked, r.answered, sent, asked, answered)
+		t.Errorf("sent %q, asked for %q, answered %q; want %q, %q, %q", r.sent, r.asked, r.answered, sent,
+			asked, answered)
 	}
 }
 
@@ -91,8 +92,10 @@ func TestGzipBothWays(t *testing.T) {
 func TestGzipOfTheTransport(t *testing.T) {
 	seen := recorded{done: make(chan struct{}, 1)}
 	h := httprpc.NewHandler(farcall.HandlerFunc(echoing), &httprpc.Options{Gzip: true})
-	c := client(t, serve(t, seen.around(h)), nil, &httprpc.Options{Client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}})
-	if err := c.Call(t.Context(), "echo", jsonrpc.Raw(`["`+strings.Repeat("x", 10_000)+`"]`), nil); err != nil {
+	c := client(t, serve(t, seen.around(h)), nil,
+		&httprpc.Options{Client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}})
+	if err := c.Call(t.Context(), "echo", jsonrpc.Raw(`["`+strings.Repeat("x", 10_000)+`"]`),
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	seen.expect(t, "", "identity", "")
@@ -113,7 +116,8 @@ func TestGzipThatIsTakenBack(t *testing.T) {
 	large := jsonrpc.Raw(`["` + strings.Repeat("x", 10_000) + `"]`)
 	for i := range 4 {
 		off.Store(i >= 2)
-		if got, err := farcall.Call[jsonrpc.Raw](t.Context(), c, "echo", large); err != nil || !bytes.Equal(got, large) {
+		if got, err := farcall.Call[jsonrpc.Raw](t.Context(), c, "echo", large); err != nil ||
+			!bytes.Equal(got, large) {
 			wire := new(jsonrpc.Error)
 			errors.As(err, &wire)
 			t.Fatalf("call %d: %v %s", i, err, wire.Data)
@@ -124,10 +128,13 @@ func TestGzipThatIsTakenBack(t *testing.T) {
 // What the server makes of encodings. A bomb is refused by its size when decompressed.
 func TestContentEncoding(t *testing.T) {
 	const limit = 1 << 20
-	on := serve(t, httprpc.NewHandler(farcall.HandlerFunc(echoing), &httprpc.Options{Gzip: true, MaxMessage: limit}))
+	on := serve(t,
+		httprpc.NewHandler(farcall.HandlerFunc(echoing), &httprpc.Options{Gzip: true, MaxMessage: limit}))
 	off := serve(t, httprpc.NewHandler(farcall.HandlerFunc(echoing), nil))
 	call := `{"jsonrpc":"2.0","method":"echo","params":["x"],"id":1}`
-	bomb := gzipped(`{"jsonrpc":"2.0","method":"echo","params":["` + strings.Repeat("x", race.Fewer(100<<20)) + `"],"id":1}`)
+	bomb := gzipped(
+		`{"jsonrpc":"2.0","method":"echo","params":["` + strings.Repeat("x", race.Fewer(100<<20)) +
+			`"],"id":1}`)
 	nothing := gzipped("")
 	for name, test := range map[string]struct {
 		url, body, encoding string
@@ -147,11 +154,14 @@ func TestContentEncoding(t *testing.T) {
 		"two members":      {on, gzipped(call) + nothing, "gzip", 400, "not valid gzip"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			status, header, text := request(t, http.MethodPost, test.url, test.body, "Content-Type: application/json", "Content-Encoding: "+test.encoding)
+			status, header, text := request(t, http.MethodPost, test.url, test.body,
+				"Content-Type: application/json", "Content-Encoding: "+test.encoding)
 			if status != test.status || !strings.Contains(text, test.text) {
 				t.Errorf("%d %.200s, want %d %s", status, text, test.status, test.text)
 			}
-			if want := map[string]string{on: "gzip", off: "identity"}[test.url]; header.Get("Accept-Encoding") != want {
+			if want := map[string]string{
+				on: "gzip", off: "identity",
+			}[test.url]; header.Get("Accept-Encoding") != want {
 				t.Errorf("it accepts %q, want %q", header.Get("Accept-Encoding"), want)
 			}
 		})
@@ -163,15 +173,18 @@ func TestAcceptEncoding(t *testing.T) {
 	h := httprpc.NewHandler(farcall.HandlerFunc(echoing), &httprpc.Options{Gzip: true})
 	body := `{"jsonrpc":"2.0","method":"echo","params":["` + strings.Repeat("x", 10_000) + `"],"id":1}`
 	for accept, want := range map[string]string{
-		"gzip": "gzip", "deflate, GZIP;q=0.5": "gzip", "*": "gzip", "br, *;q=0.1": "gzip", "gzip; q=1.0": "gzip",
-		"": "", "identity": "", "br": "", "gzip;q=0": "", "gzip; q=0.000, *": "", "*;q=0": "", "xgzip": "",
+		"gzip": "gzip", "deflate, GZIP;q=0.5": "gzip", "*": "gzip", "br, *;q=0.1": "gzip",
+		"gzip; q=1.0": "gzip",
+		"":            "", "identity": "", "br": "", "gzip;q=0": "", "gzip; q=0.000, *": "", "*;q=0": "",
+		"xgzip": "",
 	} {
 		w := httptest.NewRecorder()
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/", strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Accept-Encoding", accept)
 		h.ServeHTTP(w, r)
-		if got := w.Header().Get("Content-Encoding"); got != want || w.Header().Get("Vary") != "Accept-Encoding" {
+		if got := w.Header().Get("Content-Encoding"); got != want ||
+			w.Header().Get("Vary") != "Accept-Encoding" {
 			t.Errorf("%q: got %q, want %q, Vary %q", accept, got, want, w.Header().Get("Vary"))
 		}
 	}
@@ -198,7 +211,8 @@ func TestHostileEncodingsOfAnswers(t *testing.T) {
 				w.Header().Set("Content-Encoding", test.encoding)
 				_, _ = io.WriteString(w, test.body)
 			}))
-			err := client(t, url, nil, &httprpc.Options{Gzip: test.on, MaxMessage: 1 << 20}).Call(t.Context(), "m", nil, nil)
+			err := client(t, url, nil,
+				&httprpc.Options{Gzip: test.on, MaxMessage: 1 << 20}).Call(t.Context(), "m", nil, nil)
 			if !errors.Is(err, farcall.ErrProtocol) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v", err)
 			}
@@ -209,7 +223,9 @@ func TestHostileEncodingsOfAnswers(t *testing.T) {
 // Both ends compress what is large enough.
 func ExampleOptions_gzip() {
 	mux := farcall.NewMux()
-	farcall.Handle(mux, "repeat", func(_ context.Context, n int) (string, error) { return strings.Repeat("far", n), nil })
+	farcall.Handle(mux, "repeat", func(_ context.Context, n int) (string, error) {
+		return strings.Repeat("far", n), nil
+	})
 	server := http1test.NewServer(httprpc.NewHandler(mux, &httprpc.Options{Gzip: true}))
 	defer server.Close()
 

@@ -29,11 +29,20 @@ type addParams struct {
 func service(t *testing.T) *farcall.Mux {
 	t.Helper()
 	m := farcall.NewMux()
-	farcall.Handle(m, "add", func(_ context.Context, p addParams) (float64, error) { return p.A + p.B, nil })
-	m.Handle("echo", farcall.HandlerFunc(func(_ context.Context, r *farcall.Request) (any, error) { return r.Params, nil }))
-	m.Handle("trace", farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) { return farcall.TraceFrom(ctx).Parent, nil }))
+	farcall.Handle(m, "add", func(_ context.Context, p addParams) (float64, error) {
+		return p.A + p.B, nil
+	})
+	m.Handle("echo", farcall.HandlerFunc(func(_ context.Context, r *farcall.Request) (any, error) {
+		return r.Params, nil
+	}))
+	m.Handle("trace", farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
+		return farcall.TraceFrom(ctx).Parent, nil
+	}))
 	m.Handle("fail", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
-		return nil, &jsonrpc.Error{Code: -32001, Message: "no", Data: jsonrpc.Raw(`{"a":1}`), Cause: errors.New("secret")}
+		return nil, &jsonrpc.Error{
+			Code: -32001, Message: "no", Data: jsonrpc.Raw(`{"a":1}`),
+			Cause: errors.New("secret"),
+		}
 	}))
 	m.Handle("push", farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
 		if err := farcall.CallerFrom(ctx).Notify(ctx, "tick", map[string]int{"n": 1}); err != nil {
@@ -41,7 +50,9 @@ func service(t *testing.T) *farcall.Mux {
 		}
 		return "done", nil
 	}))
-	m.Handle("large", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return strings.Repeat("x", 3<<20), nil }))
+	m.Handle("large", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
+		return strings.Repeat("x", 3<<20), nil
+	}))
 	farcall.HandleStream(m, "count", func(_ context.Context, p struct {
 		To int `json:"to"`
 	},
@@ -89,7 +100,9 @@ func client(t *testing.T, url string, h farcall.Handler, o *httprpc.Options) *fa
 }
 
 // request is an HTTP request of a test: "Name: value" pairs after the body.
-func request(t *testing.T, method, url, body string, headers ...string) (status int, header http.Header, text string) {
+func request(
+	t *testing.T, method, url, body string, headers ...string,
+) (status int, header http.Header, text string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {

@@ -78,7 +78,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // read reads the body of a request.
-func (h *handler) read(w http.ResponseWriter, r *http.Request, b *onhttp.Buffers, gzipped bool) (err error) {
+func (h *handler) read(
+	w http.ResponseWriter, r *http.Request, b *onhttp.Buffers, gzipped bool,
+) (err error) {
 	body, size := slow.Limit(h.opts.BodyTimeout).Body(w, r), r.ContentLength
 	if gzipped {
 		body, size = inflate(body, h.opts.MaxMessage), -1
@@ -97,9 +99,11 @@ func (h *handler) unread(w http.ResponseWriter, r *http.Request, b *onhttp.Buffe
 		w.Header().Set("Connection", "close")
 		refuse(w, http.StatusRequestTimeout, "The body took too long")
 	case errors.Is(err, budget.ErrTooLarge):
-		refuseWith(w, http.StatusRequestEntityTooLarge, jsonrpc.Oversize("Request", int64(h.opts.MaxMessage), "bytes"))
+		refuseWith(w, http.StatusRequestEntityTooLarge,
+			jsonrpc.Oversize("Request", int64(h.opts.MaxMessage), "bytes"))
 	case errors.As(err, &bounded): // by what is around the handler
-		refuseWith(w, http.StatusRequestEntityTooLarge, jsonrpc.Oversize("Request", bounded.Limit, "bytes"))
+		refuseWith(w, http.StatusRequestEntityTooLarge,
+			jsonrpc.Oversize("Request", bounded.Limit, "bytes"))
 	case errors.Is(err, errGzip):
 		refuse(w, http.StatusBadRequest, "The body is not valid gzip, as its Content-Encoding says")
 	case r.Context().Err() == nil:

@@ -37,19 +37,61 @@ func TestPost(t *testing.T) {
 		{"charset", call, "Content-Type: application/json; charset=UTF-8", 200, five},
 		{"json-rpc", call, "Content-Type: application/json-rpc", 200, five},
 		{"jsonrequest", call, "Content-Type: Application/JSONRequest", 200, five},
-		{"id kept", `{"jsonrpc":"2.0","method":"add","params":[2,3],"id":1.0}`, jsonCT, 200, `{"jsonrpc":"2.0","result":5,"id":1.0}`},
-		{"error", `{"jsonrpc":"2.0","method":"fail","id":"x"}`, jsonCT, 200, `{"jsonrpc":"2.0","error":{"code":-32001,"message":"no","data":{"a":1}},"id":"x"}`},
-		{"parse error", `{"jsonrpc`, jsonCT, 200, `{"jsonrpc":"2.0","error":{"code":-32700,"message":"Parse error","data":{"reason":"unexpected end at offset 9"}},"id":null}`},
-		{"empty", ``, jsonCT, 200, `{"jsonrpc":"2.0","error":{"code":-32700,"message":"Parse error","data":{"reason":"unexpected end at offset 0"}},"id":null}`},
-		{"invalid", `{"jsonrpc":"2.0","method":1}`, jsonCT, 200, `{"jsonrpc":"2.0","error":{"code":-32600,"message":"Invalid Request","data":{"reason":"the method must be a string at offset 26"}},"id":null}`},
-		{"unknown method", `{"jsonrpc":"2.0","method":"x","id":1}`, jsonCT, 200, `{"jsonrpc":"2.0","error":{"code":-32601,"message":"Method not found"},"id":1}`},
+		{
+			"id kept", `{"jsonrpc":"2.0","method":"add","params":[2,3],"id":1.0}`, jsonCT, 200,
+			`{"jsonrpc":"2.0","result":5,"id":1.0}`,
+		},
+		{
+			"error", `{"jsonrpc":"2.0","method":"fail","id":"x"}`, jsonCT, 200,
+			`{"jsonrpc":"2.0","error":{"code":-32001,"message":"no","data":{"a":1}},"id":"x"}`,
+		},
+		{
+			"parse error", `{"jsonrpc`, jsonCT, 200,
+			`{"jsonrpc":"2.0","error":{"code":-32700,"message":"Parse error","data":{"reason":"unexpected ` +
+				`end at offset 9"}},"id":null}`,
+		},
+		{
+			"empty", ``, jsonCT, 200,
+			`{"jsonrpc":"2.0","error":{"code":-32700,"message":"Parse error","data":{"reason":"unexpected ` +
+				`end at offset 0"}},"id":null}`,
+		},
+		{
+			"invalid", `{"jsonrpc":"2.0","method":1}`, jsonCT, 200,
+			`{"jsonrpc":"2.0","error":{"code":-32600,"message":"Invalid Request","data":{"reason":"the ` +
+				`method must be a string at offset 26"}},"id":null}`,
+		},
+		{
+			"unknown method", `{"jsonrpc":"2.0","method":"x","id":1}`, jsonCT, 200,
+			`{"jsonrpc":"2.0","error":{"code":-32601,"message":"Method not found"},"id":1}`,
+		},
 		{"notification", `{"jsonrpc":"2.0","method":"add","params":[2,3]}`, jsonCT, 204, ``},
-		{"batch", `[` + call + `,{"jsonrpc":"2.0","method":"add"},1]`, jsonCT, 200, `[` + five + `,{"jsonrpc":"2.0","error":{"code":-32600,"message":"Invalid Request","data":{"reason":"a message must be an object at offset 89"}},"id":null}]`},
+		{
+			"batch", `[` + call + `,{"jsonrpc":"2.0","method":"add"},1]`, jsonCT, 200,
+			`[` + five +
+				`,{"jsonrpc":"2.0","error":{"code":-32600,"message":"Invalid Request","data":{"reason":"a ` +
+				`message must be an object at offset 89"}},"id":null}]`,
+		},
 		{"batch of notifications", `[{"jsonrpc":"2.0","method":"add"}]`, jsonCT, 204, ``},
-		{"empty batch", `[]`, jsonCT, 200, `{"jsonrpc":"2.0","error":{"code":-32600,"message":"Invalid Request","data":{"reason":"the batch is empty at offset 0"}},"id":null}`},
-		{"no content type", call, "X: y", 415, `{"jsonrpc":"2.0","error":{"code":-32600,"message":"Content-Type must be application/json, charset utf-8"},"id":null}`},
-		{"text", call, "Content-Type: text/plain", 415, `{"jsonrpc":"2.0","error":{"code":-32600,"message":"Content-Type must be application/json, charset utf-8"},"id":null}`},
-		{"latin-1", call, "Content-Type: application/json; charset=latin1", 415, `{"jsonrpc":"2.0","error":{"code":-32600,"message":"Content-Type must be application/json, charset utf-8"},"id":null}`},
+		{
+			"empty batch", `[]`, jsonCT, 200,
+			`{"jsonrpc":"2.0","error":{"code":-32600,"message":"Invalid Request","data":{"reason":"the ` +
+				`batch is empty at offset 0"}},"id":null}`,
+		},
+		{
+			"no content type", call, "X: y", 415,
+			`{"jsonrpc":"2.0","error":{"code":-32600,"message":"Content-Type must be application/json, ` +
+				`charset utf-8"},"id":null}`,
+		},
+		{
+			"text", call, "Content-Type: text/plain", 415,
+			`{"jsonrpc":"2.0","error":{"code":-32600,"message":"Content-Type must be application/json, ` +
+				`charset utf-8"},"id":null}`,
+		},
+		{
+			"latin-1", call, "Content-Type: application/json; charset=latin1", 415,
+			`{"jsonrpc":"2.0","error":{"code":-32600,"message":"Content-Type must be application/json, ` +
+				`charset utf-8"},"id":null}`,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			status, header, got := request(t, "POST", url, c.body, c.header)
@@ -86,19 +128,23 @@ func TestMethods(t *testing.T) {
 	} {
 		status, header, got := request(t, c.method, url+c.path, "", jsonCT)
 		want := `{"jsonrpc":"2.0","error":{"code":-32600,"message":"` + c.want + `"},"id":null}`
-		if status != 405 || header.Get("Allow") != c.allow || got != want || header.Get("Content-Type") != "application/json" {
+		if status != 405 || header.Get("Allow") != c.allow || got != want ||
+			header.Get("Content-Type") != "application/json" {
 			t.Errorf("%s %s: %d %v %s", c.method, c.path, status, header, got)
 		}
 	}
-	if status, header, _ := request(t, "OPTIONS", url+"/rpc", ""); status != 204 || header.Get("Allow") != "POST, OPTIONS" {
+	if status, header, _ := request(t, "OPTIONS", url+"/rpc", ""); status != 204 ||
+		header.Get("Allow") != "POST, OPTIONS" {
 		t.Errorf("OPTIONS: %d %v", status, header)
 	}
 }
 
 func TestTooLarge(t *testing.T) {
 	url := serve(t, httprpc.NewHandler(service(t), &httprpc.Options{MaxMessage: 1000}))
-	want := `{"jsonrpc":"2.0","error":{"code":-32012,"message":"Request too large","data":{"maxSize":1000,"unit":"bytes"}},"id":null}`
-	fits := `{"jsonrpc":"2.0","method":"echo","id":1,"params":["` + strings.Repeat("x", 1000-54) + `"]}`
+	want := `{"jsonrpc":"2.0","error":{"code":-32012,"message":"Request too large",` +
+		`"data":{"maxSize":1000,"unit":"bytes"}},"id":null}`
+	fits := `{"jsonrpc":"2.0","method":"echo","id":1,"params":["` +
+		strings.Repeat("x", 1000-54) + `"]}`
 	for name, c := range map[string]struct {
 		body   io.Reader
 		status int
@@ -131,7 +177,9 @@ func TestTooLargeIsRefusedUnread(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 52428801\r\n\r\n")
+	fmt.Fprintf(conn,
+		"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
+			"Content-Length: 52428801\r\n\r\n")
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -161,18 +209,28 @@ func TestOrigins(t *testing.T) {
 		{"listed", "POST", open, []string{app}, 200, "https://app.example"},
 		{"not listed", "POST", open, []string{"Origin: https://b.example"}, 403, ""},
 		{"preflight", "OPTIONS", open, []string{app, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: content-type"}, 204, "https://app.example"},
-		{"foreign preflight", "OPTIONS", closed, []string{app, "Access-Control-Request-Method: POST"}, 403, ""},
-		{"image of another page", "GET", stream + "?method=add", []string{"Sec-Fetch-Site: cross-site"}, 403, ""},
+		{
+			"foreign preflight", "OPTIONS", closed,
+			[]string{app, "Access-Control-Request-Method: POST"},
+			403, "",
+		},
+		{
+			"image of another page", "GET", stream + "?method=add",
+			[]string{"Sec-Fetch-Site: cross-site"},
+			403, "",
+		},
 		{"foreign stream", "GET", stream + "?method=add", []string{app}, 403, ""},
 	} {
 		status, header, body := request(t, c.method, c.url, call, append(c.headers, jsonCT)...)
 		if status != c.status || header.Get("Access-Control-Allow-Origin") != c.allow {
 			t.Errorf("%s: %d %v %s", c.name, status, header, body)
 		}
-		if status == 403 && (header.Get("Content-Type") != "application/json" || !strings.HasPrefix(body, `{"jsonrpc":"2.0","error":{"code":-32600`)) {
+		if status == 403 && (header.Get("Content-Type") != "application/json" ||
+			!strings.HasPrefix(body, `{"jsonrpc":"2.0","error":{"code":-32600`)) {
 			t.Errorf("%s: refused with %s", c.name, body)
 		}
-		if c.name == "preflight" && (header.Get("Access-Control-Allow-Headers") != "content-type" || header.Get("Access-Control-Allow-Methods") != "POST, OPTIONS") {
+		if c.name == "preflight" && (header.Get("Access-Control-Allow-Headers") != "content-type" ||
+			header.Get("Access-Control-Allow-Methods") != "POST, OPTIONS") {
 			t.Errorf("preflight: %v", header)
 		}
 	}
@@ -184,32 +242,51 @@ func TestEventsOnlyWhenNeededAndAccepted(t *testing.T) {
 	for _, c := range []struct {
 		name, body, accept, contentType, want string
 	}{
-		{"nothing pushed", `{"jsonrpc":"2.0","method":"add","params":[2,3],"id":1}`, acceptSSE, "application/json", `{"jsonrpc":"2.0","result":5,"id":1}`},
+		{
+			"nothing pushed", `{"jsonrpc":"2.0","method":"add","params":[2,3],"id":1}`, acceptSSE,
+			"application/json", `{"jsonrpc":"2.0","result":5,"id":1}`,
+		},
 		{
 			"pushed", push, acceptSSE, "text/event-stream",
-			"data: {\"jsonrpc\":\"2.0\",\"method\":\"tick\",\"params\":{\"n\":1}}\n\ndata: {\"jsonrpc\":\"2.0\",\"result\":\"done\",\"id\":1}\n\n",
+			"data: {\"jsonrpc\":\"2.0\",\"method\":\"tick\",\"params\":{\"n\":1}}\n\n" +
+				"data: {\"jsonrpc\":\"2.0\",\"result\":\"done\",\"id\":1}\n\n",
 		},
-		{"pushed without an answer", `{"jsonrpc":"2.0","method":"push"}`, acceptSSE, "text/event-stream", "data: {\"jsonrpc\":\"2.0\",\"method\":\"tick\",\"params\":{\"n\":1}}\n\n"},
 		{
-			"progress", `{"jsonrpc":"2.0","method":"count","params":{"to":2},"progressToken":"t","id":1}`, acceptSSE, "text/event-stream",
-			"data: {\"jsonrpc\":\"2.0\",\"method\":\"$/progress\",\"params\":{\"token\":\"t\",\"value\":0}}\n\n" +
-				"data: {\"jsonrpc\":\"2.0\",\"method\":\"$/progress\",\"params\":{\"token\":\"t\",\"value\":1}}\n\n" +
+			"pushed without an answer", `{"jsonrpc":"2.0","method":"push"}`, acceptSSE, "text/event-stream",
+			"data: {\"jsonrpc\":\"2.0\",\"method\":\"tick\",\"params\":{\"n\":1}}\n\n",
+		},
+		{
+			"progress", `{"jsonrpc":"2.0","method":"count","params":{"to":2},"progressToken":"t","id":1}`,
+			acceptSSE, "text/event-stream",
+			"data: {\"jsonrpc\":\"2.0\",\"method\":\"$/progress\",\"params\":{\"token\":\"t\"," +
+				"\"value\":0}}\n\n" +
+				"data: {\"jsonrpc\":\"2.0\",\"method\":\"$/progress\",\"params\":{\"token\":\"t\"," +
+				"\"value\":1}}\n\n" +
 				"data: {\"jsonrpc\":\"2.0\",\"result\":null,\"id\":1}\n\n",
 		},
-		{"stream collected", `{"jsonrpc":"2.0","method":"count","params":{"to":2},"id":1}`, acceptSSE, "application/json", `{"jsonrpc":"2.0","result":[0,1],"id":1}`},
+		{
+			"stream collected", `{"jsonrpc":"2.0","method":"count","params":{"to":2},"id":1}`, acceptSSE,
+			"application/json", `{"jsonrpc":"2.0","result":[0,1],"id":1}`,
+		},
 	} {
 		_, header, got := request(t, "POST", url, c.body, jsonCT, c.accept)
 		if header.Get("Content-Type") != c.contentType || got != c.want {
 			t.Errorf("%s: %s\n%s", c.name, header.Get("Content-Type"), got)
 		}
 	}
-	for _, accept := range []string{"Accept: application/json", "Accept: application/json, text/event-stream;q=0", "Accept: text/event-stream;q=0.000", "Accept: */*"} {
+	for _, accept := range []string{
+		"Accept: application/json",
+		"Accept: application/json, text/event-stream;q=0", "Accept: text/event-stream;q=0.000",
+		"Accept: */*",
+	} {
 		_, header, got := request(t, "POST", url, push, jsonCT, accept)
-		if header.Get("Content-Type") != "application/json" || !strings.Contains(got, "cannot call the caller back") {
+		if header.Get("Content-Type") != "application/json" ||
+			!strings.Contains(got, "cannot call the caller back") {
 			t.Errorf("%s: %s", accept, got)
 		}
 	}
-	if _, header, _ := request(t, "POST", url, push, jsonCT, "Accept: text/event-stream;q=0.5"); header.Get("Content-Type") != "text/event-stream" {
+	if _, header, _ := request(t, "POST", url, push, jsonCT,
+		"Accept: text/event-stream;q=0.5"); header.Get("Content-Type") != "text/event-stream" {
 		t.Error("text/event-stream;q=0.5 was not accepted")
 	}
 }
@@ -268,7 +345,8 @@ func TestKeepAlive(t *testing.T) {
 		return nil, err
 	})
 	url := serve(t, httprpc.NewHandler(h, &httprpc.Options{KeepAlive: time.Millisecond}))
-	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(`{"jsonrpc":"2.0","method":"x","id":1}`))
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, url,
+		strings.NewReader(`{"jsonrpc":"2.0","method":"x","id":1}`))
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "text/event-stream")
 	resp, err := http.DefaultClient.Do(r)
@@ -312,7 +390,9 @@ func TestEventsToNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	body := `{"jsonrpc":"2.0","method":"x","id":1}`
-	fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: text/event-stream\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	fmt.Fprintf(conn,
+		"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
+			"Accept: text/event-stream\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	if _, err := conn.Read(make([]byte, 100)); err != nil {
 		t.Fatal(err)
 	}
@@ -333,7 +413,9 @@ func TestConnectionIsReusedAfterEvents(t *testing.T) {
 	}
 	s.Start()
 	t.Cleanup(s.Close)
-	c := client(t, s.URL, farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return nil, nil }), nil)
+	c := client(t, s.URL, farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
+		return nil, nil
+	}), nil)
 	for _, method := range []string{"push", "echo", "push", "large", "fail", "echo"} {
 		if err := c.Call(t.Context(), method, nil, nil); err != nil && method != "fail" {
 			t.Error(method, err)

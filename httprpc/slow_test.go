@@ -123,7 +123,8 @@ func (s *timedServer) free(h *hasty) {
 }
 
 func post(body string, headers ...string) string {
-	return fmt.Sprintf("POST /rpc HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s\r\n%s",
+	return fmt.Sprintf("POST /rpc HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
+		"Content-Length: %d\r\n%s\r\n%s",
 		len(body), strings.Join(append(headers, ""), "\r\n"), body)
 }
 
@@ -144,7 +145,8 @@ func TestDeafClients(t *testing.T) {
 		"method":         "PUT /rpc HTTP/1.1\r\nHost: localhost\r\n\r\n",
 		"preflight":      "OPTIONS /rpc HTTP/1.1\r\nHost: localhost\r\n\r\n",
 		"stream":         "GET /stream?method=count&to=100 HTTP/1.1\r\nHost: localhost\r\n\r\n",
-		"done":           "GET /stream?method=count&to=100 HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: done\r\n\r\n",
+		"done": "GET /stream?method=count&to=100 HTTP/1.1\r\nHost: localhost\r\n" +
+			"Last-Event-ID: done\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
