@@ -16,7 +16,10 @@ import (
 // What the system's connections can do, these can do.
 func TestConn(t *testing.T) {
 	t.Parallel()
-	for network, addr := range map[string]string{"tcp": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "s")} {
+	for network, addr := range map[string]string{
+		"tcp":  "127.0.0.1:0",
+		"unix": filepath.Join(t.TempDir(), "s"),
+	} {
 		l := listen(t, network, addr, &Options{Idle: time.Minute})
 		far := dial(t, l)
 		conn := accept(t, l)

@@ -132,7 +132,8 @@ func (l *listener) Close() error {
 
 func (l *listener) refuse(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // a reset: who floods must not fill the system's table with connections in TIME_WAIT
+		// a reset: who floods must not fill the system's table with connections in TIME_WAIT
+		_ = tcp.SetLinger(0)
 	}
 	conn.Close()
 	if l.opts.Refused != nil {
@@ -414,7 +415,10 @@ func (c *core) look(err error) (again bool, _ error) {
 		c.seen, c.silent = uses, 0
 	} else if c.silent++; c.silent >= looks {
 		_ = c.Close()
-		return false, fmt.Errorf("accept: the connection was closed: it was not used for %v; send a ping now and then: %w", c.idle, err)
+		return false,
+			fmt.Errorf(
+				"accept: the connection was closed: it was not used for %v; send a ping now and then: %w",
+				c.idle, err)
 	}
 	if err := c.moveLocked(); err != nil {
 		return false, err

@@ -48,10 +48,15 @@ func accept(t *testing.T, l net.Listener) net.Conn {
 
 func TestListen(t *testing.T) {
 	t.Parallel()
-	for network, addr := range map[string]string{"tcp": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "s")} {
+	for network, addr := range map[string]string{
+		"tcp":  "127.0.0.1:0",
+		"unix": filepath.Join(t.TempDir(), "s"),
+	} {
 		var refused atomic.Int64
 		var told []string
-		o := &Options{PerAddress: 2, Total: 3, Refused: &refused, OnRefuse: func(addr string) { told = append(told, addr) }}
+		o := &Options{PerAddress: 2, Total: 3, Refused: &refused, OnRefuse: func(addr string) {
+			told = append(told, addr)
+		}}
 		room := 2
 		if network == "unix" {
 			room = 3
@@ -215,7 +220,14 @@ func TestPeer(t *testing.T) {
 	for _, test := range []struct {
 		addr string
 		want bool
-	}{{"192.0.2.1", true}, {"::ffff:192.0.2.1", false}, {"192.0.2.2", true}, {"2001:db8::1", true}, {"2001:db8::2", false}, {"2001:db8:0:1::1", true}} {
+	}{
+		{"192.0.2.1", true},
+		{"::ffff:192.0.2.1", false},
+		{"192.0.2.2", true},
+		{"2001:db8::1", true},
+		{"2001:db8::2", false},
+		{"2001:db8:0:1::1", true},
+	} {
 		if got := l.enter(network(netip.MustParseAddr(test.addr))); got != test.want {
 			t.Errorf("%s: %v", test.addr, got)
 		}
@@ -289,7 +301,8 @@ func TestRate(t *testing.T) {
 				t.Fatal(err)
 			}
 			conn.Close()
-			if took := time.Since(began); i == 9 && took > 0 || i == 29 && (took < 1900*time.Millisecond || took > 2100*time.Millisecond) {
+			if took := time.Since(began); i == 9 && took > 0 ||
+				i == 29 && (took < 1900*time.Millisecond || took > 2100*time.Millisecond) {
 				t.Errorf("%d connections after %v", i+1, took)
 			}
 		}
@@ -301,7 +314,8 @@ func TestLoopbackHasNoBoundByDefault(t *testing.T) {
 	t.Parallel()
 	l, _ := Listen(pipes{}, &Options{Total: -1}).(*listener)
 	for range DefaultPerAddress + 1 {
-		if !l.enter(network(netip.MustParseAddr("127.0.0.1"))) || !l.enter(network(netip.MustParseAddr("::1"))) {
+		if !l.enter(network(netip.MustParseAddr("127.0.0.1"))) ||
+			!l.enter(network(netip.MustParseAddr("::1"))) {
 			t.Fatal("a connection from this machine was refused")
 		}
 	}

@@ -169,7 +169,8 @@ func Open(o *Options) (*Log, error) {
 		l.chain.resume(last.seal)
 		begun.torn, begun.tornHash = last.torn, last.tornHash
 		if last.line != nil && l.chain.check(last.line) != nil {
-			l.fault(fmt.Errorf("audit: the last line of %s was changed, or sealed with another key", l.opts.File))
+			l.fault(fmt.Errorf("audit: the last line of %s was changed, or sealed with another key",
+				l.opts.File))
 		}
 		sinks = append([]Sink{f}, sinks...)
 		l.file = f
@@ -251,7 +252,8 @@ func (l *Log) decide(o owner.Key, b *line, refusal bool) (seq uint64, err error)
 	return l.sealLocked(b), nil
 }
 
-// Ready returns why the calls of all owners are refused: no sink has room for a decision. Nil: one has.
+// Ready returns why the calls of all owners are refused: no sink has room for a decision. Nil: one
+// has.
 func (l *Log) Ready() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

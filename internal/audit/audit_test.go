@@ -33,8 +33,10 @@ func open(t *testing.T, o *Options) *Log {
 func example() *Entry {
 	return &Entry{
 		Time: time.Date(2026, 3, 1, 12, 0, 0, 5000, time.UTC), Principal: "alice", Kind: "user", Method: "jwt", Issuer: "https://idp.example",
-		Address: "192.0.2.7:5123", Transport: "http", Call: "tools/call github/search", Upstream: "github", Decision: "allowed",
-		Policies: []string{"builders", "allow[1]"}, Reason: "allowed by builders", Latency: 1500 * time.Nanosecond, Error: -32002,
+		Address: "192.0.2.7:5123", Transport: "http", Call: "tools/call github/search",
+		Upstream: "github", Decision: "allowed",
+		Policies: []string{"builders", "allow[1]"}, Reason: "allowed by builders",
+		Latency: 1500 * time.Nanosecond, Error: -32002,
 		Params: []byte(`{"name":"search","arguments":{"q":"x","password":"hunter2"}}`),
 	}
 }
@@ -46,7 +48,10 @@ func TestLine(t *testing.T) {
 	if _, err := l.Write(owner.Named("ada"), example()); err != nil {
 		t.Fatal(err)
 	}
-	l.End(&Outcome{Of: 2, Status: "error", Error: -32000, IsError: true, Duration: 1500 * time.Nanosecond, Request: 7, Result: 12})
+	l.End(&Outcome{
+		Of: 2, Status: "error", Error: -32000, IsError: true,
+		Duration: 1500 * time.Nanosecond, Request: 7, Result: 12,
+	})
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -55,13 +60,18 @@ func TestLine(t *testing.T) {
 	}
 	got, _ := os.ReadFile(path)
 	all := strings.Split(string(got), "\n")
-	if len(all) != 5 || !strings.Contains(all[0], `"event":"opened","seq":1,"prev":"","hash":"`) || !strings.Contains(all[3], `"event":"closed","seq":4,`) ||
-		!strings.HasSuffix(cutSeal(all[2]), `"outcome":"error","of":2,"error":-32000,"isError":true,"durationMicros":2,"requestBytes":7,"resultBytes":12}`) {
+	if len(all) != 5 || !strings.Contains(all[0], `"event":"opened","seq":1,"prev":"","hash":"`) ||
+		!strings.Contains(all[3], `"event":"closed","seq":4,`) ||
+		!strings.HasSuffix(cutSeal(all[2]),
+			`"outcome":"error","of":2,"error":-32000,"isError":true,"durationMicros":2,"requestBytes":7,`+
+				`"resultBytes":12}`) {
 		t.Errorf("%s", got)
 	}
-	want := `{"time":"2026-03-01T12:00:00.000005Z","decision":"allowed","principal":"alice","kind":"user","method":"jwt",` +
+	want := `{"time":"2026-03-01T12:00:00.000005Z","decision":"allowed","principal":"alice",` +
+		`"kind":"user","method":"jwt",` +
 		`"issuer":"https://idp.example","address":"192.0.2.7:5123","transport":"http","call":"tools/call github/search","upstream":"github",` +
-		`"policies":["builders","allow[1]"],"reason":"allowed by builders","error":-32002,"latencyMicros":2,` +
+		`"policies":["builders","allow[1]"],"reason":"allowed by builders","error":-32002,` +
+		`"latencyMicros":2,` +
 		`"params":{"name":"search","arguments":{"q":"x","password":"[redacted]"}}}`
 	if cutSeal(all[1]) != want {
 		t.Errorf("got\n%s\nwant\n%s", all[1], want)
@@ -88,7 +98,8 @@ func write(l *Log) error {
 func TestTorn(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "audit.log")
-	if err := errors.Join(os.WriteFile(path, []byte(`{"time":"20`), 0o644), os.Chmod(path, 0o644)); err != nil {
+	if err := errors.Join(os.WriteFile(path, []byte(`{"time":"20`), 0o644),
+		os.Chmod(path, 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	l := open(t, &Options{File: path})
@@ -97,7 +108,8 @@ func TestTorn(t *testing.T) {
 	}
 	got, _ := os.ReadFile(path)
 	lines := strings.Split(string(got), "\n")
-	if len(lines) != 5 || lines[0] != `{"time":"20` || !strings.Contains(lines[1], `"event":"opened","torn":11,`) || !json.Valid([]byte(lines[2])) {
+	if len(lines) != 5 || lines[0] != `{"time":"20` ||
+		!strings.Contains(lines[1], `"event":"opened","torn":11,`) || !json.Valid([]byte(lines[2])) {
 		t.Errorf("%q", got)
 	}
 	if info, _ := os.Stat(path); info.Mode().Perm() != 0o600 {
@@ -113,7 +125,11 @@ func TestRotation(t *testing.T) {
 	for g := range 4 {
 		wg.Go(func() {
 			for i := range 10 {
-				if _, err := l.Write(owner.Key{}, &Entry{Decision: "denied", Call: fmt.Sprintf("c/%d/%d", g, i), Reason: strings.Repeat("x", 100)}); err != nil {
+				if _, err := l.Write(owner.Key{},
+					&Entry{
+						Decision: "denied", Call: fmt.Sprintf("c/%d/%d", g, i),
+						Reason: strings.Repeat("x", 100),
+					}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -123,7 +139,8 @@ func TestRotation(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := open(t, &Options{File: path, MaxSize: 1000, Keep: 3, Rotate: true}).Close(); err != nil { // deletes what is too much
+	if err := open(t, &Options{File: path, MaxSize: 1000, Keep: 3, Rotate: true}).Close(); err != nil {
+		// deletes what is too much
 		t.Fatal(err)
 	}
 	names, _ := filepath.Glob(path + "*")
@@ -152,7 +169,9 @@ func TestRotationFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	faults := make(chan error, 100)
-	l := open(t, &Options{File: path, MaxSize: 300, Keep: 1, Rotate: true, OnFault: func(err error) { faults <- err }})
+	l := open(t, &Options{File: path, MaxSize: 300, Keep: 1, Rotate: true, OnFault: func(err error) {
+		faults <- err
+	}})
 	for range 10 {
 		if err := write(l); err != nil {
 			t.Error(err)
@@ -214,7 +233,9 @@ func TestFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &disk{free: 100}
 		var faults atomic.Int64
-		l := open(t, &Options{File: "-", Stderr: d, Buffer: 10_000, OnFault: func(error) { faults.Add(1) }})
+		l := open(t, &Options{File: "-", Stderr: d, Buffer: 10_000, OnFault: func(error) {
+			faults.Add(1)
+		}})
 		taken := 0
 		var err error
 		for err == nil {
@@ -277,7 +298,10 @@ func TestBounded(t *testing.T) {
 	l := &Log{}
 	l.settings.Store(&settings{params: true, rules: compile(nil)})
 	big := strings.Repeat("\x01\u2028x\"", 1<<16)
-	e := &Entry{Time: time.Now(), Principal: big, Kind: big, Method: big, Issuer: big, Address: big, Transport: big, Call: big, Upstream: big, Decision: big, Reason: big}
+	e := &Entry{
+		Time: time.Now(), Principal: big, Kind: big, Method: big, Issuer: big, Address: big,
+		Transport: big, Call: big, Upstream: big, Decision: big, Reason: big,
+	}
 	for range 1000 {
 		e.Policies = append(e.Policies, big)
 	}
@@ -294,9 +318,14 @@ func FuzzWrite(f *testing.F) {
 	f.Fuzz(func(t *testing.T, principal, call, reason, policy string) {
 		l := &Log{chain: newChain(nil)}
 		l.settings.Store(&settings{rules: compile(nil)})
-		line := l.append(nil, &Entry{Time: time.Unix(1, 0), Principal: principal, Call: call, Reason: reason, Policies: []string{policy}}, new(walker), maxText)
+		line := l.append(nil,
+			&Entry{
+				Time: time.Unix(1, 0), Principal: principal, Call: call, Reason: reason,
+				Policies: []string{policy},
+			}, new(walker), maxText)
 		line = l.chain.seal(line)
-		if bytes.Count(line, []byte("\n")) != 1 || line[len(line)-1] != '\n' || bytes.ContainsAny(line, "\r\u2028\u2029\u0085\x1b") {
+		if bytes.Count(line, []byte("\n")) != 1 || line[len(line)-1] != '\n' ||
+			bytes.ContainsAny(line, "\r\u2028\u2029\u0085\x1b") {
 			t.Fatalf("not one line: %q", line)
 		}
 		var got struct {
@@ -306,8 +335,14 @@ func FuzzWrite(f *testing.F) {
 		if err := json.Unmarshal(line, &got); err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
-		for _, p := range [][2]string{{principal, got.Principal}, {policy, got.Policies[0]}, {call, got.Call}, {reason, got.Reason}} {
-			want := strings.Map(func(r rune) rune { return r }, p[0]) // each byte that is not UTF-8 becomes U+FFFD
+		for _, p := range [][2]string{
+			{principal, got.Principal},
+			{policy, got.Policies[0]},
+			{call, got.Call},
+			{reason, got.Reason},
+		} {
+			// each byte that is not UTF-8 becomes U+FFFD
+			want := strings.Map(func(r rune) rune { return r }, p[0])
 			masked := p[0] == call || p[0] == reason
 			if want != p[1] && len(want) < 150 && (!masked || !suspicious(want)) {
 				t.Errorf("%q became %q", want, p[1])

@@ -189,7 +189,8 @@ func appendText[S string | []byte](dst []byte, s S, room int) []byte {
 			i++
 		case c >= ' ' && c < 0x7f:
 			start := i
-			for i++; i < len(s) && i-start < end-len(dst) && s[i] >= ' ' && s[i] < 0x7f && s[i] != '"' && s[i] != '\\'; i++ {
+			for i++; i < len(s) && i-start < end-len(dst) && s[i] >= ' ' && s[i] < 0x7f && s[i] != '"' &&
+				s[i] != '\\'; i++ {
 			}
 			dst = append(dst, s[start:i]...)
 		case c < utf8.RuneSelf:

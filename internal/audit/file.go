@@ -93,7 +93,10 @@ func (f *file) resume() (t tail, err error) {
 		return t, err
 	}
 	if int64(t.torn) < f.size {
-		return t, fmt.Errorf("%s has lines, and none that farcall has sealed: it is no audit; name another file, or move it away", f.path)
+		return t,
+			fmt.Errorf(
+				"%s has lines, and none that farcall has sealed: it is no audit; name another file, or "+
+					"move it away", f.path)
 	}
 	if before, err := readTail(f.old(1)); err == nil && before.line != nil {
 		before.torn, before.tornHash = t.torn, t.tornHash
@@ -317,7 +320,8 @@ func (f *file) full(b bounds) error {
 	if len(all)-f.doomed < b.keep {
 		return nil
 	}
-	return fmt.Errorf("%w: %s has %d files of up to %d bytes, none older than %v", ErrFull, f.path, len(all)+1, b.max, b.age)
+	return fmt.Errorf("%w: %s has %d files of up to %d bytes, none older than %v", ErrFull, f.path,
+		len(all)+1, b.max, b.age)
 }
 
 // tidy deletes files that are too old, or too many, once it is on record that they are. It returns
@@ -346,8 +350,10 @@ func (f *file) tidy(b bounds, written bool) error {
 	used := float64(b.max)*float64(len(all)) + float64(f.size)
 	f.used = int(min(used, math.MaxInt/2))
 	if err == nil && !b.rotate && used >= lowPart*float64(b.max)*float64(b.keep+1) {
-		err = fmt.Errorf("%w: %s has %d files; when there are %d of %d bytes, calls are refused, and those of the caller with most before: "+
-			"move old files away, or raise keep or max_size", ErrLow, f.path, len(all)+1, b.keep+1, b.max)
+		err = fmt.Errorf(
+			"%w: %s has %d files; when there are %d of %d bytes, calls are refused, and those of the "+
+				"caller with most before: "+
+				"move old files away, or raise keep or max_size", ErrLow, f.path, len(all)+1, b.keep+1, b.max)
 	}
 	return err
 }

@@ -113,7 +113,10 @@ func (l *Log) Refuse(o owner.Key, e *Entry, beyond bool) {
 func (g *folding) hash(e *Entry) uint64 {
 	var h maphash.Hash
 	h.SetSeed(g.seed)
-	for _, text := range [...]string{e.Decision, e.Principal, e.Kind, e.Method, e.Issuer, e.Address, e.Transport, e.Call, e.Upstream, e.Reason} {
+	for _, text := range [...]string{
+		e.Decision, e.Principal, e.Kind, e.Method, e.Issuer, e.Address,
+		e.Transport, e.Call, e.Upstream, e.Reason,
+	} {
 		_, _ = h.WriteString(text) // it does not fail
 		_ = h.WriteByte(0)
 	}
@@ -125,8 +128,10 @@ func (g *folding) hash(e *Entry) uint64 {
 func brief(e *Entry) Entry {
 	text := func(s string) string { return strings.Clone(cut(s, maxRefusalText)) }
 	return Entry{
-		Principal: text(e.Principal), Kind: text(e.Kind), Method: text(e.Method), Issuer: text(e.Issuer), Address: text(e.Address),
-		Transport: text(e.Transport), Call: text(e.Call), Upstream: text(e.Upstream), Decision: e.Decision, Error: e.Error,
+		Principal: text(e.Principal), Kind: text(e.Kind), Method: text(e.Method), Issuer: text(e.Issuer),
+		Address:   text(e.Address),
+		Transport: text(e.Transport), Call: text(e.Call), Upstream: text(e.Upstream),
+		Decision: e.Decision, Error: e.Error,
 	}
 }
 
@@ -193,7 +198,8 @@ func (l *Log) unfoldAllLocked(by time.Time) {
 	defer l.release(b)
 	b.text = appendTime(b.text[:0], `{"time":`, l.opts.Now())
 	b.text = appendMember(b.text, `,"decision":`, "refused", maxText)
-	b.text = appendMember(b.text, `,"reason":`, "refusals of several callers that were not written one by one", maxText)
+	b.text = appendMember(b.text, `,"reason":`,
+		"refusals of several callers that were not written one by one", maxText)
 	b.text = g.unwritten.append(b.text, `,"unwritten":`, g.unwritten.n)
 	g.unwritten = repeats{}
 	l.put(b)

@@ -18,8 +18,10 @@ func isSecret(name []byte) bool {
 		return true
 	}
 	for _, part := range [...]string{
-		"password", "passwd", "passphrase", "passcode", "secret", "token", "authorization", "cookie", "apikey",
-		"privatekey", "accesskey", "signingkey", "encryptionkey", "credential", "assertion", "sessionid", "jwt", "bearer",
+		"password", "passwd", "passphrase", "passcode", "secret", "token", "authorization", "cookie",
+		"apikey",
+		"privatekey", "accesskey", "signingkey", "encryptionkey", "credential", "assertion", "sessionid",
+		"jwt", "bearer",
 	} {
 		if strings.Contains(n, part) {
 			return true
@@ -73,7 +75,8 @@ func suspicious[S string | []byte](s S) bool {
 		case '=', ':':
 			return true
 		case 'b', 'B', 'd', 'D', 'e', '-', 'f', 's', 'g', 'x', 'A', 'n', 'S', 'r', 'w', 'y', 'h', 'p':
-			if i+1 == len(s) || s[i] != 'b' && s[i]|0x20 != 'd' && s[i] != 'B' && s[i] != 'e' && s[i] != '-' &&
+			if i+1 == len(s) || s[i] != 'b' && s[i]|0x20 != 'd' && s[i] != 'B' && s[i] != 'e' &&
+				s[i] != '-' &&
 				!keyBegins(s[i], s[i+1]) {
 				continue
 			}
@@ -90,7 +93,8 @@ func suspicious[S string | []byte](s S) bool {
 // scheme is the scheme of HTTP authentication at the start of s, in lower case.
 func scheme(s []byte) string {
 	for _, name := range [...]string{"bearer", "basic", "dpop"} {
-		if len(s) > len(name) && (s[len(name)] == ' ' || s[len(name)] == '\t') && bytes.EqualFold(s[:len(name)], []byte(name)) {
+		if len(s) > len(name) && (s[len(name)] == ' ' || s[len(name)] == '\t') &&
+			bytes.EqualFold(s[:len(name)], []byte(name)) {
 			return name
 		}
 	}
@@ -125,8 +129,10 @@ var keyForms = [...]keyForm{
 // text.
 func keyBegins(a, b byte) bool {
 	switch uint16(a)<<8 | uint16(b) {
-	case 'f'<<8 | 'k', 's'<<8 | 'k', 'r'<<8 | 'k', 'w'<<8 | 'h', 'g'<<8 | 'h', 'g'<<8 | 'i', 'g'<<8 | 'l', 'x'<<8 | 'o',
-		'x'<<8 | 'a', 'A'<<8 | 'K', 'A'<<8 | 'S', 'A'<<8 | 'I', 'y'<<8 | 'a', 'n'<<8 | 'p', 'S'<<8 | 'G', 'h'<<8 | 'f',
+	case 'f'<<8 | 'k', 's'<<8 | 'k', 'r'<<8 | 'k', 'w'<<8 | 'h', 'g'<<8 | 'h', 'g'<<8 | 'i',
+		'g'<<8 | 'l', 'x'<<8 | 'o',
+		'x'<<8 | 'a', 'A'<<8 | 'K', 'A'<<8 | 'S', 'A'<<8 | 'I', 'y'<<8 | 'a', 'n'<<8 | 'p', 'S'<<8 | 'G',
+		'h'<<8 | 'f',
 		'p'<<8 | 'y', 'd'<<8 | 'o', 's'<<8 | 'h', 'd'<<8 | 'a':
 		return true
 	}
@@ -166,7 +172,8 @@ func (r *rules) replace(s []byte, prose bool, put func(dst, secret []byte) []byt
 			to, tokens = jwt(s, i)
 		case s[i] == ':':
 			from, to = userInfo(s, i)
-		case s[i] == '-' && bytes.HasPrefix(s[i:], []byte("-----BEGIN ")) && bytes.Contains(s[i:min(i+80, len(s))], []byte("PRIVATE KEY")):
+		case s[i] == '-' && bytes.HasPrefix(s[i:], []byte("-----BEGIN ")) &&
+			bytes.Contains(s[i:min(i+80, len(s))], []byte("PRIVATE KEY")):
 			to = len(s)
 		}
 		if to == from && begins {

@@ -117,7 +117,10 @@ func TestStoreIsNotOverrun(t *testing.T) {
 			t.Errorf("%d calls have filled the store", len(seqs))
 		}
 		for _, seq := range seqs {
-			l.End(&Outcome{Of: seq, Status: "error", Error: -2147483648, Duration: time.Hour, Request: 1 << 30, Result: 1 << 30})
+			l.End(&Outcome{
+				Of: seq, Status: "error", Error: -2147483648, Duration: time.Hour,
+				Request: 1 << 30, Result: 1 << 30,
+			})
 		}
 		if err := l.Close(); err != nil {
 			t.Error(err)

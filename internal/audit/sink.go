@@ -96,7 +96,8 @@ func (o *outlet) room(who owner.Key, n int, refusal bool) error {
 		return o.err
 	case o.low && refusal:
 		return ErrLow
-	case refusal && o.held+n > o.l.opts.Buffer/refusalPart: // so many may come before it is known that a store is low
+	case refusal && o.held+n > o.l.opts.Buffer/refusalPart:
+		// so many may come before it is known that a store is low
 		return errBuffer
 	case o.held+n <= o.l.opts.Buffer:
 		return nil

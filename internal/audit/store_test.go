@@ -247,7 +247,8 @@ func TestSinks(t *testing.T) {
 		if r := verifyText(t, d.lines.String(), nil); len(r.Findings) > 0 || r.Lines != taken+4 {
 			t.Errorf("%d taken: %+v", taken, r)
 		}
-		if r := verifyText(t, other.text(), nil); len(r.Findings) != 1 || !strings.Contains(r.Findings[0].Message, "missing") || !other.ended {
+		if r := verifyText(t, other.text(), nil); len(r.Findings) != 1 ||
+			!strings.Contains(r.Findings[0].Message, "missing") || !other.ended {
 			t.Errorf("the gap of the sink that failed: %+v", r)
 		}
 	})
@@ -272,7 +273,8 @@ func TestSinkIsFull(t *testing.T) {
 		if err := errors.Join(write(l), l.Close()); err != nil {
 			t.Error(err)
 		}
-		if text := only.text(); !strings.Contains(text, `"outcome":"ok"`) || !strings.Contains(text, `"unwritten":1`) {
+		if text := only.text(); !strings.Contains(text, `"outcome":"ok"`) ||
+			!strings.Contains(text, `"unwritten":1`) {
 			t.Error(text)
 		}
 	})
@@ -293,7 +295,8 @@ func TestRetire(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Error(err)
 	}
-	if r := verifyText(t, only.text(), nil); len(r.Findings)+len(r.Notes) > 0 || r.Open != 0 || r.Lines != 4 {
+	if r := verifyText(t, only.text(), nil); len(r.Findings)+len(r.Notes) > 0 || r.Open != 0 ||
+		r.Lines != 4 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -331,10 +334,14 @@ func TestFold(t *testing.T) {
 		call := func(name string) string {
 			return `"decision":"denied","principal":"bob","call":"` + name + `","reason":"no","error":-32002`
 		}
-		more := func(name string) string { return strings.Replace(call(name), `"reason":"no",`, "", 1) + `,"of":` }
+		more := func(name string) string {
+			return strings.Replace(call(name), `"reason":"no",`, "", 1) + `,"of":`
+		}
 		want := []string{
-			`"event":"opened"`, call("a"), call("a"), more("a") + `2,"repeats":412,"first":"T","last":"T"`, call("a"),
-			more("a") + `5,"repeats":2,"first":`, call("b"), more("b") + `7,"repeats":0,"first":`, `"event":"closed"`,
+			`"event":"opened"`, call("a"), call("a"), more("a") + `2,"repeats":412,"first":"T","last":"T"`,
+			call("a"),
+			more("a") + `5,"repeats":2,"first":`, call("b"), more("b") + `7,"repeats":0,"first":`,
+			`"event":"closed"`,
 		}
 		for i, w := range want {
 			if i >= len(got) || !strings.HasPrefix(got[i], w) {

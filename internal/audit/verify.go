@@ -168,7 +168,8 @@ func (v *verifier) read(in io.Reader, last bool) error {
 	}
 	switch v.settle(); {
 	case v.plain > 0 && len(v.o.Key) > 0: // anyone could have written them
-		v.find("its %d lines have no seal, and the log has a key: they were forged, or written before the key was set; move such a file away", v.plain)
+		v.find("its %d lines have no seal, and the log has a key: they were forged, or written before "+
+			"the key was set; move such a file away", v.plain)
 	case v.plain > 0:
 		v.note("its %d lines have no seal: it was written by a version that had none", v.plain)
 	}
@@ -183,7 +184,8 @@ func (v *verifier) rest(line []byte, last bool) {
 		return
 	}
 	v.settle()
-	v.note("an unfinished line of %d bytes: the process is writing it, or was killed meanwhile", len(line))
+	v.note("an unfinished line of %d bytes: the process is writing it, or was killed meanwhile",
+		len(line))
 }
 
 // next takes a line.
@@ -197,7 +199,8 @@ func (v *verifier) next(line []byte) {
 	m := readMembers(body)
 	if v.torn != nil && m.event == "opened" && m.torn == v.tornLen && m.tornHash == v.tornHash {
 		v.report.Notes = append(v.report.Notes, Finding{v.torn.File, v.torn.Line, fmt.Sprintf(
-			"an unfinished line of %d bytes: the process was killed meanwhile, as the next one found", v.tornLen)})
+			"an unfinished line of %d bytes: the process was killed meanwhile, as the next one found",
+			v.tornLen)})
 		v.torn = nil
 	}
 	v.settle()
@@ -255,7 +258,8 @@ func (v *verifier) follow(s seal, m members) {
 		v.addPlain()
 	}
 	if v.begun && m.event == "opened" && !v.closed {
-		v.note("the process before ended without closing the log: up to a second of lines may be missing before it")
+		v.note("the process before ended without closing the log: up to a second of lines may be " +
+			"missing before it")
 	}
 	v.begun, v.last, v.lastAt, v.closed = true, s, v.here(""), m.event == "closed"
 }
@@ -276,13 +280,18 @@ func (v *verifier) begin(s seal) {
 func (v *verifier) compare(s seal) {
 	switch want := v.last.seq + 1; {
 	case s.seq > want+1:
-		v.find("%d lines are missing before it: it is number %d, and the one before is %d", s.seq-want, s.seq, v.last.seq)
+		v.find("%d lines are missing before it: it is number %d, and the one before is %d", s.seq-want,
+			s.seq, v.last.seq)
 	case s.seq > want:
-		v.find("a line is missing before it: it is number %d, and the one before is %d", s.seq, v.last.seq)
+		v.find("a line is missing before it: it is number %d, and the one before is %d", s.seq,
+			v.last.seq)
 	case s.seq < want:
 		v.find("it is not in its place: it is number %d, and the one before is %d", s.seq, v.last.seq)
 	case s.prev != v.last.hash:
-		v.add(Finding{v.lastAt.File, v.lastAt.Line, fmt.Sprintf("it was replaced: line %d of %s bears another hash of it", v.line, v.file)})
+		v.add(Finding{
+			v.lastAt.File, v.lastAt.Line,
+			fmt.Sprintf("it was replaced: line %d of %s bears another hash of it", v.line, v.file),
+		})
 	}
 }
 
@@ -313,13 +322,17 @@ func (v *verifier) end() {
 	r.Last, r.Head, r.Open = v.last.seq, Checkpoint{v.last.seq, v.last.hash}, r.Open+len(v.open)
 	if v.lost != nil {
 		v.add(Finding{v.lostAt.File, v.lostAt.Line, fmt.Sprintf(
-			"lines 1 to %d are missing before it, and no line after it says that they were deleted", v.lost.seq)})
+			"lines 1 to %d are missing before it, and no line after it says that they were deleted",
+			v.lost.seq)})
 	}
 	if v.o.Since != nil && !v.since {
 		v.add(Finding{Message: fmt.Sprintf("line %d is not there as it was noted", v.o.Since.Seq)})
 	}
 	if v.unkeyed > 0 {
-		v.add(Finding{Message: fmt.Sprintf("%d lines are sealed with a key, and can be verified with it only", v.unkeyed)})
+		v.add(Finding{
+			Message: fmt.Sprintf("%d lines are sealed with a key, and can be verified with it only",
+				v.unkeyed),
+		})
 	}
 	if v.begun && !v.closed {
 		v.note("the log is not closed after its last line: the process runs, or was killed")

@@ -14,7 +14,8 @@ func TestUnsealedWithKey(t *testing.T) {
 		t.Errorf("without a key: %+v", r)
 	}
 	r := verifyText(t, text, &VerifyOptions{Key: bytes.Repeat([]byte("k"), 32)})
-	if len(r.Findings) != 1 || !strings.Contains(r.Findings[0].Message, "its 2 lines have no seal, and the log has a key") {
+	if len(r.Findings) != 1 ||
+		!strings.Contains(r.Findings[0].Message, "its 2 lines have no seal, and the log has a key") {
 		t.Errorf("with a key: %+v", r)
 	}
 }

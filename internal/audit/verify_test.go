@@ -79,22 +79,61 @@ func TestVerifyFinds(t *testing.T) {
 		want   string // FILE:LINE: a part of the message
 	}{
 		{"nothing", func(all []string) []string { return all }, ""},
-		{"changed", func(all []string) []string { all[3] = strings.Replace(all[3], "alice", "mallory", 1); return all }, "a:4: it was changed"},
-		{"one byte", func(all []string) []string { all[3] = strings.Replace(all[3], "call/2", "call/3", 1); return all }, "a:4: it was changed"},
-		{"missing", func(all []string) []string { return slices.Delete(all, 3, 4) }, "a:4: a line is missing before it: it is number 5, and the one before is 3"},
-		{"two missing", func(all []string) []string { return slices.Delete(all, 3, 5) }, "a:4: 2 lines are missing"},
-		{"first missing", func(all []string) []string { return all[2:] }, "a:1: lines 1 to 2 are missing before it"},
-		{"reordered", func(all []string) []string { all[3], all[4] = all[4], all[3]; return all }, "a:4: a line is missing before it"},
-		{"repeated", func(all []string) []string { return slices.Insert(all, 4, all[3]) }, "a:5: it is not in its place"},
-		{"cut", func(all []string) []string { all[3] = all[3][:50] + "\n"; return all }, "a:4: it has no seal"},
-		{"put in", func(all []string) []string { return slices.Insert(all, 4, `{"decision":"allowed"}`+"\n") }, "a:5: it has no seal"},
-		{"empty line", func(all []string) []string { return slices.Insert(all, 4, "\n") }, "a:5: it has no seal"},
-		{"joined", func(all []string) []string { all[3] = strings.TrimSuffix(all[3], "\n"); return all }, "a:4: it was changed"},
-		{"too long", func(all []string) []string { return slices.Insert(all, 4, strings.Repeat("x", 3*maxLine)+"\n") }, "a:5: it is too long"},
-		{"the hash", func(all []string) []string { all[3] = strings.Replace(all[3], `"hash":"`, `"hash":"A`, 1); return all }, "a:4: it has no seal"},
-		{"of another log", func(all []string) []string { all[3] = lines(sample(t, nil))[3]; return all }, "a:3: it was replaced: line 4 of a"},
-		{"another log after it", func(all []string) []string { return append(all, lines(sample(t, nil))...) }, "a:9: it is not in its place"},
-		{"lines before it", func(all []string) []string { return slices.Insert(all, 0, "x\n", "y\n") }, "a:1: lines without a seal"},
+		{"changed", func(all []string) []string {
+			all[3] = strings.Replace(all[3], "alice", "mallory", 1)
+			return all
+		}, "a:4: it was changed"},
+		{"one byte", func(all []string) []string {
+			all[3] = strings.Replace(all[3], "call/2", "call/3", 1)
+			return all
+		}, "a:4: it was changed"},
+		{"missing", func(all []string) []string {
+			return slices.Delete(all, 3, 4)
+		}, "a:4: a line is missing before it: it is number 5, and the one before is 3"},
+		{"two missing", func(all []string) []string {
+			return slices.Delete(all, 3, 5)
+		}, "a:4: 2 lines are missing"},
+		{"first missing", func(all []string) []string {
+			return all[2:]
+		}, "a:1: lines 1 to 2 are missing before it"},
+		{"reordered", func(all []string) []string {
+			all[3], all[4] = all[4], all[3]
+			return all
+		}, "a:4: a line is missing before it"},
+		{"repeated", func(all []string) []string {
+			return slices.Insert(all, 4, all[3])
+		}, "a:5: it is not in its place"},
+		{"cut", func(all []string) []string {
+			all[3] = all[3][:50] + "\n"
+			return all
+		}, "a:4: it has no seal"},
+		{"put in", func(all []string) []string {
+			return slices.Insert(all, 4, `{"decision":"allowed"}`+"\n")
+		}, "a:5: it has no seal"},
+		{"empty line", func(all []string) []string {
+			return slices.Insert(all, 4, "\n")
+		}, "a:5: it has no seal"},
+		{"joined", func(all []string) []string {
+			all[3] = strings.TrimSuffix(all[3], "\n")
+			return all
+		}, "a:4: it was changed"},
+		{"too long", func(all []string) []string {
+			return slices.Insert(all, 4, strings.Repeat("x", 3*maxLine)+"\n")
+		}, "a:5: it is too long"},
+		{"the hash", func(all []string) []string {
+			all[3] = strings.Replace(all[3], `"hash":"`, `"hash":"A`, 1)
+			return all
+		}, "a:4: it has no seal"},
+		{"of another log", func(all []string) []string {
+			all[3] = lines(sample(t, nil))[3]
+			return all
+		}, "a:3: it was replaced: line 4 of a"},
+		{"another log after it", func(all []string) []string {
+			return append(all, lines(sample(t, nil))...)
+		}, "a:9: it is not in its place"},
+		{"lines before it", func(all []string) []string {
+			return slices.Insert(all, 0, "x\n", "y\n")
+		}, "a:1: lines without a seal"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -104,7 +143,8 @@ func TestVerifyFinds(t *testing.T) {
 				}
 				r := verifyText(t, strings.Join(tt.change(lines(sample(t, key))), ""), &VerifyOptions{Key: key})
 				if tt.want == "" {
-					if len(r.Findings)+len(r.Notes) != 0 || r.Lines != 8 || r.First != 1 || r.Last != 8 || r.Head.Seq != 8 || r.Open != 6 {
+					if len(r.Findings)+len(r.Notes) != 0 || r.Lines != 8 || r.First != 1 || r.Last != 8 ||
+						r.Head.Seq != 8 || r.Open != 6 {
 						t.Errorf("%+v", r)
 					}
 				} else if len(r.Findings) == 0 || !strings.HasPrefix(where(r.Findings[0]), tt.want) {
@@ -132,7 +172,8 @@ func TestVerifyKey(t *testing.T) {
 		{"sealed without it", sample(t, nil), secret, "it is sealed without the key"},
 	} {
 		r := verifyText(t, tt.text, &VerifyOptions{Key: tt.key})
-		if tt.want == "" && len(r.Findings) > 0 || tt.want != "" && (len(r.Findings) == 0 || !strings.Contains(r.Findings[0].Message, tt.want)) {
+		if tt.want == "" && len(r.Findings) > 0 ||
+			tt.want != "" && (len(r.Findings) == 0 || !strings.Contains(r.Findings[0].Message, tt.want)) {
 			t.Errorf("%s: %+v", tt.name, r.Findings)
 		}
 	}
@@ -245,7 +286,8 @@ func TestNoAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // the second time would find a lock
-		if _, err := Open(&Options{File: path}); err == nil || !strings.Contains(err.Error(), "it is no audit; name another file, or move it away") {
+		if _, err := Open(&Options{File: path}); err == nil ||
+			!strings.Contains(err.Error(), "it is no audit; name another file, or move it away") {
 			t.Fatal(err)
 		}
 	}
@@ -272,7 +314,10 @@ func TestParseCheckpoint(t *testing.T) {
 	if c, err := ParseCheckpoint("17:" + hash); err != nil || c != (Checkpoint{17, hash}) {
 		t.Error(c, err)
 	}
-	for _, text := range []string{"", "17", "17:", "17:abc", "x:" + hash, "-1:" + hash, "0:" + hash, "+1:" + hash, "17:" + hash + "A", "17:" + hash[1:] + "*", "17:" + hash[1:] + "B"} {
+	for _, text := range []string{
+		"", "17", "17:", "17:abc", "x:" + hash, "-1:" + hash, "0:" + hash,
+		"+1:" + hash, "17:" + hash + "A", "17:" + hash[1:] + "*", "17:" + hash[1:] + "B",
+	} {
 		if c, err := ParseCheckpoint(text); err == nil {
 			t.Errorf("%q is %v", text, c)
 		}
@@ -298,8 +343,10 @@ func FuzzVerify(f *testing.F) {
 	f.Add([]byte(whole), uint16(0), uint16(0))
 	f.Add([]byte("x"), uint16(300), uint16(1))
 	f.Add([]byte("\n"), uint16(300), uint16(0))
-	f.Add([]byte(`{"event":"opened","torn":5,"seq":1,"prev":"","hash":"`+strings.Repeat("A", 43)+"\"}\n"), uint16(0), uint16(0))
-	f.Add([]byte(`,"seq":18446744073709551615,"prev":"","mac":"`+strings.Repeat("A", 43)+`"}`), uint16(9), uint16(2000))
+	f.Add(
+		[]byte(`{"event":"opened","torn":5,"seq":1,"prev":"","hash":"`+strings.Repeat("A", 43)+"\"}\n"), uint16(0), uint16(0))
+	f.Add([]byte(`,"seq":18446744073709551615,"prev":"","mac":"`+strings.Repeat("A", 43)+`"}`),
+		uint16(9), uint16(2000))
 	f.Fuzz(func(t *testing.T, p []byte, at, cut uint16) {
 		if r := verifyText(t, string(p), nil); r.Lines > bytes.Count(p, []byte("\n"))+1 {
 			t.Fatalf("%d lines of %q", r.Lines, p)

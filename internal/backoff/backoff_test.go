@@ -25,7 +25,8 @@ func TestDelay(t *testing.T) {
 	} {
 		for range 100 {
 			if d := backoff.Delay(c.failures, c.first, c.most); d < c.want/2 || d > c.want {
-				t.Fatalf("Delay(%d, %v, %v) = %v, want %v to %v", c.failures, c.first, c.most, d, c.want/2, c.want)
+				t.Fatalf("Delay(%d, %v, %v) = %v, want %v to %v", c.failures, c.first, c.most, d,
+					c.want/2, c.want)
 			}
 		}
 	}

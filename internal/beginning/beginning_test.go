@@ -23,7 +23,8 @@ func TestOf(t *testing.T) {
 		``:                                                {},
 	} {
 		got := Of([]byte(text))
-		if string(got.ID.Raw()) != want.id || got.Call != want.call || got.Answer != want.answer || got.Batch != want.batch {
+		if string(got.ID.Raw()) != want.id || got.Call != want.call || got.Answer != want.answer ||
+			got.Batch != want.batch {
 			t.Errorf("%s: %+v", text, got)
 		}
 	}
@@ -44,7 +45,10 @@ func TestBytesOf(t *testing.T) {
 
 // FuzzOf compares what the beginning of a message says with the whole of it.
 func FuzzOf(f *testing.F) {
-	for _, text := range []string{`{"jsonrpc":"2.0","id":7,"method":"x"}`, `{"id":"a","result":1}`, `[{"jsonrpc":"2.0","error":{"code":1,"message":""},"id":null}]`} {
+	for _, text := range []string{
+		`{"jsonrpc":"2.0","id":7,"method":"x"}`, `{"id":"a","result":1}`,
+		`[{"jsonrpc":"2.0","error":{"code":1,"message":""},"id":null}]`,
+	} {
 		f.Add([]byte(text), len(text)/2)
 	}
 	f.Fuzz(func(t *testing.T, frame []byte, n int) {

@@ -41,7 +41,10 @@ func newBooks(total, few int64) *books {
 	return &books{
 		all: &pool{ledger: share.NewLedger(share.Bounds{Total: int(total)})},
 		// Room is made by eviction there, so an address may hold nearly all of it.
-		few: &pool{ledger: share.NewLedger(share.Bounds{Total: int(few), Owner: int(few / 2), Ratio: 15}), evicts: true},
+		few: &pool{
+			ledger: share.NewLedger(share.Bounds{Total: int(few), Owner: int(few / 2), Ratio: 15}),
+			evicts: true,
+		},
 	}
 }
 
@@ -129,7 +132,8 @@ func (p *pool) set(d *draw, n int, f Frame, force bool) (evicted []Frame, ok boo
 	case force:
 		p.ledger.Add(d.owner, more)
 	case !p.evicts && p.ledger.OfGroup(d.owner)+more > p.ledger.Free()-more:
-		return nil, false // a ledger lets the first thing of an owner take all; this is too large for that
+		// a ledger lets the first thing of an owner take all; this is too large for that
+		return nil, false
 	default:
 		for !p.ledger.Take(d.owner, more) {
 			old := p.victim(d)

@@ -46,8 +46,9 @@ const (
 // of goroutines at once.
 type Budget struct {
 	books *books
-	few   bool                               // all is drawn from the part for unauthenticated connections
-	by    func() (o owner.Key, unknown bool) // nil: each connection is an owner
+	// all is drawn from the part for unauthenticated connections
+	few bool
+	by  func() (o owner.Key, unknown bool) // nil: each connection is an owner
 }
 
 // New returns a budget of so many bytes, with a smaller one for unauthenticated
@@ -112,7 +113,9 @@ func Named(b *Budget, name string) *Budget {
 // there is none: what is drawn through any budget that was made with the same id, a
 // pointer, counts together.
 func Connection(b *Budget, id any, remote string) *Budget {
-	return By(b, func() (owner.Key, bool) { return owner.Connection(fmt.Sprintf("%p", id), remote), false })
+	return By(b, func() (owner.Key, bool) {
+		return owner.Connection(fmt.Sprintf("%p", id), remote), false
+	})
 }
 
 // By returns the budget for frames with an owner. The owner, and whether it is still
@@ -129,8 +132,12 @@ func (b *Budget) Used() (bytes, unauthenticated int64) { return b.books.used() }
 // Overloaded is the answer to a frame for which there is no room.
 func Overloaded() *jsonrpc.Error {
 	return &jsonrpc.Error{
-		Code: jsonrpc.Overloaded, Message: "Overloaded: no memory for a frame of this size now; try again later, or send less at once",
-		Data: jsonrpc.Raw(`{"reason":"no memory for a frame of this size now","sent":"no","retryable":true,"retryAfterMs":1000}`),
+		Code: jsonrpc.Overloaded,
+		Message: "Overloaded: no memory for a frame of this size now; try again later, or send " +
+			"less at once",
+		Data: jsonrpc.Raw(
+			`{"reason":"no memory for a frame of this size now","sent":"no","retryable":true,` +
+				`"retryAfterMs":1000}`),
 	}
 }
 
@@ -215,7 +222,8 @@ var (
 	// ErrTooLarge is the failure of a body of more than the limit.
 	ErrTooLarge = errors.New("budget: the body is too large")
 	// ErrNoRoom is the failure of a body for which there is no room.
-	ErrNoRoom = errors.New("budget: overloaded: no memory for a message of this size now; try again later")
+	ErrNoRoom = errors.New(
+		"budget: overloaded: no memory for a message of this size now; try again later")
 )
 
 // leastRead is how large a buffer of unknown use begins.
@@ -291,5 +299,6 @@ func (q *request) Remote() string { return q.r.RemoteAddr }
 
 // Evicted implements Frame: the read that waits for the body fails.
 func (q *request) Evicted() {
-	_ = http.NewResponseController(q.w).SetReadDeadline(time.Unix(1, 0)) // without a connection nothing waits
+	// without a connection nothing waits
+	_ = http.NewResponseController(q.w).SetReadDeadline(time.Unix(1, 0))
 }

@@ -126,7 +126,8 @@ func TestTheOldestIncompleteFrameGoesFirst(t *testing.T) {
 func TestNothingToEvict(t *testing.T) {
 	few := New(0, 1<<20).Unauthenticated()
 	a, b, c := Lend(few), Lend(few), Lend(few)
-	if !a.Grow(500*kb) || !b.Grow(500*kb) || c.Begin(100*kb, evicted(func() { t.Error("it was evicted") })) {
+	if !a.Grow(500*kb) || !b.Grow(500*kb) ||
+		c.Begin(100*kb, evicted(func() { t.Error("it was evicted") })) {
 		t.Error("complete frames must keep what they hold")
 	}
 }
@@ -175,7 +176,9 @@ func TestDefaults(t *testing.T) {
 func TestAddressesLeaveRoom(t *testing.T) {
 	b := New(64<<20, 4<<20)
 	at := func(i int, address string, unknown bool) *Budget {
-		return By(b, func() (owner.Key, bool) { return owner.Connection(strconv.Itoa(i), address), unknown })
+		return By(b, func() (owner.Key, bool) {
+			return owner.Connection(strconv.Itoa(i), address), unknown
+		})
 	}
 	var gone []int
 	first := Lend(at(-1, "192.0.2.1:1", true))

@@ -24,7 +24,8 @@ func FuzzBound(f *testing.F) {
 	f.Add(strings.Repeat("\x80", 2000))
 	f.Fuzz(func(t *testing.T, text string) {
 		got := Bound(text)
-		if !utf8.ValidString(got) || len(got) > MaxReason || len(text) <= MaxReason && utf8.ValidString(text) && got != text {
+		if !utf8.ValidString(got) || len(got) > MaxReason ||
+			len(text) <= MaxReason && utf8.ValidString(text) && got != text {
 			t.Errorf("%q: %q", text, got)
 		}
 	})

@@ -50,8 +50,10 @@ func (s *Source) Config() *tls.Config {
 		return nil
 	}
 	return &tls.Config{
-		MinVersion:         tls.VersionTLS12,
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.current.Load(), nil },
+		MinVersion: tls.VersionTLS12,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			return s.current.Load(), nil
+		},
 	}
 }
 
@@ -106,7 +108,10 @@ func (s *Source) load() error {
 	if now := time.Now(); now.After(pair.Leaf.NotAfter) {
 		s.log.Warn("the certificate has expired", "file", s.files.Cert, "not_after", pair.Leaf.NotAfter)
 	}
-	next := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	next := &tls.Config{
+		Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"h2", "http/1.1"},
+	}
 	var clients []*x509.Certificate
 	if s.files.ClientCA != "" {
 		if clients, err = readAuthorities(s.files.ClientCA); err != nil {
@@ -136,7 +141,8 @@ func (s *Source) load() error {
 func describe(file string, cert *x509.Certificate) []any {
 	return []any{
 		"file", file, "subject", cert.Subject.String(), "names", strings.Join(cert.DNSNames, " "),
-		"serial", fmt.Sprintf("%X", cert.SerialNumber), "not_after", cert.NotAfter.UTC().Format(time.RFC3339),
+		"serial", fmt.Sprintf("%X", cert.SerialNumber), "not_after",
+		cert.NotAfter.UTC().Format(time.RFC3339),
 	}
 }
 
@@ -202,11 +208,16 @@ func Client(files ClientFiles, host, name string, log *slog.Logger) (*tls.Config
 		}
 	}
 	if files.Cert != "" {
-		pair := &reread[*tls.Certificate]{paths: []string{files.Cert, files.Key}, parse: parsePair, log: log}
+		pair := &reread[*tls.Certificate]{
+			paths: []string{files.Cert, files.Key}, parse: parsePair,
+			log: log,
+		}
 		if _, err := pair.get(); err != nil {
 			return nil, err
 		}
-		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair.get() }
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return pair.get()
+		}
 	}
 	return config, nil
 }

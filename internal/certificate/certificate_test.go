@@ -49,7 +49,8 @@ func meet(t *testing.T, s *Source, shown *tls.Certificate) (serial int64, err er
 	err = c.HandshakeContext(t.Context())
 	if err == nil {
 		serial = c.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
-		_, _ = c.Read(make([]byte, 1)) // in TLS 1.3 the client is done before the server has seen its certificate
+		// in TLS 1.3 the client is done before the server has seen its certificate
+		_, _ = c.Read(make([]byte, 1))
 	}
 	return serial, errors.Join(err, <-ended)
 }
@@ -75,10 +76,12 @@ func TestSourceReloads(t *testing.T) {
 	}
 	s.Reload()
 	shows(2)
-	if text := log.String(); strings.Count(text, "certificate loaded") != 2 || strings.Count(text, "the one before stays") != 1 {
+	if text := log.String(); strings.Count(text, "certificate loaded") != 2 ||
+		strings.Count(text, "the one before stays") != 1 {
 		t.Error(text)
 	}
-	if _, err := Load(files, nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), files.Cert) {
+	if _, err := Load(files, nil, slog.New(slog.DiscardHandler)); err == nil ||
+		!strings.Contains(err.Error(), files.Cert) {
 		t.Error(err)
 	}
 }
@@ -125,7 +128,8 @@ func TestSourceAuthorities(t *testing.T) {
 	passes("one of the file", &strange, true)
 	passes("one that was trusted before", &known, false)
 
-	if err := os.WriteFile(other, []byte("-----BEGIN NOTHING-----\n-----END NOTHING-----\n"), 0o600); err != nil {
+	if err := os.WriteFile(other, []byte("-----BEGIN NOTHING-----\n-----END NOTHING-----\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.Reload()
@@ -181,7 +185,8 @@ func TestExpired(t *testing.T) {
 	s, files, log := source(t)
 	issueUntil(t, files.Cert, files.Key, 99, time.Now().Add(-time.Hour))
 	s.Reload()
-	if !strings.Contains(log.String(), "level=WARN msg=\"the certificate has expired\" file="+files.Cert) {
+	if !strings.Contains(log.String(),
+		"level=WARN msg=\"the certificate has expired\" file="+files.Cert) {
 		t.Error(log.String())
 	}
 	if serial, err := meet(t, s, nil); err != nil || serial != 99 {

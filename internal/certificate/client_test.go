@@ -27,7 +27,9 @@ func issue(t *testing.T, certFile, keyFile string, serial int64) tls.Certificate
 }
 
 // issueUntil is issue with the time until which the certificate is valid.
-func issueUntil(t *testing.T, certFile, keyFile string, serial int64, until time.Time) tls.Certificate {
+func issueUntil(
+	t *testing.T, certFile, keyFile string, serial int64, until time.Time,
+) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -76,7 +78,11 @@ func shake(t *testing.T, client *tls.Config, server tls.Certificate) (serial int
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := tls.Server(theirs, &tls.Config{Certificates: []tls.Certificate{server}, ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12})
+	s := tls.Server(theirs,
+		&tls.Config{
+			Certificates: []tls.Certificate{server}, ClientAuth: tls.RequestClientCert,
+			MinVersion: tls.VersionTLS12,
+		})
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -134,7 +140,10 @@ func TestClientVerifies(t *testing.T) {
 func TestClientReadsAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	files := ClientFiles{CA: filepath.Join(dir, "ca.pem"), Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
+	files := ClientFiles{
+		CA: filepath.Join(dir, "ca.pem"), Cert: filepath.Join(dir, "cert.pem"),
+		Key: filepath.Join(dir, "key.pem"),
+	}
 	first := issue(t, files.CA, filepath.Join(dir, "server.key"), 1)
 	issue(t, files.Cert, files.Key, 10)
 	var log bytes.Buffer
@@ -156,7 +165,8 @@ func TestClientReadsAgain(t *testing.T) {
 	if log.Len() > 0 {
 		t.Error(log.String())
 	}
-	if err := errors.Join(os.WriteFile(files.CA, []byte("torn"), 0o600), os.Remove(files.Key)); err != nil {
+	if err := errors.Join(os.WriteFile(files.CA, []byte("torn"), 0o600),
+		os.Remove(files.Key)); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
@@ -167,7 +177,8 @@ func TestClientReadsAgain(t *testing.T) {
 	if n := strings.Count(log.String(), "what was read before stays in use"); n != 2 {
 		t.Errorf("%d warnings of two files: %s", n, &log)
 	}
-	if _, err := Client(files, "tools.test", "", nil); err == nil || !strings.Contains(err.Error(), "ca.pem") {
+	if _, err := Client(files, "tools.test", "", nil); err == nil ||
+		!strings.Contains(err.Error(), "ca.pem") {
 		t.Error(err)
 	}
 }

@@ -29,7 +29,8 @@ func Child(from, inherit []string, own map[string]string) []string {
 		if _, given := own[name]; given {
 			continue
 		}
-		if matchesAny(harmless(), name) || matchesAny(inherit, name) || matchesAny(plumbing(), name) && !secret(name, value) {
+		if matchesAny(harmless(), name) || matchesAny(inherit, name) ||
+			matchesAny(plumbing(), name) && !secret(name, value) {
 			out = append(out, entry)
 		}
 	}
@@ -62,17 +63,26 @@ func Withheld(from, inherit []string, own map[string]string) (names []string) {
 // they hold no secrets.
 func harmless() []string {
 	if filepath.Separator == '\\' {
-		return []string{"APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "Path", "PATHEXT", "PROCESSOR_ARCHITECTURE", "PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "SystemRoot", "TEMP", "TMP", "USERNAME", "USERPROFILE"}
+		return []string{
+			"APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "Path",
+			"PATHEXT", "PROCESSOR_ARCHITECTURE", "PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "SystemRoot",
+			"TEMP", "TMP", "USERNAME", "USERPROFILE",
+		}
 	}
-	return []string{"HOME", "LANG", "LANGUAGE", "LC_*", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
+	return []string{
+		"HOME", "LANG", "LANGUAGE", "LC_*", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR",
+		"TZ", "USER",
+	}
 }
 
 // plumbing are the variables by which programs, and npx, uvx and pipx above all,
 // find proxies, certificates, registries and caches.
 func plumbing() []string {
 	return []string{
-		"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy",
-		"NODE_EXTRA_CA_CERTS", "NODE_USE_SYSTEM_CA", "NODE_USE_ENV_PROXY", "SSL_*", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO",
+		"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy",
+		"no_proxy",
+		"NODE_EXTRA_CA_CERTS", "NODE_USE_SYSTEM_CA", "NODE_USE_ENV_PROXY", "SSL_*", "REQUESTS_CA_BUNDLE",
+		"CURL_CA_BUNDLE", "GIT_SSL_CAINFO",
 		"npm_config_*", "NPM_CONFIG_*", "UV_*", "PIP_*", "GOPROXY", "GOFLAGS", "XDG_*",
 	}
 }
@@ -81,12 +91,17 @@ func plumbing() []string {
 // address.
 func secret(name, value string) bool {
 	upper := strings.ToUpper(name)
-	for _, word := range []string{"TOKEN", "PASSWORD", "PASSWD", "SECRET", "AUTH", "CREDENTIAL", "PRIVATE", "_KEY", "USERNAME"} {
+	for _, word := range []string{
+		"TOKEN", "PASSWORD", "PASSWD", "SECRET", "AUTH", "CREDENTIAL",
+		"PRIVATE", "_KEY", "USERNAME",
+	} {
 		if strings.Contains(upper, word) {
 			return true
 		}
 	}
-	return slices.ContainsFunc(strings.FieldsFunc(value, func(r rune) bool { return r == ' ' || r == ',' || r == '|' }), func(part string) bool {
+	return slices.ContainsFunc(strings.FieldsFunc(value, func(r rune) bool {
+		return r == ' ' || r == ',' || r == '|'
+	}), func(part string) bool {
 		if !strings.Contains(part, "@") {
 			return false
 		}

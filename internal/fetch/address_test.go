@@ -80,7 +80,8 @@ func TestHostClass(t *testing.T) {
 		"localhost": loopback, "LOCALHOST": loopback, "localhost.": loopback, "a.localhost": loopback,
 		"127.0.0.1": loopback, "::1": loopback, "10.0.0.1": private, "::ffff:a00:1": private,
 		"example.com": 0, "notlocalhost": 0, "localhost.example.com": 0, "localhost..": 0,
-		"2130706433": 0, "0x7f000001": 0, "0177.0.0.1": 0, "127.1": 0, // found out when they are looked up
+		// found out when they are looked up
+		"2130706433": 0, "0x7f000001": 0, "0177.0.0.1": 0, "127.1": 0,
 	} {
 		got, known := hostClass(host)
 		if got != want || known != (want != 0) {

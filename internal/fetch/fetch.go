@@ -102,10 +102,13 @@ func Check(address string) error {
 
 // Get fetches a document, whatever the status. origin is the address from which this one was
 // learned; nil: an operator or user named it, and it may be anywhere.
-func (c *Client) Get(ctx context.Context, origin *url.URL, address string) (body []byte, header http.Header, status int, err error) {
+func (c *Client) Get(
+	ctx context.Context, origin *url.URL, address string,
+) (body []byte, header http.Header, status int, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
-		return nil, nil, 0, fmt.Errorf("fetch: %w: it is no URL", ErrAddress) // its words may have a password
+		// its words may have a password
+		return nil, nil, 0, fmt.Errorf("fetch: %w: it is no URL", ErrAddress)
 	}
 	r.Header.Set("Accept", "application/json")
 	resp, err := c.Do(r, origin)
@@ -189,7 +192,9 @@ func (c *Client) reach(host string, origin *url.URL) reach {
 }
 
 func refuse(address string, of class) error {
-	return fmt.Errorf("%w: %s is %s, which the document that names it may not lead to; allow private addresses if it is meant",
+	return fmt.Errorf(
+		"%w: %s is %s, which the document that names it may not lead to; allow private addresses if "+
+			"it is meant",
 		ErrAddress, address, of)
 }
 
@@ -224,7 +229,8 @@ func checkRedirect(r *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
 		return fmt.Errorf("%w: more than %d redirects", ErrAddress, maxRedirects)
 	}
-	if r.URL.Scheme != first.URL.Scheme || r.URL.User != nil || hostPort(r.URL) != hostPort(first.URL) {
+	if r.URL.Scheme != first.URL.Scheme || r.URL.User != nil ||
+		hostPort(r.URL) != hostPort(first.URL) {
 		return fmt.Errorf("%w: it redirects to another host", ErrAddress)
 	}
 	return nil

@@ -49,14 +49,17 @@ func TestGet(t *testing.T) {
 		fmt.Fprint(w, `{"a":1}`)
 	})
 	body, header, status, err := New(nil).Get(t.Context(), nil, s.URL)
-	if err != nil || string(body) != `{"a":1}` || status != http.StatusTeapot || header.Get("X-Accept") != "application/json" {
+	if err != nil || string(body) != `{"a":1}` || status != http.StatusTeapot ||
+		header.Get("X-Accept") != "application/json" {
 		t.Errorf("%q %v %d %v", body, header, status, err)
 	}
 }
 
 // Names lead to addresses only when they are looked up: those are refused as they are dialled.
 func TestNames(t *testing.T) {
-	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "secret") }))
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "secret")
+	}))
 	t.Cleanup(s.Close)
 	c := trusting(t, s, map[string][]string{
 		"example.com":   {"127.0.0.1"},
@@ -80,7 +83,8 @@ func TestNames(t *testing.T) {
 	} {
 		_, _, _, err := c.Get(t.Context(), evil, "https://"+name+port(t, s)+"/a")
 		// Go looks names up that are numbers only with the help of a C library.
-		if numeric := name == "2130706433" || name == "127.1"; err == nil || !numeric && !errors.Is(err, ErrAddress) {
+		if numeric := name == "2130706433" || name == "127.1"; err == nil ||
+			!numeric && !errors.Is(err, ErrAddress) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -100,9 +104,12 @@ func TestNames(t *testing.T) {
 // A name that was public when it was looked up first, and leads to loopback afterwards.
 func TestRebinding(t *testing.T) {
 	asked := false
-	s := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
+	s := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		asked = true
+	}))
 	t.Cleanup(s.Close)
-	c := trusting(t, s, map[string][]string{"example.com": {"3ffe::1", "127.0.0.1"}}) // 3ffe::/16 is not assigned (RFC 3701)
+	// 3ffe::/16 is not assigned (RFC 3701)
+	c := trusting(t, s, map[string][]string{"example.com": {"3ffe::1", "127.0.0.1"}})
 	c.timeout = 200 * time.Millisecond
 	evil := mustURL(t, "https://evil.test/")
 	_, _, _, err := c.Get(t.Context(), evil, "https://example.com"+port(t, s))
@@ -127,7 +134,8 @@ func TestRedirects(t *testing.T) {
 			"/three": "/two", "/two": "/one", "/one": self + "/end", "/four": "/three", "/loop": "/loop",
 			"/other": other.URL, "/private": "http://10.0.0.1/", "/metadata": "http://169.254.169.254/latest/meta-data/",
 			"/public": "https://example.com/", "/user": strings.Replace(self, "//", "//u:p@", 1) + "/end",
-			"/file": "file:///etc/passwd", "/name": strings.Replace(self, "127.0.0.1", "localhost", 1) + "/end",
+			"/file": "file:///etc/passwd",
+			"/name": strings.Replace(self, "127.0.0.1", "localhost", 1) + "/end",
 		}[r.URL.Path]
 		if to == "" {
 			fmt.Fprint(w, "end")
@@ -143,13 +151,17 @@ func TestRedirects(t *testing.T) {
 			t.Errorf("%s: %q %v", path, body, err)
 		}
 	}
-	for _, path := range []string{"/four", "/loop", "/other", "/private", "/metadata", "/public", "/user", "/file", "/name"} {
+	for _, path := range []string{
+		"/four", "/loop", "/other", "/private", "/metadata", "/public",
+		"/user", "/file", "/name",
+	} {
 		if _, _, _, err := c.Get(t.Context(), nil, s.URL+path); !errors.Is(err, ErrAddress) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
 	// A body is sent once.
-	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/one", strings.NewReader("secret"))
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/one",
+		strings.NewReader("secret"))
 	resp, err := c.Do(r, nil)
 	if err != nil || resp.StatusCode != http.StatusTemporaryRedirect {
 		t.Fatal(resp, err)
@@ -200,7 +212,8 @@ func TestSize(t *testing.T) {
 		t.Errorf("exact: %d %v", len(body), err)
 	}
 	for _, path := range []string{"/more", "/chunks", "/endless", "/gzip"} {
-		if body, _, _, err := c.Get(t.Context(), nil, s.URL+path); !errors.Is(err, ErrTooLarge) || body != nil {
+		if body, _, _, err := c.Get(t.Context(), nil, s.URL+path); !errors.Is(err, ErrTooLarge) ||
+			body != nil {
 			t.Errorf("%s: %d bytes, %v", path, len(body), err)
 		}
 	}
@@ -246,7 +259,8 @@ func TestLength(t *testing.T) {
 		body, _, _, err := New(nil).Get(t.Context(), nil, "http://"+l.Addr().String())
 		l.Close()
 		<-done
-		if string(body) != test.want || test.err != nil && !errors.Is(err, test.err) || test.want == "" && err == nil {
+		if string(body) != test.want || test.err != nil && !errors.Is(err, test.err) ||
+			test.want == "" && err == nil {
 			t.Errorf("%q: %q %v", test.answer, body, err)
 		}
 	}
@@ -262,7 +276,8 @@ func TestTimeout(t *testing.T) {
 	})
 	c := New(&Options{Timeout: 30 * time.Millisecond})
 	for _, path := range []string{"/never", "/slow"} {
-		if _, _, _, err := c.Get(t.Context(), nil, s.URL+path); !errors.Is(err, context.DeadlineExceeded) {
+		if _, _, _, err := c.Get(t.Context(), nil, s.URL+path); !errors.Is(err,
+			context.DeadlineExceeded) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -281,7 +296,10 @@ func TestHTTP(t *testing.T) {
 	asked := ""
 	given := roundTripper(func(r *http.Request) (*http.Response, error) {
 		asked = r.URL.String()
-		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(zeros{}), ContentLength: -1, Request: r}, nil
+		return &http.Response{
+			StatusCode: http.StatusOK, Body: io.NopCloser(zeros{}), ContentLength: -1,
+			Request: r,
+		}, nil
 	})
 	c := New(&Options{HTTP: &http.Client{Transport: given}})
 	if _, _, _, err := c.Get(t.Context(), nil, "https://example.com/a?b"); !errors.Is(err, ErrTooLarge) || asked != "https://example.com/a?b" {

@@ -53,9 +53,12 @@ func resolver(t *testing.T, answers map[string][]string) *net.Resolver {
 		}
 	}()
 	t.Cleanup(func() { conn.Close(); <-done })
-	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "udp", conn.LocalAddr().String())
-	}}
+	return &net.Resolver{
+		PreferGo: true,
+		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "udp", conn.LocalAddr().String())
+		},
+	}
 }
 
 func (s *nameServer) answer(q []byte) []byte {
