@@ -33,7 +33,10 @@ func (p *Proxies) Listener(l net.Listener, log *slog.Logger) net.Listener {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	x := &listener{Listener: l, proxies: p, log: log, accepted: make(chan result), done: make(chan struct{}), pending: map[net.Conn]struct{}{}}
+	x := &listener{
+		Listener: l, proxies: p, log: log, accepted: make(chan result),
+		done: make(chan struct{}), pending: map[net.Conn]struct{}{},
+	}
 	x.wg.Go(x.run)
 	return x
 }
@@ -158,7 +161,8 @@ func readHeader(conn net.Conn) (*proxied, error) {
 	case err == nil:
 		c.remote = source(header, conn.RemoteAddr())
 	case errors.Is(err, proxyproto.ErrNoProxyProtocol):
-	case errors.Is(err, os.ErrDeadlineExceeded) && in.n == len(early) && !begins(early): // no header is late
+	case errors.Is(err, os.ErrDeadlineExceeded) && in.n == len(early) && !begins(early):
+	// no header is late
 	default:
 		return nil, fmt.Errorf("the header of the PROXY protocol: %w", err)
 	}
@@ -181,7 +185,8 @@ func (c *counted) Read(p []byte) (int, error) {
 
 // begins reports whether something that came is the begin of a header.
 func begins(early []byte) bool {
-	return len(early) > 0 && (bytes.HasPrefix(proxyproto.SIGV1, early) || bytes.HasPrefix(proxyproto.SIGV2, early))
+	return len(early) > 0 &&
+		(bytes.HasPrefix(proxyproto.SIGV1, early) || bytes.HasPrefix(proxyproto.SIGV2, early))
 }
 
 // source is the client of a header, or nil where that is the proxy itself: its own health checks,

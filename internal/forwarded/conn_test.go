@@ -20,7 +20,8 @@ const signature = "\r\n\r\n\x00\r\nQUIT\n"
 // header2 is a header of version 2 for TCP over IPv4.
 func header2(command byte, from string, more ...byte) string {
 	ap := netip.MustParseAddrPort(from)
-	body := append(append(ap.Addr().AsSlice(), 10, 0, 0, 9), binary.BigEndian.AppendUint16(nil, ap.Port())...)
+	body := append(append(ap.Addr().AsSlice(), 10, 0, 0, 9),
+		binary.BigEndian.AppendUint16(nil, ap.Port())...)
 	body = append(append(body, 0, 80), more...)
 	return signature + string([]byte{0x20 | command, 0x11, 0, byte(len(body))}) + string(body)
 }
@@ -60,35 +61,93 @@ func TestListener(t *testing.T) {
 		via, shared bool
 		read        string
 	}{
-		"version 2":               {"10.0.0.1:5", header2(1, "203.0.113.7:99") + rest, "203.0.113.7:99", true, false, rest},
-		"version 2, with TLVs":    {"10.0.0.1:5", header2(1, "203.0.113.7:99", 4, 0, 1, 0) + rest, "203.0.113.7:99", true, false, rest},
-		"version 1":               {"10.0.0.1:5", "PROXY TCP4 203.0.113.7 10.0.0.9 99 80\r\n" + rest, "203.0.113.7:99", true, false, rest},
-		"version 1, IPv6":         {"10.0.0.1:5", "PROXY TCP6 2001:db8::1 ::1 99 80\r\n" + rest, "[2001:db8::1]:99", true, false, rest},
-		"version 1, unknown":      {"10.0.0.1:5", "PROXY UNKNOWN\r\n" + rest, "10.0.0.1:5", true, true, rest},
-		"health check":            {"10.0.0.1:5", header2(0, "203.0.113.7:99") + rest, "10.0.0.1:5", true, true, rest},
-		"TLS follows":             {"10.0.0.1:5", header2(1, "203.0.113.7:99") + "\x16\x03\x01", "203.0.113.7:99", true, false, "\x16\x03\x01"},
-		"two headers":             {"10.0.0.1:5", header2(1, "203.0.113.7:99") + header2(1, "1.2.3.4:5"), "203.0.113.7:99", true, false, header2(1, "1.2.3.4:5")},
-		"no header":               {"10.0.0.1:5", "GET / HTTP/1.1\r\n", "10.0.0.1:5", true, true, "GET / HTTP/1.1\r\n"},
-		"no header, P":            {"10.0.0.1:5", "POST / HTTP/1.1\r\n", "10.0.0.1:5", true, true, "POST / HTTP/1.1\r\n"},
-		"no header, blank lines":  {"10.0.0.1:5", "\r\n\r\n{}\n", "10.0.0.1:5", true, true, "\r\n\r\n{}\n"},
-		"nothing":                 {"10.0.0.1:5", "", "10.0.0.1:5", true, true, ""},
-		"not listed, version 2":   {"198.51.100.9:5", header2(1, "127.0.0.1:99"), "198.51.100.9:5", false, false, header2(1, "127.0.0.1:99")},
-		"not listed, version 1":   {"198.51.100.9:5", "PROXY TCP4 127.0.0.1 10.0.0.9 99 80\r\n", "198.51.100.9:5", false, false, "PROXY TCP4 127.0.0.1 10.0.0.9 99 80\r\n"},
-		"loopback of the proxy":   {"10.0.0.1:5", header2(1, "127.0.0.1:99"), "10.0.0.1:5", true, true, ""},
-		"loopback of this host":   {"127.0.0.1:5", header2(1, "127.0.0.1:99"), "127.0.0.1:99", true, false, ""},
-		"half a header":           {"10.0.0.1:5", header2(1, "203.0.113.7:99")[:20], "", false, false, ""},
-		"half a signature":        {"10.0.0.1:5", signature[:3], "", false, false, ""},
-		"half of version 1":       {"10.0.0.1:5", "PROXY TCP4 203.0.113.7 ", "", false, false, ""},
-		"another version":         {"10.0.0.1:5", signature + "\x31\x11\x00\x0c123456789012", "", false, false, ""},
-		"a length that is wrong":  {"10.0.0.1:5", signature + "\x21\x11\x00\x04\x01\x02\x03\x04", "", false, false, ""},
-		"version 1 without end":   {"10.0.0.1:5", "PROXY TCP4 " + strings.Repeat("1", 300), "", false, false, ""},
+		"version 2": {
+			"10.0.0.1:5", header2(1, "203.0.113.7:99") + rest, "203.0.113.7:99",
+			true, false, rest,
+		},
+		"version 2, with TLVs": {
+			"10.0.0.1:5", header2(1, "203.0.113.7:99", 4, 0, 1, 0) + rest,
+			"203.0.113.7:99", true, false, rest,
+		},
+		"version 1": {
+			"10.0.0.1:5", "PROXY TCP4 203.0.113.7 10.0.0.9 99 80\r\n" + rest,
+			"203.0.113.7:99", true, false, rest,
+		},
+		"version 1, IPv6": {
+			"10.0.0.1:5", "PROXY TCP6 2001:db8::1 ::1 99 80\r\n" + rest,
+			"[2001:db8::1]:99", true, false, rest,
+		},
+		"version 1, unknown": {
+			"10.0.0.1:5", "PROXY UNKNOWN\r\n" + rest, "10.0.0.1:5", true,
+			true, rest,
+		},
+		"health check": {
+			"10.0.0.1:5", header2(0, "203.0.113.7:99") + rest, "10.0.0.1:5", true,
+			true, rest,
+		},
+		"TLS follows": {
+			"10.0.0.1:5", header2(1, "203.0.113.7:99") + "\x16\x03\x01",
+			"203.0.113.7:99", true, false, "\x16\x03\x01",
+		},
+		"two headers": {
+			"10.0.0.1:5", header2(1, "203.0.113.7:99") + header2(1, "1.2.3.4:5"),
+			"203.0.113.7:99", true, false, header2(1, "1.2.3.4:5"),
+		},
+		"no header": {
+			"10.0.0.1:5", "GET / HTTP/1.1\r\n", "10.0.0.1:5", true, true,
+			"GET / HTTP/1.1\r\n",
+		},
+		"no header, P": {
+			"10.0.0.1:5", "POST / HTTP/1.1\r\n", "10.0.0.1:5", true, true,
+			"POST / HTTP/1.1\r\n",
+		},
+		"no header, blank lines": {
+			"10.0.0.1:5", "\r\n\r\n{}\n", "10.0.0.1:5", true, true,
+			"\r\n\r\n{}\n",
+		},
+		"nothing": {"10.0.0.1:5", "", "10.0.0.1:5", true, true, ""},
+		"not listed, version 2": {
+			"198.51.100.9:5", header2(1, "127.0.0.1:99"), "198.51.100.9:5", false,
+			false, header2(1, "127.0.0.1:99"),
+		},
+		"not listed, version 1": {
+			"198.51.100.9:5", "PROXY TCP4 127.0.0.1 10.0.0.9 99 80\r\n",
+			"198.51.100.9:5", false, false, "PROXY TCP4 127.0.0.1 10.0.0.9 99 80\r\n",
+		},
+		"loopback of the proxy": {
+			"10.0.0.1:5", header2(1, "127.0.0.1:99"), "10.0.0.1:5", true,
+			true, "",
+		},
+		"loopback of this host": {
+			"127.0.0.1:5", header2(1, "127.0.0.1:99"), "127.0.0.1:99", true,
+			false, "",
+		},
+		"half a header": {
+			"10.0.0.1:5", header2(1, "203.0.113.7:99")[:20], "", false,
+			false, "",
+		},
+		"half a signature":  {"10.0.0.1:5", signature[:3], "", false, false, ""},
+		"half of version 1": {"10.0.0.1:5", "PROXY TCP4 203.0.113.7 ", "", false, false, ""},
+		"another version": {
+			"10.0.0.1:5", signature + "\x31\x11\x00\x0c123456789012", "", false,
+			false, "",
+		},
+		"a length that is wrong": {
+			"10.0.0.1:5", signature + "\x21\x11\x00\x04\x01\x02\x03\x04", "",
+			false, false, "",
+		},
+		"version 1 without end": {
+			"10.0.0.1:5", "PROXY TCP4 " + strings.Repeat("1", 300), "", false,
+			false, "",
+		},
 		"version 1, no addresses": {"10.0.0.1:5", "PROXY TCP4 x y 1 2\r\n", "", false, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				inner := &fakeListener{conns: make(chan net.Conn)}
 				var log bytes.Buffer
-				l := parsed(t, "10.0.0.0/8", "127.0.0.1").Listener(inner, slog.New(slog.NewTextHandler(&log, nil)))
+				l := parsed(t, "10.0.0.0/8", "127.0.0.1").Listener(inner,
+					slog.New(slog.NewTextHandler(&log, nil)))
 				ours, theirs := net.Pipe()
 				stop := make(chan struct{})
 				go func() { inner.conns <- fakeConn{theirs, tcp(c.proxy)} }()
@@ -112,7 +171,8 @@ func TestListener(t *testing.T) {
 						t.Fatal("the listener was closed")
 					}
 					text, err := io.ReadAll(conn)
-					if conn.RemoteAddr().String() != c.remote || Via(conn) != c.via || string(text) != c.read || err != nil {
+					if conn.RemoteAddr().String() != c.remote || Via(conn) != c.via || string(text) != c.read ||
+						err != nil {
 						t.Errorf("remote %v, via %v, read %q, %v", conn.RemoteAddr(), Via(conn), text, err)
 					}
 					if s, ok := conn.(interface{ Shared() bool }); ok != c.via || ok && s.Shared() != c.shared {
@@ -121,7 +181,8 @@ func TestListener(t *testing.T) {
 					conn.Close()
 				case <-time.After(headerTime + time.Second):
 					synctest.Wait()
-					if c.remote != "" || time.Since(began) != headerTime+time.Second || !strings.Contains(log.String(), "proxy=10.0.0.1:5") {
+					if c.remote != "" || time.Since(began) != headerTime+time.Second ||
+						!strings.Contains(log.String(), "proxy=10.0.0.1:5") {
 						t.Errorf("nothing was accepted; log %s", &log)
 					}
 					if _, err := ours.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {

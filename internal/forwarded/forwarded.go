@@ -52,11 +52,16 @@ func parsePrefix(text string) (netip.Prefix, error) {
 	prefix, err := netip.ParsePrefix(text)
 	switch {
 	case err != nil || prefix.Addr().Is4In6():
-		return netip.Prefix{}, fmt.Errorf("%q is not an address or network: write 10.0.0.0/8, 192.0.2.7, fd00::/8 or unix", text)
+		return netip.Prefix{},
+			fmt.Errorf("%q is not an address or network: write 10.0.0.0/8, 192.0.2.7, fd00::/8 or unix",
+				text)
 	case prefix.Bits() == 0:
-		return netip.Prefix{}, fmt.Errorf("%q is every address, so that every client could choose its own; name the proxies", text)
+		return netip.Prefix{},
+			fmt.Errorf("%q is every address, so that every client could choose its own; name the proxies",
+				text)
 	case prefix != prefix.Masked():
-		return netip.Prefix{}, fmt.Errorf("%q has bits outside of its network: write %v", text, prefix.Masked())
+		return netip.Prefix{},
+			fmt.Errorf("%q has bits outside of its network: write %v", text, prefix.Masked())
 	}
 	return prefix, nil
 }
@@ -102,9 +107,11 @@ type requestKey struct{}
 
 type vouchedKey struct{}
 
-// Vouch returns the context of a request that another node of a cluster has let in, and sends as its
-// client has sent it.
-func Vouch(ctx context.Context) context.Context { return context.WithValue(ctx, vouchedKey{}, true) }
+// Vouch returns the context of a request that another node of a cluster has let in, and sends as
+// its client has sent it.
+func Vouch(ctx context.Context) context.Context {
+	return context.WithValue(ctx, vouchedKey{}, true)
+}
 
 // Vouched reports whether another node has let the request in: its nonce was used there.
 func Vouched(ctx context.Context) bool { return ctx.Value(vouchedKey{}) != nil }
@@ -115,7 +122,8 @@ func Of(ctx context.Context) *Request {
 	return r
 }
 
-// With returns the context of a request for which a listed proxy of another node has said something.
+// With returns the context of a request for which a listed proxy of another node has said
+// something.
 func With(ctx context.Context, said *Request) context.Context {
 	return context.WithValue(ctx, requestKey{}, said)
 }
@@ -148,7 +156,9 @@ func (p *Proxies) Handler(h http.Handler) http.Handler {
 		if !agreed {
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 			w.WriteHeader(http.StatusBadRequest)
-			_, _ = io.WriteString(w, "Forwarded is not valid, or names another client than X-Forwarded-For; let the proxy remove the one that it does not write\n")
+			_, _ = io.WriteString(w,
+				"Forwarded is not valid, or names another client than X-Forwarded-For; let the proxy remove "+
+					"the one that it does not write\n")
 			return
 		}
 		r = r.WithContext(With(r.Context(), &said.Request))
@@ -162,8 +172,12 @@ func (p *Proxies) Handler(h http.Handler) http.Handler {
 // peer returns the address of the other end, and whether it is a listed proxy. That of a unix
 // socket has none.
 func (p *Proxies) peer(r *http.Request) (netip.AddrPort, bool) {
-	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && local.Network() == "unix" {
-		return netip.AddrPort{}, p.unix && slices.ContainsFunc([]string{"X-Forwarded-For", "Forwarded"}, func(name string) bool { return r.Header[name] != nil })
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok &&
+		local.Network() == "unix" {
+		return netip.AddrPort{},
+			p.unix && slices.ContainsFunc([]string{"X-Forwarded-For", "Forwarded"}, func(name string) bool {
+				return r.Header[name] != nil
+			})
 	}
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	return peer, err == nil && p.trusts(peer.Addr())

@@ -128,7 +128,8 @@ func where(path []string) string {
 }
 
 func nest(key string, value []byte) []byte {
-	return join([]byte("{\n  "), scan.AppendQuoted(nil, key), []byte(": "), bytes.ReplaceAll(value, []byte("\n"), []byte("\n  ")), []byte("\n}"))
+	return join([]byte("{\n  "), scan.AppendQuoted(nil, key), []byte(": "),
+		bytes.ReplaceAll(value, []byte("\n"), []byte("\n  ")), []byte("\n}"))
 }
 
 func join(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
@@ -196,7 +197,8 @@ func (e *editor) indented(value []byte, indent string) []byte {
 // insert adds a member behind the last one, and behind the comments that follow it.
 func (e *editor) insert(o *object, depth int, key string, value []byte) []byte {
 	indent := e.indent(o, depth)
-	member := join([]byte(e.newline+indent), scan.AppendQuoted(nil, key), []byte(": "), e.indented(value, indent))
+	member := join([]byte(e.newline+indent), scan.AppendQuoted(nil, key), []byte(": "),
+		e.indented(value, indent))
 	last, comma := o.open+1, []byte(nil)
 	if n := len(o.members); n > 0 {
 		last = o.members[n-1].stop

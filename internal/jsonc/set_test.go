@@ -16,11 +16,28 @@ func TestSet(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
 		{"", "{\n  \"mcpServers\": {\n    \"new\": {\n      \"url\": \"u\"\n    }\n  }\n}\n"},
 		{"{}\n", "{\n  \"mcpServers\": {\n    \"new\": {\n      \"url\": \"u\"\n    }\n  }\n}\n"},
-		{"{\n\t\"a\": 1\n}\n", "{\n\t\"a\": 1,\n\t\"mcpServers\": {\n\t  \"new\": {\n\t    \"url\": \"u\"\n\t  }\n\t}\n}\n"},
-		{"{\n  \"mcpServers\": {\n    \"a\": {} // last\n    // end\n  }\n}\n", "{\n  \"mcpServers\": {\n    \"a\": {}, // last\n    // end\n    \"new\": {\n      \"url\": \"u\"\n    }\n  }\n}\n"},
-		{"{\n  \"mcpServers\": {\n    \"a\": {}, // last, really\n  },\n}\n", "{\n  \"mcpServers\": {\n    \"a\": {}, // last, really\n    \"new\": {\n      \"url\": \"u\"\n    },\n  },\n}\n"},
-		{"{\"mcpServers\": {\"a\": {} /* , */ }}", "{\"mcpServers\": {\"a\": {}, /* , */\n    \"new\": {\n      \"url\": \"u\"\n    }\n  }}"},
-		{"{\r\n  \"mcpServers\": {}\r\n}\r\n", "{\r\n  \"mcpServers\": {\r\n    \"new\": {\r\n      \"url\": \"u\"\r\n    }\r\n  }\r\n}\r\n"},
+		{
+			"{\n\t\"a\": 1\n}\n",
+			"{\n\t\"a\": 1,\n\t\"mcpServers\": {\n\t  \"new\": {\n\t    \"url\": \"u\"\n\t  }\n\t}\n}\n",
+		},
+		{
+			"{\n  \"mcpServers\": {\n    \"a\": {} // last\n    // end\n  }\n}\n",
+			"{\n  \"mcpServers\": {\n    \"a\": {}, // last\n    // end\n    \"new\": {\n" +
+				"      \"url\": \"u\"\n    }\n  }\n}\n",
+		},
+		{
+			"{\n  \"mcpServers\": {\n    \"a\": {}, // last, really\n  },\n}\n",
+			"{\n  \"mcpServers\": {\n    \"a\": {}, // last, really\n    \"new\": {\n" +
+				"      \"url\": \"u\"\n    },\n  },\n}\n",
+		},
+		{
+			"{\"mcpServers\": {\"a\": {} /* , */ }}",
+			"{\"mcpServers\": {\"a\": {}, /* , */\n    \"new\": {\n      \"url\": \"u\"\n    }\n  }}",
+		},
+		{
+			"{\r\n  \"mcpServers\": {}\r\n}\r\n",
+			"{\r\n  \"mcpServers\": {\r\n    \"new\": {\r\n      \"url\": \"u\"\r\n    }\r\n  }\r\n}\r\n",
+		},
 	} {
 		got, err := Set([]byte(test.text), []string{"mcpServers"}, "new", value, false)
 		if err != nil || string(got) != test.want {
@@ -35,9 +52,11 @@ func TestSet(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"{\n\"a\": \n}": "line 3 is not JSON", `[]`: "the file is no object", `{"mcpServers": []}`: "mcpServers is no object", `{"mcpServers": {"x": 1}`: "line 1",
+		"{\n\"a\": \n}": "line 3 is not JSON", `[]`: "the file is no object",
+		`{"mcpServers": []}`: "mcpServers is no object", `{"mcpServers": {"x": 1}`: "line 1",
 	} {
-		if _, err := Set([]byte(text), []string{"mcpServers"}, "new", value, false); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Set([]byte(text), []string{"mcpServers"}, "new", value, false); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -53,7 +72,8 @@ func TestSetPath(t *testing.T) {
 	} {
 		got, err := Set([]byte(text), []string{"a", "b", "c"}, "k", []byte("1"), true)
 		var is, wanted any
-		if err != nil || json.Unmarshal(Plain(got), &is) != nil || json.Unmarshal(Plain([]byte(want)), &wanted) != nil || !reflect.DeepEqual(is, wanted) {
+		if err != nil || json.Unmarshal(Plain(got), &is) != nil ||
+			json.Unmarshal(Plain([]byte(want)), &wanted) != nil || !reflect.DeepEqual(is, wanted) {
 			t.Errorf("%s: %s, %v; want %s", text, got, err, want)
 		}
 	}
@@ -61,7 +81,10 @@ func TestSetPath(t *testing.T) {
 
 // Whatever the text is, a member that was set is there, and all else is as it was.
 func FuzzSet(f *testing.F) {
-	for _, text := range []string{"{}", "{\"a\": {\"b\": 1,},}", "// c\n{\"a\": /* , */ {\"b\": [1, 2,] // x\n}}", "{\"a\":1}", "{\"k\": {\"new\": 2}}"} {
+	for _, text := range []string{
+		"{}", "{\"a\": {\"b\": 1,},}",
+		"// c\n{\"a\": /* , */ {\"b\": [1, 2,] // x\n}}", "{\"a\":1}", "{\"k\": {\"new\": 2}}",
+	} {
 		f.Add([]byte(text), "a", "new")
 	}
 	f.Fuzz(func(t *testing.T, text []byte, path, key string) {

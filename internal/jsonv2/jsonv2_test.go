@@ -48,7 +48,10 @@ func TestAppend(t *testing.T) {
 		{time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), `"2026-01-02T03:04:05Z"`},
 		{struct{ T time.Duration }{2}, `{"T":2}`},
 		// What another wrote keeps its digits and escapes.
-		{[]any{json.RawMessage(`[1.0,1e400,"a\u0041",{"x":1,"x":2}]`)}, `[[1.0,1e400,"a\u0041",{"x":1,"x":2}]]`},
+		{
+			[]any{json.RawMessage(`[1.0,1e400,"a\u0041",{"x":1,"x":2}]`)},
+			`[[1.0,1e400,"a\u0041",{"x":1,"x":2}]]`,
+		},
 		{[]jsonrpc.Raw{jsonrpc.Raw(`9007199254740993`), nil}, `[9007199254740993,null]`},
 	} {
 		got, err := jsonv2.Append([]byte("x"), test.in)
@@ -146,7 +149,10 @@ func TestFirst(t *testing.T) {
 // Whatever the bytes are, both forms agree on what is JSON, and what was read
 // can be written.
 func FuzzUnmarshal(f *testing.F) {
-	for _, s := range []string{`null`, `{"a":1}`, `[1,"x",{"b":[]}]`, `{"a":1,"a":2}`, `"\ud800"`, `1e400`} {
+	for _, s := range []string{
+		`null`, `{"a":1}`, `[1,"x",{"b":[]}]`, `{"a":1,"a":2}`, `"\ud800"`,
+		`1e400`,
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {

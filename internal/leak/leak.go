@@ -17,7 +17,8 @@ import (
 //
 //	func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 func Main(m *testing.M) int {
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // what handlers fail with in tests is of no interest
+	// what handlers fail with in tests is of no interest
+	slog.SetDefault(slog.New(slog.DiscardHandler))
 	code := m.Run()
 	if left := leftovers(); code == 0 && left != "" {
 		fmt.Fprintf(os.Stderr, "goroutines are left:\n\n%s\n", left)
@@ -31,7 +32,8 @@ func leftovers() (report string) {
 		buf := make([]byte, 1<<20)
 		var left []string
 		for g := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-			if (strings.Contains(g, "farcall") || strings.Contains(g, "net/http")) && !strings.Contains(g, "TestMain") {
+			if (strings.Contains(g, "farcall") || strings.Contains(g, "net/http")) &&
+				!strings.Contains(g, "TestMain") {
 				left = append(left, g)
 			}
 		}

@@ -43,7 +43,12 @@ type Lock struct {
 type target struct{ kind, value string }
 
 func (l *Lock) targets() (all []target) {
-	for _, t := range []target{{"principal", l.Principal}, {"key", l.Key}, {"jti", l.JTI}, {"session", l.Session}} {
+	for _, t := range []target{
+		{"principal", l.Principal},
+		{"key", l.Key},
+		{"jti", l.JTI},
+		{"session", l.Session},
+	} {
 		if t.value != "" {
 			all = append(all, t)
 		}
@@ -88,7 +93,8 @@ func NewSet(locks []Lock) (*Set, error) {
 			return nil, fmt.Errorf("lock %d: %w", i+1, err)
 		}
 		t := l.targets()[0]
-		if old, there := s.by[t]; !there || !old.Expires.IsZero() && (l.Expires.IsZero() || l.Expires.After(old.Expires)) {
+		if old, there := s.by[t]; !there ||
+			!old.Expires.IsZero() && (l.Expires.IsZero() || l.Expires.After(old.Expires)) {
 			s.by[t] = *l
 		}
 	}
@@ -108,7 +114,11 @@ func (s *Set) Find(who *Subject, now time.Time) (Lock, bool) {
 	if s == nil {
 		return Lock{}, false
 	}
-	for _, t := range [...]target{{"principal", who.Principal}, {"jti", who.JTI}, {"session", who.Session}} {
+	for _, t := range [...]target{
+		{"principal", who.Principal},
+		{"jti", who.JTI},
+		{"session", who.Session},
+	} {
 		if l, ok := s.at(t, now); ok {
 			return l, true
 		}
@@ -261,7 +271,10 @@ func Read(path string) ([]Lock, error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("cannot read the locks %s: %w; 'farcall lock add' makes the file, or make an empty one", path, fs.ErrNotExist)
+		return nil,
+			fmt.Errorf(
+				"cannot read the locks %s: %w; 'farcall lock add' makes the file, or make an empty one", path,
+				fs.ErrNotExist)
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular() || info.Size() > maxFile:

@@ -58,10 +58,14 @@ func TestSet(t *testing.T) {
 
 func TestFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "locks.jsonl")
-	if _, err := Read(path); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "farcall lock add") {
+	if _, err := Read(path); !errors.Is(err, fs.ErrNotExist) ||
+		!strings.Contains(err.Error(), "farcall lock add") {
 		t.Error(err)
 	}
-	first := Lock{Principal: "a", Reason: "x\n{\"principal\":\"b\"}", Expires: time.Unix(2_000_000_000, 0).UTC()}
+	first := Lock{
+		Principal: "a", Reason: "x\n{\"principal\":\"b\"}",
+		Expires: time.Unix(2_000_000_000, 0).UTC(),
+	}
 	if err := Add(path, &first); err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +73,9 @@ func TestFiles(t *testing.T) {
 		t.Error(info, err)
 	}
 	text, _ := os.ReadFile(path)
-	if err := os.WriteFile(path, append([]byte("# mine\n"), text[:len(text)-1]...), 0o600); err != nil { // no line feed at the end
+	if err := os.WriteFile(path, append([]byte("# mine\n"), text[:len(text)-1]...),
+		0o600); err != nil {
+		// no line feed at the end
 		t.Fatal(err)
 	}
 	second := Lock{JTI: "j"}
@@ -80,7 +86,8 @@ func TestFiles(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(all, []Lock{first, second}) {
 		t.Errorf("%+v, %v", all, err)
 	}
-	if n, err := Remove(path, func(l *Lock) bool { return l.Same(&Lock{Principal: "a"}) }); n != 1 || err != nil {
+	if n, err := Remove(path, func(l *Lock) bool { return l.Same(&Lock{Principal: "a"}) }); n != 1 ||
+		err != nil {
 		t.Error(n, err)
 	}
 	if text, err := os.ReadFile(path); err != nil || string(text) != "# mine\n{\"jti\":\"j\"}\n" {
@@ -89,7 +96,10 @@ func TestFiles(t *testing.T) {
 	if err := os.WriteFile(path, []byte("{\"jti\":\"j\"}\n{\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for what, err := range map[string]error{"Add": Add(path, &second), "Read": func() error { _, err := Read(path); return err }()} {
+	for what, err := range map[string]error{"Add": Add(path, &second), "Read": func() error {
+		_, err := Read(path)
+		return err
+	}()} {
 		if err == nil || !strings.Contains(err.Error(), "locks.jsonl: line 2: ") {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -20,7 +20,8 @@ func Dir(tb testing.TB) string {
 	tb.Helper()
 	dir := os.Getenv("FARCALL_SPEC_DIR")
 	if dir == "" {
-		tb.Skip("FARCALL_SPEC_DIR is not set: it names the directory with REVISION/schema.json of the MCP specification")
+		tb.Skip("FARCALL_SPEC_DIR is not set: it names the directory with REVISION/schema.json of the " +
+			"MCP specification")
 	}
 	return dir
 }
@@ -48,7 +49,9 @@ func Strict(tb testing.TB, revision string) func(tb testing.TB, def string, raw 
 	})
 }
 
-func validator(tb testing.TB, revision string, prepare func(doc any)) func(tb testing.TB, def string, raw []byte) {
+func validator(
+	tb testing.TB, revision string, prepare func(doc any),
+) func(tb testing.TB, def string, raw []byte) {
 	tb.Helper()
 	file := filepath.Join(Dir(tb), revision, "schema.json")
 	text, err := os.ReadFile(file)

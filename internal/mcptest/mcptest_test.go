@@ -30,9 +30,15 @@ func TestValidator(t *testing.T) {
 		{"2025-03-26", "AudioContent", `{"type":"audio","data":"","mimeType":"audio/wav"}`, 0, 0},
 		{"2025-06-18", "ResourceLink", `{"type":"resource_link","uri":"a b","name":"x"}`, 1, 1},
 		{"2025-11-25", "Task", `{}`, 1, 1},
-		{"2026-07-28", "CallToolResult", `{"resultType":"complete","content":[{"type":"text","text":"x"}]}`, 0, 0},
+		{
+			"2026-07-28", "CallToolResult",
+			`{"resultType":"complete","content":[{"type":"text","text":"x"}]}`, 0, 0,
+		},
 		{"2026-07-28", "CallToolResult", `{"content":[]}`, 1, 1},
-		{"2026-07-28", "CallToolResult", `{"resultType":"complete","content":[],"_meta":{"example.com/a":1}}`, 0, 0},
+		{
+			"2026-07-28", "CallToolResult",
+			`{"resultType":"complete","content":[],"_meta":{"example.com/a":1}}`, 0, 0,
+		},
 		{"2026-07-28", "CallToolResult", `{"resultType":"complete"`, 1, 1},
 	} {
 		plain, strict := &failures{TB: t}, &failures{TB: t}

@@ -14,7 +14,10 @@ import (
 // then the answer to who waits for it. A context that ends in between closes the connection under
 // that other request, which fails though its own context has not ended (persistConn.readLoop and
 // roundTrip, Go 1.26).
-func Send(ctx, life context.Context, linger time.Duration, start func(func()) bool, closed error, send func(context.Context) error) error {
+func Send(
+	ctx, life context.Context, linger time.Duration, start func(func()) bool, closed error,
+	send func(context.Context) error,
+) error {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(life, cancel) //nolint:contextcheck // it ends that of ctx, too
 	sent := make(chan error, 1)

@@ -23,11 +23,26 @@ func TestSend(t *testing.T) {
 		want               error
 		returns, ends      time.Duration
 	}{
-		"it is sent":                {takes: time.Second, limit: 5 * time.Second, life: time.Minute, want: errSent, returns: time.Second, ends: time.Second},
-		"sent after the context":    {takes: 2 * time.Second, limit: time.Second, life: time.Minute, want: context.DeadlineExceeded, returns: time.Second, ends: 2 * time.Second},
-		"never sent":                {takes: time.Hour, limit: time.Second, life: time.Minute, want: context.DeadlineExceeded, returns: time.Second, ends: 4 * time.Second},
-		"the whole ends meanwhile":  {takes: time.Hour, limit: time.Minute, life: time.Second, want: context.Canceled, returns: time.Second, ends: time.Second},
-		"the whole ends afterwards": {takes: time.Hour, limit: time.Second, life: 2 * time.Second, want: context.DeadlineExceeded, returns: time.Second, ends: 2 * time.Second},
+		"it is sent": {
+			takes: time.Second, limit: 5 * time.Second, life: time.Minute,
+			want: errSent, returns: time.Second, ends: time.Second,
+		},
+		"sent after the context": {
+			takes: 2 * time.Second, limit: time.Second, life: time.Minute,
+			want: context.DeadlineExceeded, returns: time.Second, ends: 2 * time.Second,
+		},
+		"never sent": {
+			takes: time.Hour, limit: time.Second, life: time.Minute,
+			want: context.DeadlineExceeded, returns: time.Second, ends: 4 * time.Second,
+		},
+		"the whole ends meanwhile": {
+			takes: time.Hour, limit: time.Minute, life: time.Second,
+			want: context.Canceled, returns: time.Second, ends: time.Second,
+		},
+		"the whole ends afterwards": {
+			takes: time.Hour, limit: time.Second, life: 2 * time.Second,
+			want: context.DeadlineExceeded, returns: time.Second, ends: 2 * time.Second,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

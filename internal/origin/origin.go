@@ -48,7 +48,8 @@ func (p *Policy) CheckOrigin(r *http.Request) error {
 		return p.checkFetchSite(r)
 	}
 	if len(values) > 1 || !sameHost(values[0], r.Host) && !p.Allows(values[0]) {
-		return fmt.Errorf("origin %q is not allowed; list it among the allowed origins", strings.Join(values, ", "))
+		return fmt.Errorf("origin %q is not allowed; list it among the allowed origins",
+			strings.Join(values, ", "))
 	}
 	return nil
 }
@@ -63,7 +64,9 @@ func (p *Policy) checkFetchSite(r *http.Request) error {
 		if p.Allows("*") {
 			return nil
 		}
-		return fmt.Errorf("requests of other web sites (Sec-Fetch-Site: %s) are not allowed without an Origin header", site)
+		return fmt.Errorf(
+			"requests of other web sites (Sec-Fetch-Site: %s) are not allowed without an Origin header",
+			site)
 	}
 }
 
@@ -174,7 +177,8 @@ func (p *Policy) checkHost(ctx context.Context, host string) error {
 		return nil
 	}
 	return fmt.Errorf("host %q is not a name of this server; use its IP address or localhost, "+
-		"or add the name to the allowed hosts (hosts in the configuration, --host, Hosts in Options)", host)
+		"or add the name to the allowed hosts (hosts in the configuration, --host, Hosts in Options)",
+		host)
 }
 
 func (p *Policy) allowsHost(asked string) bool {
@@ -192,7 +196,8 @@ func (p *Policy) allowsHost(asked string) bool {
 
 // isLocalhost reports whether a name always means loopback (RFC 6761, section 6.3).
 func isLocalhost(host string) bool {
-	return strings.EqualFold(host, "localhost") || strings.HasSuffix(strings.ToLower(host), ".localhost")
+	return strings.EqualFold(host, "localhost") ||
+		strings.HasSuffix(strings.ToLower(host), ".localhost")
 }
 
 // Hostname returns the host of "host:port", without the brackets of IPv6 and the last dot of a

@@ -14,8 +14,10 @@ import (
 func TestCheckHost(t *testing.T) {
 	tcp := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 7331} }
 	listeners := map[string]net.Addr{
-		"loopback": tcp("127.0.0.1"), "another loopback": tcp("127.0.0.53"), "IPv6 loopback": tcp("::1"), "IPv4-mapped": tcp("::ffff:127.0.0.1"),
-		"container": tcp("172.17.0.2"), "LAN": tcp("192.168.1.5"), "IPv6 LAN": tcp("fd00::5"), "link-local": tcp("fe80::1"), "public": tcp("192.0.2.1"),
+		"loopback": tcp("127.0.0.1"), "another loopback": tcp("127.0.0.53"), "IPv6 loopback": tcp("::1"),
+		"IPv4-mapped": tcp("::ffff:127.0.0.1"),
+		"container":   tcp("172.17.0.2"), "LAN": tcp("192.168.1.5"), "IPv6 LAN": tcp("fd00::5"),
+		"link-local": tcp("fe80::1"), "public": tcp("192.0.2.1"),
 		"unix socket": &net.UnixAddr{Name: "/x", Net: "unix"}, "unknown": nil,
 	}
 	listed := &Policy{Hosts: []string{"rpc.example.com", "*.example.org", "one.example.net:8443"}}

@@ -31,7 +31,10 @@ const (
 	kindAddress    = 'a'
 )
 
-var names = map[byte]string{kindPrincipal: "principal", kindSession: "session", kindConnection: "connection", kindAddress: "address"}
+var names = map[byte]string{
+	kindPrincipal: "principal", kindSession: "session",
+	kindConnection: "connection", kindAddress: "address",
+}
 
 // Principal returns the owner that stands for an authenticated caller: who vouches for it (issuer,
 // "" for the configuration), how it was authenticated, its kind, and its id among those of the

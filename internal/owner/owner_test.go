@@ -93,7 +93,11 @@ func TestGroup(t *testing.T) {
 	if a.Group() != b.Group() || a.Group() != Address("192.0.2.1") {
 		t.Error("a session and a connection of one address have different groups")
 	}
-	for _, k := range []Key{Principal("key", "user", "", "x"), Session("1", ""), Address("192.0.2.1"), {}} {
+	for _, k := range []Key{
+		Principal("key", "user", "", "x"), Session("1", ""),
+		Address("192.0.2.1"),
+		{},
+	} {
 		if k.Group() != k {
 			t.Errorf("%v is not its own group", k)
 		}
@@ -125,8 +129,10 @@ func TestProperties(t *testing.T) {
 		{Connection("7", ""), false, true, false, "connection-"},
 		{Principal("key", "user", "", "ada"), false, true, true, "principal-"},
 	} {
-		if tt.k.IsZero() != tt.zero || tt.k.Exclusive() != tt.exclusive || tt.k.Authenticated() != tt.authenticated {
-			t.Errorf("%v: zero %v, exclusive %v, authenticated %v", tt.k, tt.k.IsZero(), tt.k.Exclusive(), tt.k.Authenticated())
+		if tt.k.IsZero() != tt.zero || tt.k.Exclusive() != tt.exclusive ||
+			tt.k.Authenticated() != tt.authenticated {
+			t.Errorf("%v: zero %v, exclusive %v, authenticated %v", tt.k, tt.k.IsZero(), tt.k.Exclusive(),
+				tt.k.Authenticated())
 		}
 		if s := tt.k.String(); !strings.HasPrefix(s, tt.name) || strings.Contains(s, "secret") {
 			t.Errorf("String is %q", s)
