@@ -16,8 +16,10 @@ var mcpMethods = []string{
 	spec.MethodToolsList, spec.MethodToolsCall,
 	spec.MethodResourcesList, spec.MethodResourcesTemplatesList, spec.MethodResourcesRead,
 	spec.MethodResourcesSubscribe, spec.MethodResourcesUnsubscribe, spec.MethodSubscriptionsListen,
-	spec.MethodPromptsList, spec.MethodPromptsGet, spec.MethodCompletionComplete, spec.MethodLoggingSetLevel,
-	spec.MethodTasksGet, spec.MethodTasksUpdate, spec.MethodTasksCancel, spec.MethodTasksResult, spec.MethodTasksList,
+	spec.MethodPromptsList, spec.MethodPromptsGet, spec.MethodCompletionComplete,
+	spec.MethodLoggingSetLevel,
+	spec.MethodTasksGet, spec.MethodTasksUpdate, spec.MethodTasksCancel, spec.MethodTasksResult,
+	spec.MethodTasksList,
 }
 
 // SpeaksMCP tells by the first message of a connection whether it is one of MCP:

@@ -13,9 +13,14 @@ import (
 )
 
 const (
-	modernMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
-	modernAdd  = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"math_add","arguments":{"a":2,"b":3},` + modernMeta + `}}`
-	initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+	modernMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+		`"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},` +
+		`"io.modelcontextprotocol/clientCapabilities":{}}`
+	modernAdd = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"math_add",` +
+		`"arguments":{"a":2,"b":3},` + modernMeta + `}}`
+	initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize",` +
+		`"params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c",` +
+		`"version":"1"}}}`
 )
 
 func TestSpeaksMCP(t *testing.T) {
@@ -23,18 +28,30 @@ func TestSpeaksMCP(t *testing.T) {
 	for frame, want := range map[string]bool{
 		initialize: true,
 		modernAdd:  true,
-		`{"jsonrpc":"2.0","id":1,"method":"server\/discover"}`:                                                              true,
-		`{"jsonrpc":"2.0","id":1,"method":"ping"}`:                                                                          true,
-		`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`:                                                                    true, // learns what to begin with
-		`{"jsonrpc":"2.0","id":1,"method":"x/y","params":{` + modernMeta + `}}`:                                             true,
-		`{"jsonrpc":"2.0","method":"x/y","params":{` + modernMeta + `}}`:                                                    true,
-		`{"jsonrpc":"2.0","id":1,"method":"x/y","params":{"_meta":{"io.modelcontextprotocol\/protocolVersion":"x"}}}`:       true,
-		`{"jsonrpc":"2.0","id":1,"method":"math/add","params":{"a":1,"b":2,"_meta":{"progressToken":1}}}`:                   false,
-		`{"jsonrpc":"2.0","id":1,"method":"math/add","params":[{"_meta":{"io.modelcontextprotocol/protocolVersion":"x"}}]}`: false,
-		`{"jsonrpc":"2.0","id":1,"method":"echo","params":{"io.modelcontextprotocol/protocolVersion":"x"}}`:                 false,
-		`{"jsonrpc":"2.0","id":1,"method":"rpc.discover"}`:                                                                  false,
-		`{"jsonrpc":"2.0","id":1,"method":"Initialize"}`:                                                                    false,
-		`{"jsonrpc":"2.0","id":1,"result":{` + modernMeta + `}}`:                                                            false,
+		`{"jsonrpc":"2.0","id":1,` +
+			`"method":"server\/discover"}`: true,
+		`{"jsonrpc":"2.0","id":1,` +
+			`"method":"ping"}`: true,
+		// learns what to begin with
+		`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`: true,
+		`{"jsonrpc":"2.0","id":1,"method":"x/y","params":{` + modernMeta +
+			`}}`: true,
+		`{"jsonrpc":"2.0","method":"x/y","params":{` + modernMeta +
+			`}}`: true,
+		`{"jsonrpc":"2.0","id":1,"method":"x/y",` +
+			`"params":{"_meta":{"io.modelcontextprotocol\/protocolVersion":"x"}}}`: true,
+		`{"jsonrpc":"2.0","id":1,"method":"math/add","params":{"a":1,"b":2,` +
+			`"_meta":{"progressToken":1}}}`: false,
+		`{"jsonrpc":"2.0","id":1,"method":"math/add",` +
+			`"params":[{"_meta":{"io.modelcontextprotocol/protocolVersion":"x"}}]}`: false,
+		`{"jsonrpc":"2.0","id":1,"method":"echo",` +
+			`"params":{"io.modelcontextprotocol/protocolVersion":"x"}}`: false,
+		`{"jsonrpc":"2.0","id":1,` +
+			`"method":"rpc.discover"}`: false,
+		`{"jsonrpc":"2.0","id":1,` +
+			`"method":"Initialize"}`: false,
+		`{"jsonrpc":"2.0","id":1,"result":{` + modernMeta +
+			`}}`: false,
 		`[` + initialize + `]`: false,
 		`"initialize"`:         false,
 		`{"method":"init`:      false,

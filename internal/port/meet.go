@@ -24,7 +24,8 @@ func (s *Server) meet(ctx context.Context, conn net.Conn) {
 		s.failed(conn, err)
 	case k == speaksTLS && s.opts.TLS == nil:
 		// The client expects a record: an alert, fatal, handshake_failure.
-		s.refuse(conn, "\x15\x03\x03\x00\x02\x02\x28", "TLS on a port that has no certificate; configure one, or connect without TLS")
+		s.refuse(conn, "\x15\x03\x03\x00\x02\x02\x28",
+			"TLS on a port that has no certificate; configure one, or connect without TLS")
 	case k == speaksTLS:
 		s.secure(ctx, conn, prefix)
 	default:
@@ -68,7 +69,8 @@ func (s *Server) hand(outer, conn net.Conn, k kind, prefix []byte) {
 func (s *Server) serveHTTP(outer, conn net.Conn, prefix []byte) {
 	stopIdle(outer)
 	const post = "POST "
-	if s.fast == nil || string(prefix[:min(len(prefix), len(post))]) != post[:min(len(prefix), len(post))] {
+	if s.fast == nil ||
+		string(prefix[:min(len(prefix), len(post))]) != post[:min(len(prefix), len(post))] {
 		s.toHTTP(http1.TakeOver(conn, prefix, nil))
 		return
 	}
@@ -136,7 +138,8 @@ func (s *Server) secure(ctx context.Context, outer net.Conn, prefix []byte) {
 		s.failed(outer, err)
 		return
 	}
-	if proto := conn.ConnectionState().NegotiatedProtocol; (proto == "h2" || proto == "http/1.1") && s.handler.HTTP != nil {
+	if proto := conn.ConnectionState().NegotiatedProtocol; (proto == "h2" || proto == "http/1.1") &&
+		s.handler.HTTP != nil {
 		switch {
 		case !s.leave(outer):
 		case proto == "h2" || s.fast == nil:
@@ -162,7 +165,8 @@ func (s *Server) secure(ctx context.Context, outer net.Conn, prefix []byte) {
 func (s *Server) failed(conn net.Conn, err error) {
 	conn.Close()
 	if s.leave(conn) && !errors.Is(err, io.EOF) {
-		s.opts.Logger.Debug("a connection ended before it was clear what it speaks", "client", address(conn), "error", err)
+		s.opts.Logger.Debug("a connection ended before it was clear what it speaks", "client",
+			address(conn), "error", err)
 	}
 }
 
@@ -182,9 +186,11 @@ func (s *Server) understood() string {
 
 // refuseKind refuses in the words of what the client speaks.
 func (s *Server) refuseKind(conn net.Conn, k kind, reason string) {
-	answer := `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error","data":{"reason":"` + reason + "\"}}}\n"
+	answer := `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error",` +
+		`"data":{"reason":"` + reason + "\"}}}\n"
 	if k == speaksHTTP {
-		answer = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n" + reason + "\n"
+		answer = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n" +
+			"Connection: close\r\n\r\n" + reason + "\n"
 	}
 	s.refuse(conn, answer, reason)
 }

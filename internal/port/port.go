@@ -135,7 +135,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		// The process or the system is short of something. Closing the listener
 		// would not bring it back.
 		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-		s.opts.Logger.Warn("cannot accept a connection; trying again", "address", l.Addr().String(), "after", pause, "error", err)
+		s.opts.Logger.Warn("cannot accept a connection; trying again", "address", l.Addr().String(),
+			"after", pause, "error", err)
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
@@ -149,7 +150,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 // temporary reports whether Accept may succeed later.
 func temporary(err error) bool {
 	return slices.ContainsFunc([]error{
-		syscall.EMFILE, syscall.ENFILE, syscall.ECONNABORTED, syscall.ECONNRESET, syscall.ENOBUFS, syscall.ENOMEM,
+		syscall.EMFILE, syscall.ENFILE, syscall.ECONNABORTED, syscall.ECONNRESET, syscall.ENOBUFS,
+		syscall.ENOMEM,
 	}, func(e error) bool { return errors.Is(err, e) })
 }
 

@@ -65,7 +65,8 @@ func start(t *testing.T, secure bool, o Options) *world {
 		o.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
 	}
 	o.Logger = slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	w.Server = New(Handler{HTTP: &http.Server{Handler: http.HandlerFunc(serveHTTP)}, Stream: w.stream}, &o)
+	w.Server = New(Handler{HTTP: &http.Server{Handler: http.HandlerFunc(serveHTTP)}, Stream: w.stream},
+		&o)
 	l, err := Listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +94,8 @@ func serveHTTP(rw http.ResponseWriter, r *http.Request) {
 			return
 		}
 		defer conn.Close()
-		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		_, _ = io.WriteString(conn,
+			"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
 		line, _ := buf.ReadString('\n')
 		_, _ = io.WriteString(conn, line)
 		return
@@ -118,7 +120,8 @@ func certificate(t *testing.T) (*x509.CertPool, tls.Certificate) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
@@ -176,7 +179,10 @@ func TestServe(t *testing.T) {
 		{"GETX\n", "lines:GETX\n"},
 		{"Content-Length: 2\r\n", "header:Content-Length: 2\r\n"},
 		{"CONTENT-TYPE: x\r\n", "header:CONTENT-TYPE: x\r\n"},
-		{"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\nhello\n", "\r\n\r\nhello\n"},
+		{
+			"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\nhello\n",
+			"\r\n\r\nhello\n",
+		},
 		{get, "GET HTTP/1.1 tls=%v "},
 		{"DELETE / HTTP/1.0\r\n\r\n", "DELETE HTTP/1.0 tls=%v "},
 	}
@@ -194,7 +200,8 @@ func TestServe(t *testing.T) {
 			}
 		}
 	}
-	if got := talk(t, w.dial(t, true, "http/1.1"), get, 1000); !strings.HasSuffix(got, "GET HTTP/1.1 tls=true ") {
+	if got := talk(t, w.dial(t, true, "http/1.1"), get, 1000); !strings.HasSuffix(got,
+		"GET HTTP/1.1 tls=true ") {
 		t.Errorf("with ALPN: %q", got)
 	}
 }
@@ -210,19 +217,24 @@ func TestHTTPClients(t *testing.T) {
 		{"https", "HTTP/1.1", true, false, false},
 		{"https", "HTTP/2.0", false, true, false},
 	} {
-		tr := &http.Transport{Protocols: new(http.Protocols), TLSClientConfig: &tls.Config{RootCAs: w.pool}}
+		tr := &http.Transport{
+			Protocols:       new(http.Protocols),
+			TLSClientConfig: &tls.Config{RootCAs: w.pool},
+		}
 		tr.Protocols.SetHTTP1(tt.h1)
 		tr.Protocols.SetHTTP2(tt.h2)
 		tr.Protocols.SetUnencryptedHTTP2(tt.plain2)
 		body := strings.Repeat("x", 300_000)
 		for range 3 {
-			resp, err := (&http.Client{Transport: tr}).Post(tt.scheme+"://"+w.addr, "text/plain", strings.NewReader(body))
+			resp, err := (&http.Client{Transport: tr}).Post(tt.scheme+"://"+w.addr, "text/plain",
+				strings.NewReader(body))
 			if err != nil {
 				t.Fatal(tt, err)
 			}
 			got, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
-			if want := fmt.Sprintf("POST %s tls=%v %s", tt.proto, tt.scheme == "https", body); err != nil || string(got) != want {
+			if want := fmt.Sprintf("POST %s tls=%v %s", tt.proto, tt.scheme == "https", body); err != nil ||
+				string(got) != want {
 				t.Errorf("%v: got %.60q, %v", tt, got, err)
 			}
 		}
@@ -233,7 +245,10 @@ func TestHTTPClients(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	t.Run("unknown", func(t *testing.T) {
 		w := start(t, false, Options{})
-		for _, in := range []string{"\x00\x00", "\x80\x2e\x01\x03\x01" + strings.Repeat("x", 100_000), "\x7fELF"} {
+		for _, in := range []string{
+			"\x00\x00", "\x80\x2e\x01\x03\x01" + strings.Repeat("x", 100_000),
+			"\x7fELF",
+		} {
 			got := talk(t, w.dial(t, false), in, 1000)
 			var answer struct {
 				ID    *int
@@ -242,8 +257,10 @@ func TestRefusals(t *testing.T) {
 					Data struct{ Reason string }
 				}
 			}
-			if err := json.Unmarshal([]byte(got), &answer); err != nil || answer.ID != nil || answer.Error.Code != -32700 ||
-				!strings.Contains(answer.Error.Data.Reason, "HTTP, JSON texts") || !strings.HasSuffix(got, "}\n") {
+			if err := json.Unmarshal([]byte(got), &answer); err != nil || answer.ID != nil ||
+				answer.Error.Code != -32700 ||
+				!strings.Contains(answer.Error.Data.Reason, "HTTP, JSON texts") ||
+				!strings.HasSuffix(got, "}\n") {
 				t.Errorf("%.20q: got %q, %v", in, got, err)
 			}
 		}
@@ -254,16 +271,19 @@ func TestRefusals(t *testing.T) {
 		if err == nil {
 			conn.Close()
 		}
-		if err == nil || !strings.Contains(err.Error(), "handshake failure") || !strings.Contains(w.log.String(), "no certificate") {
+		if err == nil || !strings.Contains(err.Error(), "handshake failure") ||
+			!strings.Contains(w.log.String(), "no certificate") {
 			t.Errorf("%v; log %s", err, w.log)
 		}
 	})
 	t.Run("TLS only", func(t *testing.T) {
 		w := start(t, true, Options{})
-		if got := talk(t, w.dial(t, false), "GET / HTTP/1.1\r\nHost: x\r\n\r\n", 1000); !strings.HasPrefix(got, "HTTP/1.1 400 ") || !strings.Contains(got, "TLS only") {
+		if got := talk(t, w.dial(t, false), "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+			1000); !strings.HasPrefix(got, "HTTP/1.1 400 ") || !strings.Contains(got, "TLS only") {
 			t.Errorf("HTTP: %q", got)
 		}
-		if got := talk(t, w.dial(t, false), "{}\n", 1000); !strings.HasPrefix(got, `{"jsonrpc"`) || !strings.Contains(got, "TLS only") {
+		if got := talk(t, w.dial(t, false), "{}\n", 1000); !strings.HasPrefix(got, `{"jsonrpc"`) ||
+			!strings.Contains(got, "TLS only") {
 			t.Errorf("JSON: %q", got)
 		}
 		if got := talk(t, w.dial(t, true), "{}\n", 1000); got != "lines:{}\n" {
@@ -272,7 +292,8 @@ func TestRefusals(t *testing.T) {
 	})
 	t.Run("TLS in TLS", func(t *testing.T) {
 		w := start(t, true, Options{})
-		if got := talk(t, w.dial(t, true), "\x16\x03\x01", 1000); !strings.Contains(got, "this port understands") {
+		if got := talk(t, w.dial(t, true), "\x16\x03\x01", 1000); !strings.Contains(got,
+			"this port understands") {
 			t.Errorf("%q", got)
 		}
 	})
@@ -313,7 +334,12 @@ func TestSniffTimeout(t *testing.T) {
 	}{
 		{"begins late", []string{"", "{}\n"}, []time.Duration{hour, 0}, "lines:{}\n"},
 		{"goes on late", []string{"[", "]\n"}, []time.Duration{hour, 0}, "lines:[]\n"},
-		{"slow, but in time", []string{"C", "ont", "ent-", "Length: 2\r\n"}, []time.Duration{4 * time.Second, 5 * time.Second, hour, 0}, "header:Content-Length: 2\r\n"},
+		{
+			"slow, but in time",
+			[]string{"C", "ont", "ent-", "Length: 2\r\n"},
+			[]time.Duration{4 * time.Second, 5 * time.Second, hour, 0},
+			"header:Content-Length: 2\r\n",
+		},
 		{"too slow", []string{"C", "on"}, []time.Duration{6 * time.Second, 4 * time.Second}, ""},
 		{"stops in a method", []string{"PO"}, []time.Duration{10 * time.Second}, ""},
 		{"stops in a handshake", []string{"\x16\x03\x01\x00"}, []time.Duration{10 * time.Second}, ""},
@@ -322,7 +348,8 @@ func TestSniffTimeout(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := new(world)
-				s := New(Handler{Stream: w.stream}, &Options{TLS: &tls.Config{Certificates: []tls.Certificate{cert}}, Plain: welcome})
+				s := New(Handler{Stream: w.stream},
+					&Options{TLS: &tls.Config{Certificates: []tls.Certificate{cert}}, Plain: welcome})
 				client, conn := net.Pipe()
 				s.greet(t.Context(), conn)
 				begun := time.Now()
@@ -385,14 +412,17 @@ func TestClose(t *testing.T) {
 func TestShutdown(t *testing.T) {
 	for _, inTime := range []bool{true, false} {
 		begun, goOn := make(chan struct{}), make(chan struct{})
-		s := New(Handler{HTTP: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			close(begun)
-			select {
-			case <-goOn:
-			case <-r.Context().Done():
-			}
-			_, _ = io.WriteString(w, "finished")
-		})}}, nil)
+		s := New(
+			Handler{HTTP: &http.Server{Handler: http.HandlerFunc(func(
+				w http.ResponseWriter, r *http.Request,
+			) {
+				close(begun)
+				select {
+				case <-goOn:
+				case <-r.Context().Done():
+				}
+				_, _ = io.WriteString(w, "finished")
+			})}}, nil)
 		l, err := Listen(t.Context(), "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -499,7 +529,8 @@ func TestListenUnix(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
-	if _, err := Listen(t.Context(), "unix:"+path); err == nil || !strings.Contains(err.Error(), "another process answers") {
+	if _, err := Listen(t.Context(), "unix:"+path); err == nil ||
+		!strings.Contains(err.Error(), "another process answers") {
 		t.Errorf("while a handler answers: %v", err)
 	}
 	l.Close()
@@ -532,7 +563,8 @@ func TestListenUnix(t *testing.T) {
 	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Listen(t.Context(), "unix:"+path); err == nil || !strings.Contains(err.Error(), "no socket") {
+	if _, err := Listen(t.Context(), "unix:"+path); err == nil ||
+		!strings.Contains(err.Error(), "no socket") {
 		t.Errorf("a file: %v", err)
 	}
 	if got, err := os.ReadFile(path); string(got) != "precious" {

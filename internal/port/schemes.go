@@ -35,13 +35,23 @@ type Table []*Scheme
 // Schemes returns those of farcall.
 func Schemes() Table {
 	return Table{
-		{Name: "unix", Network: "unix", Part: "path", Example: "unix:/tmp/farcall.sock", Listen: listenSocket},
 		{
-			Name: "npipe", Network: npipe.Network, Part: "name", Example: "npipe:farcall", Prefix: npipe.Prefix,
+			Name: "unix", Network: "unix", Part: "path", Example: "unix:/tmp/farcall.sock",
+			Listen: listenSocket,
+		},
+		{
+			Name: "npipe", Network: npipe.Network, Part: "name", Example: "npipe:farcall",
+			Prefix: npipe.Prefix,
 			Listen: func(_ context.Context, name string) (net.Listener, error) { return npipe.Listen(name) },
 		},
-		{Name: "nats", Queue: true, Part: "subject", Example: "nats://localhost:4222/SUBJECT", Listen: listenQueue},
-		{Name: "nats+tls", Queue: true, Secure: true, Part: "subject", Example: "nats+tls://HOST/SUBJECT", Listen: listenQueue},
+		{
+			Name: "nats", Queue: true, Part: "subject", Example: "nats://localhost:4222/SUBJECT",
+			Listen: listenQueue,
+		},
+		{
+			Name: "nats+tls", Queue: true, Secure: true, Part: "subject", Example: "nats+tls://HOST/SUBJECT",
+			Listen: listenQueue,
+		},
 	}
 }
 
@@ -89,13 +99,17 @@ func (t Table) network(name string) *Scheme {
 func (t Table) Check(addr string) error {
 	if s, part := t.split(addr); s != nil {
 		host, subject, _ := strings.Cut(strings.TrimPrefix(part, "//"), "/")
-		if part == "" || s.Queue && (host == "" || subject == "" || strings.ContainsAny(subject, "/*> ")) {
+		if part == "" ||
+			s.Queue && (host == "" || subject == "" || strings.ContainsAny(subject, "/*> ")) {
 			return &AddressError{Address: addr, Why: "has no " + s.Part, Instead: s.Example}
 		}
 		return nil
 	}
 	if _, rest, found := strings.Cut(addr, "://"); found {
-		return &AddressError{Address: addr, Why: "has a scheme, and one port speaks every protocol", Instead: strings.TrimRight(rest, "/")}
+		return &AddressError{
+			Address: addr, Why: "has a scheme, and one port speaks every protocol",
+			Instead: strings.TrimRight(rest, "/"),
+		}
 	}
 	const instead = "host:port, :port for every interface, 127.0.0.1:0 for any free port, or unix:PATH"
 	_, number, err := net.SplitHostPort(addr)
@@ -106,10 +120,16 @@ func (t Table) Check(addr string) error {
 		if a := (*net.AddrError)(nil); errors.As(err, &a) {
 			err = errors.New(a.Err)
 		}
-		return &AddressError{Address: addr, Why: "cannot be read: " + err.Error(), Instead: instead, Err: err}
+		return &AddressError{
+			Address: addr, Why: "cannot be read: " + err.Error(), Instead: instead,
+			Err: err,
+		}
 	}
 	if _, err := strconv.ParseUint(number, 10, 16); err != nil {
-		return &AddressError{Address: addr, Why: "has a bad port; ports go from 0 to 65535", Instead: instead}
+		return &AddressError{
+			Address: addr, Why: "has a bad port; ports go from 0 to 65535",
+			Instead: instead,
+		}
 	}
 	return nil
 }
@@ -149,8 +169,8 @@ func (t Table) Reachable(addr string) bool {
 	return !strings.EqualFold(strings.TrimSuffix(host, "."), "localhost")
 }
 
-// Secure reports whether what arrives at an address is encrypted, or stays on this machine, whatever
-// a server does.
+// Secure reports whether what arrives at an address is encrypted, or stays on this machine,
+// whatever a server does.
 func (t Table) Secure(addr string) bool {
 	s, part := t.split(addr)
 	if s == nil || s.Secure || !s.Queue {

@@ -23,11 +23,14 @@ func TestOwn(t *testing.T) {
 		"theirs":          {theirs, nil},
 		"theirs, wrapped": {fmt.Errorf("x: %w", theirs), nil},
 		"taken out":       {theirs.Wire, wire},
-		"around theirs":   {&jsonrpc.Error{Code: 2, Cause: theirs}, &jsonrpc.Error{Code: 2, Cause: theirs}},
-		"beside theirs":   {errors.Join(theirs, ours), ours},
-		"passed":          {Pass(theirs), wire},
-		"passed, inside":  {fmt.Errorf("x: %w", Pass(fmt.Errorf("y: %w", theirs))), wire},
-		"passed, beside":  {errors.Join(Pass(io.EOF), theirs), nil},
+		"around theirs": {
+			&jsonrpc.Error{Code: 2, Cause: theirs},
+			&jsonrpc.Error{Code: 2, Cause: theirs},
+		},
+		"beside theirs":  {errors.Join(theirs, ours), ours},
+		"passed":         {Pass(theirs), wire},
+		"passed, inside": {fmt.Errorf("x: %w", Pass(fmt.Errorf("y: %w", theirs))), wire},
+		"passed, beside": {errors.Join(Pass(io.EOF), theirs), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Own(test.err)
@@ -38,7 +41,8 @@ func TestOwn(t *testing.T) {
 	}
 	// errors.As still finds the other end's answer.
 	for _, err := range []error{theirs, Pass(theirs), fmt.Errorf("x: %w", theirs)} {
-		if got := (*jsonrpc.Error)(nil); !errors.As(err, &got) || got != wire || !errors.Is(err, jsonrpc.Code(1)) {
+		if got := (*jsonrpc.Error)(nil); !errors.As(err, &got) || got != wire ||
+			!errors.Is(err, jsonrpc.Code(1)) {
 			t.Errorf("%v does not show its answer", err)
 		}
 	}
