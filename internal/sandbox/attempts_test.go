@@ -83,19 +83,26 @@ var attempts = map[string]func(args []string) error{
 		}
 		return err
 	},
-	"unix":          func(a []string) error { return dial("unix", a[0]) },
-	"pair sends":    pairSends,
-	"netlink":       func([]string) error { return socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE) },
-	"packet":        func([]string) error { return socket(unix.AF_PACKET, unix.SOCK_RAW, 0) },
-	"raw":           func([]string) error { return socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP) },
-	"udp socket":    func([]string) error { return socket(unix.AF_INET, unix.SOCK_DGRAM, 0) },
-	"mptcp":         func([]string) error { return socket(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP) },
+	"unix":       func(a []string) error { return dial("unix", a[0]) },
+	"pair sends": pairSends,
+	"netlink": func([]string) error {
+		return socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE)
+	},
+	"packet": func([]string) error { return socket(unix.AF_PACKET, unix.SOCK_RAW, 0) },
+	"raw": func([]string) error {
+		return socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP)
+	},
+	"udp socket": func([]string) error { return socket(unix.AF_INET, unix.SOCK_DGRAM, 0) },
+	"mptcp": func([]string) error {
+		return socket(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP)
+	},
 	"listen":        listens,
 	"tcp fast open": fastOpen,
 
-	"kill":    func(a []string) error { return syscall.Kill(pid(a[0]), syscall.SIGURG) },
-	"ptrace":  func(a []string) error { return attach(pid(a[0])) },
-	"seize":   func(a []string) error { runtime.LockOSThread(); return unix.PtraceSeize(pid(a[0])) }, // it ends with this process
+	"kill":   func(a []string) error { return syscall.Kill(pid(a[0]), syscall.SIGURG) },
+	"ptrace": func(a []string) error { return attach(pid(a[0])) },
+	// it ends with this process
+	"seize":   func(a []string) error { runtime.LockOSThread(); return unix.PtraceSeize(pid(a[0])) },
 	"read vm": func(a []string) error { return readVM(pid(a[0])) },
 	"mem":     func(a []string) error { return memory(a[0]) },
 	"mount": func(a []string) error {
@@ -117,7 +124,9 @@ var attempts = map[string]func(args []string) error{
 		}
 		return unix.Setns(fd, 0)
 	},
-	"uncover": func(a []string) error { return errors.Join(unix.Unmount(a[0], unix.MNT_DETACH), readSome(a[0])) },
+	"uncover": func(a []string) error {
+		return errors.Join(unix.Unmount(a[0], unix.MNT_DETACH), readSome(a[0]))
+	},
 	"uncover in namespaces": func(a []string) error {
 		cmd := exec.Command("/proc/self/exe", "hostile", "uncover", a[0])
 		uid, gid := os.Getuid(), os.Getgid()
@@ -137,23 +146,28 @@ var attempts = map[string]func(args []string) error{
 		_, err := unix.AddKey("user", "k", []byte("v"), unix.KEY_SPEC_PROCESS_KEYRING)
 		return err
 	},
-	"memfd":      func([]string) error { _, err := unix.MemfdCreate("m", 0); return err },
-	"io_uring":   func([]string) error { return numbered(unix.SYS_IO_URING_SETUP) },
-	"bpf":        func([]string) error { return numbered(unix.SYS_BPF) },
-	"perf":       func([]string) error { return numbered(unix.SYS_PERF_EVENT_OPEN) },
-	"clone3":     func([]string) error { return numbered(unix.SYS_CLONE3) },
-	"call":       func(a []string) error { return numbered(uintptr(pid(a[0]))) },
-	"shared mem": func([]string) error { _, err := unix.SysvShmGet(unix.IPC_PRIVATE, 4096, 0o600); return err },
+	"memfd":    func([]string) error { _, err := unix.MemfdCreate("m", 0); return err },
+	"io_uring": func([]string) error { return numbered(unix.SYS_IO_URING_SETUP) },
+	"bpf":      func([]string) error { return numbered(unix.SYS_BPF) },
+	"perf":     func([]string) error { return numbered(unix.SYS_PERF_EVENT_OPEN) },
+	"clone3":   func([]string) error { return numbered(unix.SYS_CLONE3) },
+	"call":     func(a []string) error { return numbered(uintptr(pid(a[0]))) },
+	"shared mem": func([]string) error {
+		_, err := unix.SysvShmGet(unix.IPC_PRIVATE, 4096, 0o600)
+		return err
+	},
 
-	"fork bomb":     forkBomb,
-	"eat memory":    eat,
-	"eat shared":    eatShared,
-	"eat together":  eatTogether,
-	"open files":    openFiles,
-	"burn":          burn,
-	"raise a limit": func([]string) error { return unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1000, Max: 1000}) },
-	"hide":          hide,
-	"stay":          func([]string) error { return stay() },
+	"fork bomb":    forkBomb,
+	"eat memory":   eat,
+	"eat shared":   eatShared,
+	"eat together": eatTogether,
+	"open files":   openFiles,
+	"burn":         burn,
+	"raise a limit": func([]string) error {
+		return unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1000, Max: 1000})
+	},
+	"hide": hide,
+	"stay": func([]string) error { return stay() },
 }
 
 func readSome(file string) error {
@@ -233,7 +247,8 @@ func fastOpen(a []string) error {
 	if err != nil {
 		return err
 	}
-	return unix.Sendto(fd, []byte("secret"), unix.MSG_FASTOPEN, &unix.SockaddrInet4{Port: address.Port, Addr: [4]byte(address.IP.To4())})
+	return unix.Sendto(fd, []byte("secret"), unix.MSG_FASTOPEN,
+		&unix.SockaddrInet4{Port: address.Port, Addr: [4]byte(address.IP.To4())})
 }
 
 // attach stops a process, as a debugger does, reads what begins its program, and lets it go.
@@ -338,7 +353,8 @@ func eatShared([]string) error {
 // eatTogether takes it in small parts, in many processes.
 func eatTogether(a []string) error {
 	if len(a) > 0 {
-		p, err := unix.Mmap(-1, 0, eaten/6, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+		p, err := unix.Mmap(-1, 0, eaten/6, unix.PROT_READ|unix.PROT_WRITE,
+			unix.MAP_PRIVATE|unix.MAP_ANON)
 		if err != nil {
 			return err
 		}

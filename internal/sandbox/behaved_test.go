@@ -109,7 +109,8 @@ func TestMCPServer(t *testing.T) {
 			cmd := confined(t, r, node, file, argument)
 			cmd.Env = append(cmd.Env, "MEMORY_FILE_PATH="+filepath.Join(dir, "memory.json"))
 			in, lines := begin(t, cmd)
-			_, _ = in.Write([]byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"1","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}` + "\n"))
+			_, _ = in.Write(
+				[]byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"1","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}` + "\n"))
 			if line, err := lines.ReadString('\n'); !strings.Contains(line, "serverInfo") {
 				t.Errorf("%q %v", line, err)
 			}
@@ -137,7 +138,8 @@ func TestPrograms(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	commit := `set -e; git init -q .; echo a > f; git add f; git -c user.name=a -c user.email=b commit -qm c; git log --format=%s; git gc -q; git status --short`
+	commit := `set -e; git init -q .; echo a > f; git add f; git -c user.name=a -c user.email=b ` +
+		`commit -qm c; git log --format=%s; git gc -q; git status --short`
 	type program struct {
 		name    string
 		r       *Rules
@@ -146,9 +148,17 @@ func TestPrograms(t *testing.T) {
 		want    string
 	}
 	programs := []program{
-		{"git", &Rules{Execute: []string{"/usr/bin", "/bin", "/usr/lib/git-core"}}, "", []string{sh, "-c", commit}, "c\n"},
+		{
+			"git", &Rules{Execute: []string{"/usr/bin", "/bin", "/usr/lib/git-core"}}, "",
+			[]string{sh, "-c", commit},
+			"c\n",
+		},
 		{"git alone", &Rules{}, "", []string{git, "log", "--format=%s"}, "c\n"},
-		{"pipes", &Rules{Execute: []string{"/usr/bin", "/bin"}}, "", []string{sh, "-c", `seq 5 | sort -r | head -n 1; find . -name f | xargs ls; (sleep 0; exit 3) & wait $! || echo $?`}, "5\n./f\n3\n"},
+		{
+			"pipes", &Rules{Execute: []string{"/usr/bin", "/bin"}}, "",
+			[]string{sh, "-c", `seq 5 | sort -r | head -n 1; find . -name f | xargs ls; (sleep 0; exit 3) & wait $! || echo $?`},
+			"5\n./f\n3\n",
+		},
 	}
 	if full.Wanted() || binary.Given() { // to build it would be most of the time of these tests
 		farcall := filepath.Join(t.TempDir(), "farcall") // all users may enter its parents
@@ -183,7 +193,8 @@ func serve(t *testing.T, cmd *exec.Cmd) string {
 	var said strings.Builder
 	cmd.Stderr = &said
 	in, lines := begin(t, cmd)
-	if _, err := in.Write([]byte(`{"jsonrpc":"2.0","id":1,"method":"echo","params":{"text":"hello"}}` + "\n")); err != nil {
+	if _, err := in.Write(
+		[]byte(`{"jsonrpc":"2.0","id":1,"method":"echo","params":{"text":"hello"}}` + "\n")); err != nil {
 		t.Error(err)
 	}
 	line, _ := lines.ReadString('\n')
@@ -222,7 +233,10 @@ func TestSignals(t *testing.T) {
 		code   int
 	}{
 		{`echo ready; while read -r x; do :; done`, 128 + int(syscall.SIGKILL)},
-		{`n=0; trap 'n=$((n+1)); echo got $n' TERM; echo ready; while ! read -r x; do :; done; exit 7`, 7},
+		{
+			`n=0; trap 'n=$((n+1)); echo got $n' TERM; echo ready; while ! read -r x; do :; done; exit 7`,
+			7,
+		},
 	} {
 		cmd := confined(t, &Rules{}, sh, "-c", c.script)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -230,7 +244,8 @@ func TestSignals(t *testing.T) {
 		if line, err := lines.ReadString('\n'); line != "ready\n" {
 			t.Fatal(line, err)
 		}
-		if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM); err != nil { // to the group, as supervise does
+		if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM); err != nil {
+			// to the group, as supervise does
 			t.Error(err)
 		}
 		if c.code == 7 {
@@ -254,7 +269,12 @@ func TestPorts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, entries := range [][]string{{w.tcp, "53"}, {"localhost:" + port}, {"127.0.0.0/8:" + port}, {"127.0.0.1:*"}} {
+	for _, entries := range [][]string{
+		{w.tcp, "53"},
+		{"localhost:" + port},
+		{"127.0.0.0/8:" + port},
+		{"127.0.0.1:*"},
+	} {
 		r := &Rules{Network: entries}
 		needs(t, r)
 		if got := launch(t, confined(t, r, self, "hostile", "tcp", w.tcp)); got.code != 0 {
@@ -263,12 +283,20 @@ func TestPorts(t *testing.T) {
 	}
 	all := &Rules{Network: []string{"all"}}
 	for _, try := range [][]string{{"tcp", w.tcp}, {"udp", w.udp}, {"listen"}, {"netlink"}} {
-		if got := launch(t, confined(t, all, append([]string{self, "hostile"}, try...)...)); got.code != 0 {
+		if got := launch(t, confined(t, all, append([]string{self, "hostile"}, try...)...)); got.code !=
+			0 {
 			t.Error(try, got)
 		}
 	}
-	for _, try := range [][]string{{"unix", w.abstract}, {"unix", w.path}, {"pair sends", w.datagrams}, {"raw"}, {"packet"}} {
-		if got := launch(t, confined(t, all, append([]string{self, "hostile"}, try...)...)); got.code != 1 {
+	for _, try := range [][]string{
+		{"unix", w.abstract},
+		{"unix", w.path},
+		{"pair sends", w.datagrams},
+		{"raw"},
+		{"packet"},
+	} {
+		if got := launch(t, confined(t, all, append([]string{self, "hostile"}, try...)...)); got.code !=
+			1 {
 			t.Error(try, got)
 		}
 	}
@@ -280,7 +308,9 @@ func TestWrite(t *testing.T) {
 	sh := tool(t, "sh")
 	dir := t.TempDir()
 	r := &Rules{Write: []string{dir}, Execute: []string{"/usr/bin", "/bin"}}
-	cmd := confined(t, r, sh, "-c", `set -e; echo a > f; chmod 600 f; mkdir d; mv f d/g; ln d/g h; ln -s h l; test "$(cat l)" = a; : > h; touch h; mkfifo p; rm -r d h l p`)
+	cmd := confined(t, r, sh, "-c",
+		`set -e; echo a > f; chmod 600 f; mkdir d; mv f d/g; ln d/g h; ln -s h l; test "$(cat l)" = a; `+
+			`: > h; touch h; mkfifo p; rm -r d h l p`)
 	cmd.Dir = dir
 	if got := launch(t, cmd); got.code != 0 {
 		t.Error(got)
@@ -309,7 +339,11 @@ func TestRefusals(t *testing.T) {
 		command []string
 		want    string
 	}{
-		{&Rules{Read: []string{"/nowhere/at/all"}}, []string{"/bin/sh"}, "/nowhere/at/all: no such file or directory; create it, or remove it from the rules"},
+		{
+			&Rules{Read: []string{"/nowhere/at/all"}},
+			[]string{"/bin/sh"},
+			"/nowhere/at/all: no such file or directory; create it, or remove it from the rules",
+		},
 		{&Rules{Network: []string{"http"}}, []string{"/bin/sh"}, "TCP ports"},
 		{&Rules{}, []string{"no-such-program-at-all"}, "is in no directory of PATH"},
 		{&Rules{}, []string{plain}, "chmod +x"},

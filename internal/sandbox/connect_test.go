@@ -23,10 +23,14 @@ var connectAttempts = map[string]func(args []string) error{
 		return datagram(a[0], func(fd int, to unix.Sockaddr) error { return unix.Connect(fd, to) })
 	},
 	"udp sendto": func(a []string) error {
-		return datagram(a[0], func(fd int, to unix.Sockaddr) error { return unix.Sendto(fd, []byte("x"), 0, to) })
+		return datagram(a[0], func(fd int, to unix.Sockaddr) error {
+			return unix.Sendto(fd, []byte("x"), 0, to)
+		})
 	},
 	"udp sendmsg": func(a []string) error {
-		return datagram(a[0], func(fd int, to unix.Sockaddr) error { return unix.Sendmsg(fd, []byte("x"), nil, to, 0) })
+		return datagram(a[0], func(fd int, to unix.Sockaddr) error {
+			return unix.Sendmsg(fd, []byte("x"), nil, to, 0)
+		})
 	},
 	"udp sendmmsg": func(a []string) error { return datagram(a[0], sendmmsg) },
 	"udp, connected elsewhere": func(a []string) error { // PERMITTED WANTED
@@ -34,7 +38,9 @@ var connectAttempts = map[string]func(args []string) error{
 			if err := unix.Connect(fd, to); err != nil {
 				return fmt.Errorf("what is permitted: %w", err)
 			}
-			return datagram(a[1], func(_ int, to unix.Sockaddr) error { return unix.Sendto(fd, []byte("x"), 0, to) })
+			return datagram(a[1], func(_ int, to unix.Sockaddr) error {
+				return unix.Sendto(fd, []byte("x"), 0, to)
+			})
 		})
 	},
 	"reconnect": func(a []string) error { // PERMITTED WANTED
@@ -46,7 +52,8 @@ var connectAttempts = map[string]func(args []string) error{
 			return fmt.Errorf("what is permitted: %w", err)
 		}
 		unspecified := make([]byte, unix.SizeofSockaddrInet4)
-		_, _, errno := unix.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&unspecified[0])), uintptr(len(unspecified)))
+		_, _, errno := unix.Syscall(unix.SYS_CONNECT, uintptr(fd),
+			uintptr(unsafe.Pointer(&unspecified[0])), uintptr(len(unspecified)))
 		if errno != 0 {
 			return fmt.Errorf("end the connection: %w", errno)
 		}
@@ -58,7 +65,8 @@ var connectAttempts = map[string]func(args []string) error{
 			return err
 		}
 		to := netip.MustParseAddrPort(a[0])
-		return unix.Connect(fd, &unix.SockaddrInet6{Port: int(to.Port()), Addr: netip.AddrFrom16(to.Addr().As16()).As16()})
+		return unix.Connect(fd,
+			&unix.SockaddrInet6{Port: int(to.Port()), Addr: netip.AddrFrom16(to.Addr().As16()).As16()})
 	},
 	"source route": func([]string) error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
@@ -108,7 +116,8 @@ func sendmmsg(fd int, to unix.Sockaddr) error {
 		length uint32
 		_      uint32
 	}{Msghdr: unix.Msghdr{Name: &name[0], Namelen: uint32(len(name)), Iov: &iov, Iovlen: 1}}
-	n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&m)), 1, 0, 0, 0)
+	n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&m)),
+		1, 0, 0, 0)
 	runtime.KeepAlive(&iov)
 	if errno != 0 {
 		return errno
@@ -139,8 +148,10 @@ func swapAddress(a []string) error {
 		if err != nil {
 			return err
 		}
-		_, _, errno := unix.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&raw[0])), uintptr(len(raw)))
-		if peer, err := unix.Getpeername(fd); errno == 0 && err == nil && peer.(*unix.SockaddrInet4).Port == wanted.Port {
+		_, _, errno := unix.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&raw[0])),
+			uintptr(len(raw)))
+		if peer, err := unix.Getpeername(fd); errno == 0 && err == nil &&
+			peer.(*unix.SockaddrInet4).Port == wanted.Port {
 			worked++
 		}
 		_ = unix.Close(fd)
@@ -193,8 +204,12 @@ func TestEgress(t *testing.T) {
 		{[]string{"all"}, nil, []string{"udp sendmmsg", w.udp}, ""},
 	} {
 		t.Run(strings.Join(c.network, " ")+" "+strings.Join(c.try, " "), func(t *testing.T) {
-			got := launch(t, confined(t, &Rules{Network: c.network, Never: c.never}, append([]string{self, "hostile"}, c.try...)...))
-			if c.want == "" && got.code != 0 || c.want != "" && (got.code != 1 || !strings.Contains(got.out, c.want) || strings.Contains(got.out, "what is permitted")) {
+			got := launch(t,
+				confined(t, &Rules{Network: c.network, Never: c.never},
+					append([]string{self, "hostile"}, c.try...)...))
+			if c.want == "" && got.code != 0 ||
+				c.want != "" && (got.code != 1 || !strings.Contains(got.out, c.want) ||
+					strings.Contains(got.out, "what is permitted")) {
 				t.Errorf("%v, wanted %q", got, c.want)
 			}
 		})
@@ -217,7 +232,12 @@ func TestRuntimesConnect(t *testing.T) {
 	needs(t, r)
 	to := port(w.tcp)
 	for _, c := range []struct{ program, flag, script, want string }{
-		{"node", "-e", `require('net').connect(` + to + `, '127.0.0.1').on('data', d => console.log(String(d), Object.keys(require('os').networkInterfaces()).includes('lo')))`, "ok true\n"},
+		{
+			"node", "-e",
+			`require('net').connect(` + to +
+				`, '127.0.0.1').on('data', d => console.log(String(d), ` +
+				`Object.keys(require('os').networkInterfaces()).includes('lo')))`, "ok true\n",
+		},
 		{"python3", "-c", `import socket, array, os
 s = socket.create_connection(('127.0.0.1', ` + to + `)); print(s.recv(2).decode())
 u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); print(u.sendmsg([b'a', b'b'], [], 0, ('127.0.0.1', ` + port(w.udp) + `)))
@@ -225,7 +245,8 @@ a, b = socket.socketpair(); socket.send_fds(a, [b'x'], [1]); print(len(socket.re
 	} {
 		t.Run(c.program, func(t *testing.T) {
 			program := tool(t, c.program)
-			if got := launch(t, confined(t, r, program, c.flag, c.script)); got.code != 0 || got.out != c.want {
+			if got := launch(t, confined(t, r, program, c.flag, c.script)); got.code != 0 ||
+				got.out != c.want {
 				t.Error(got)
 			}
 		})

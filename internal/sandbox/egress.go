@@ -84,7 +84,8 @@ func isHost(text string) bool {
 		return false
 	}
 	for label := range strings.SplitSeq(text, ".") {
-		if label == "" || len(label) > 63 || strings.Trim(strings.ToLower(label), "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+		if label == "" || len(label) > 63 ||
+			strings.Trim(strings.ToLower(label), "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
 			return false
 		}
 	}
@@ -106,7 +107,8 @@ func (n *network) tcpPorts() []uint16 {
 // and where clouds answer requests for credentials.
 func local() []netip.Prefix {
 	return []netip.Prefix{
-		netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("fec0::/10"),
+		netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fe80::/10"),
+		netip.MustParsePrefix("fec0::/10"),
 		netip.MustParsePrefix("224.0.0.0/24"), netip.MustParsePrefix("ff00::/8"),
 		netip.MustParsePrefix("fd00:ec2::/32"),      // Amazon
 		netip.MustParsePrefix("fd20:ce::/32"),       // Google
@@ -119,9 +121,12 @@ func local() []netip.Prefix {
 // mayReach reports whether the rules let an address be reached. hosts has the addresses of the
 // hosts that are named, and servers those of the name servers of this system, which port 53
 // includes.
-func (n *network) mayReach(to netip.AddrPort, hosts func(string) []netip.Addr, servers func() []netip.Addr) bool {
+func (n *network) mayReach(
+	to netip.AddrPort, hosts func(string) []netip.Addr, servers func() []netip.Addr,
+) bool {
 	a := plainAddr(to.Addr())
-	if inner, ok := embedded(a); ok && !n.mayReach(netip.AddrPortFrom(inner, to.Port()), hosts, servers) {
+	if inner, ok := embedded(a); ok &&
+		!n.mayReach(netip.AddrPortFrom(inner, to.Port()), hosts, servers) {
 		return false
 	}
 	if slices.ContainsFunc(n.never, func(own netip.AddrPort) bool {
@@ -153,7 +158,8 @@ func (d *destination) names(a netip.Addr, special int, hosts func(string) []neti
 	if d.prefix.IsValid() {
 		return d.prefix.Contains(a) && (special < 0 || d.prefix.Bits() >= local()[special].Bits())
 	}
-	if special >= 0 || a.IsLoopback() && d.host != "localhost" && !strings.HasSuffix(d.host, ".localhost") {
+	if special >= 0 ||
+		a.IsLoopback() && d.host != "localhost" && !strings.HasSuffix(d.host, ".localhost") {
 		return false
 	}
 	return slices.Contains(hosts(d.host), a)

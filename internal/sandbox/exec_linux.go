@@ -94,9 +94,9 @@ func confine(r *Rules, k kernel, command, env []string) error {
 	return nil
 }
 
-// dieWithLauncher has the kernel kill this process when the one that has started it ends. The kernel
-// knows that of each thread: the first one has it from the launcher, and the command has it from the
-// thread that executes it.
+// dieWithLauncher has the kernel kill this process when the one that has started it ends. The
+// kernel knows that of each thread: the first one has it from the launcher, and the command has it
+// from the thread that executes it.
 func dieWithLauncher() error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("sandbox: end with the launcher: %w", err)
@@ -239,7 +239,9 @@ func environment(env []string, r *Rules, n network, tmp bool) []string {
 }
 
 // newRuleset is what may be touched, nil where the kernel has no Landlock.
-func (r *Rules) newRuleset(k kernel, n network, supervised bool, p *found, tmp, proc bool) (*ruleset, error) {
+func (r *Rules) newRuleset(
+	k kernel, n network, supervised bool, p *found, tmp, proc bool,
+) (*ruleset, error) {
 	if k.landlock == 0 {
 		return nil, nil //nolint:nilnil // there is nothing to enforce
 	}
@@ -300,7 +302,8 @@ func dropPrivileges() error {
 			break // there are no more, or this process has none to drop
 		}
 	}
-	_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) // an old kernel has none
+	// an old kernel has none
+	_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var have, keep [2]unix.CapUserData
 	if err := unix.Capget(&header, &have[0]); err != nil {
@@ -314,7 +317,8 @@ func dropPrivileges() error {
 		return fmt.Errorf("sandbox: drop capabilities: %w", err)
 	}
 	if keep[0].Permitted != 0 {
-		if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, unix.CAP_DAC_OVERRIDE, 0, 0); err != nil {
+		if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, unix.CAP_DAC_OVERRIDE, 0,
+			0); err != nil {
 			return fmt.Errorf("sandbox: keep a capability: %w", err)
 		}
 	}

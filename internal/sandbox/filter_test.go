@@ -51,7 +51,11 @@ func (f filter) verdict(t *testing.T, arch, number uint32, args ...uint64) uint3
 // TestFilterIsAllowList: what is not listed is refused: system calls that no kernel has yet, those
 // of another ABI, and those that lead out.
 func TestFilterIsAllowList(t *testing.T) {
-	checked := []uintptr{unix.SYS_CLONE, unix.SYS_IOCTL, unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_LISTEN, unix.SYS_SENDTO, unix.SYS_SENDMSG, unix.SYS_SENDMMSG, unix.SYS_SETSOCKOPT, unix.SYS_CONNECT}
+	checked := []uintptr{
+		unix.SYS_CLONE, unix.SYS_IOCTL, unix.SYS_SOCKET, unix.SYS_SOCKETPAIR,
+		unix.SYS_LISTEN, unix.SYS_SENDTO, unix.SYS_SENDMSG, unix.SYS_SENDMMSG, unix.SYS_SETSOCKOPT,
+		unix.SYS_CONNECT,
+	}
 	listed := allowed()
 	for i, n := range listed {
 		if slices.Contains(listed[:i], n) {
@@ -76,25 +80,36 @@ func TestFilterIsAllowList(t *testing.T) {
 				t.Errorf("%+v: system call %d: %#x, wanted %#x", n, number, got, want)
 			}
 		}
-		for _, number := range []uint32{0x40000000 | unix.SYS_READ, 0xffffffff, 1 << 20} { // the first is x32's
+		for _, number := range []uint32{0x40000000 | unix.SYS_READ, 0xffffffff, 1 << 20} {
+			// the first is x32's
 			if got := f.verdict(t, auditArch, number); got != unix.SECCOMP_RET_ERRNO|uint32(unix.ENOSYS) {
 				t.Errorf("%+v: system call %#x: %#x", n, number, got)
 			}
 		}
-		if got := f.verdict(t, unix.AUDIT_ARCH_I386, unix.SYS_READ); got != unix.SECCOMP_RET_KILL_PROCESS {
+		if got := f.verdict(t, unix.AUDIT_ARCH_I386,
+			unix.SYS_READ); got != unix.SECCOMP_RET_KILL_PROCESS {
 			t.Errorf("another architecture: %#x", got)
 		}
 	}
 	for _, never := range []uintptr{
-		unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PIDFD_GETFD, unix.SYS_KCMP, unix.SYS_PROCESS_MADVISE,
-		unix.SYS_MOVE_PAGES, unix.SYS_MIGRATE_PAGES, unix.SYS_PERF_EVENT_OPEN, unix.SYS_UNSHARE, unix.SYS_SETNS, unix.SYS_MOUNT,
-		unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE, unix.SYS_OPEN_TREE_ATTR, unix.SYS_FSOPEN,
-		unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR, unix.SYS_QUOTACTL, unix.SYS_SWAPON,
-		unix.SYS_NAME_TO_HANDLE_AT, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_FANOTIFY_INIT, unix.SYS_BPF, unix.SYS_KEXEC_LOAD,
-		unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_REBOOT, unix.SYS_ACCT, unix.SYS_SYSLOG, unix.SYS_PERSONALITY,
-		unix.SYS_CLOCK_SETTIME, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL, unix.SYS_SHMGET, unix.SYS_MSGGET,
-		unix.SYS_SEMGET, unix.SYS_MQ_OPEN, unix.SYS_CLONE3, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
-		unix.SYS_MEMFD_CREATE, unix.SYS_MEMFD_SECRET, unix.SYS_USERFAULTFD, unix.SYS_LISTNS, unix.SYS_STATMOUNT, unix.SYS_LISTMOUNT,
+		unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PIDFD_GETFD,
+		unix.SYS_KCMP, unix.SYS_PROCESS_MADVISE,
+		unix.SYS_MOVE_PAGES, unix.SYS_MIGRATE_PAGES, unix.SYS_PERF_EVENT_OPEN, unix.SYS_UNSHARE,
+		unix.SYS_SETNS, unix.SYS_MOUNT,
+		unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE,
+		unix.SYS_OPEN_TREE_ATTR, unix.SYS_FSOPEN,
+		unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR, unix.SYS_QUOTACTL,
+		unix.SYS_SWAPON,
+		unix.SYS_NAME_TO_HANDLE_AT, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_FANOTIFY_INIT, unix.SYS_BPF,
+		unix.SYS_KEXEC_LOAD,
+		unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_REBOOT, unix.SYS_ACCT, unix.SYS_SYSLOG,
+		unix.SYS_PERSONALITY,
+		unix.SYS_CLOCK_SETTIME, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL, unix.SYS_SHMGET,
+		unix.SYS_MSGGET,
+		unix.SYS_SEMGET, unix.SYS_MQ_OPEN, unix.SYS_CLONE3, unix.SYS_IO_URING_SETUP,
+		unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
+		unix.SYS_MEMFD_CREATE, unix.SYS_MEMFD_SECRET, unix.SYS_USERFAULTFD, unix.SYS_LISTNS,
+		unix.SYS_STATMOUNT, unix.SYS_LISTMOUNT,
 	} {
 		if slices.Contains(listed, never) {
 			t.Errorf("%d is allowed", never)

@@ -68,7 +68,10 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.victim = strconv.Itoa(victim.Process.Pid)
-	t.Cleanup(func() { _ = os.Remove(w.shared()); _ = os.Remove(filepath.Join(ownTmp, filepath.Base(w.program))) })
+	t.Cleanup(func() {
+		_ = os.Remove(w.shared())
+		_ = os.Remove(filepath.Join(ownTmp, filepath.Base(w.program)))
+	})
 	return w
 }
 
@@ -136,7 +139,10 @@ func (w *world) attempts() []attempt {
 		{name: "read", args: []string{"/proc/" + w.victim + "/environ"}},
 		{name: "read", args: []string{"/proc/" + w.victim + "/cmdline"}},
 		{name: "read", args: []string{"/proc/" + w.victim + "/root/etc/passwd"}},
-		{name: "read", args: []string{"/proc/" + w.victim + "/cwd/../../../../../../etc/hostname"}, maybe: true},
+		{
+			name: "read", args: []string{"/proc/" + w.victim + "/cwd/../../../../../../etc/hostname"},
+			maybe: true,
+		},
 		{name: "search environs", args: []string{canary}},
 		{name: "list", args: []string{w.dir}},
 		{name: "list", args: []string{"/root"}, root: true},
@@ -155,7 +161,10 @@ func (w *world) attempts() []attempt {
 		{name: "copy and execute", args: []string{"/proc/self/exe", in("program")}},
 		{name: "execute", args: []string{in(filepath.Base(w.program))}},
 		{name: "load", args: []string{in(filepath.Base(w.program))}, alone: "it has no private mounts"},
-		{name: "load from", args: []string{in(filepath.Base(w.program)), "/dev/shm"}, maybe: true, alone: "it has no private mounts"},
+		{
+			name: "load from", args: []string{in(filepath.Base(w.program)), "/dev/shm"}, maybe: true,
+			alone: "it has no private mounts",
+		},
 		{name: "map", args: []string{in(filepath.Base(w.program))}, alone: "it has no private mounts"},
 		{name: "execute by descriptor", args: []string{in(filepath.Base(w.program))}},
 		{name: "tcp", args: []string{w.tcp}},
@@ -341,11 +350,16 @@ func TestSetuid(t *testing.T) {
 	}
 	cmd := bounded(t, file, "hostile", "am I root")
 	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged},
+	}
 	if open := launch(t, cmd); open.code != 0 {
 		t.Skip("such programs have no effect here:", open)
 	}
-	for _, command := range [][]string{{file, "hostile", "am I root"}, {self, "hostile", "setuid program", file}} {
+	for _, command := range [][]string{
+		{file, "hostile", "am I root"},
+		{self, "hostile", "setuid program", file},
+	} {
 		if got := launch(t, confined(t, &Rules{Execute: []string{dir}}, command...)); got.code != 1 {
 			t.Error(command, got)
 		} else {

@@ -37,8 +37,10 @@ func TestRestriction(t *testing.T) {
 		{refer | truncate | resolve, true, true, true},
 	} {
 		c := restriction(version, network{none: true}, false)
-		if uint64(c.HandledAccessFS)&(refer|truncate|resolve) != want.files || (c.Scoped != 0) != want.scoped ||
-			(c.HandledAccessNet&ll.AccessNetConnectTCP != 0) != want.tcp || (c.HandledAccessNet&ll.AccessNetConnectSendUDP != 0) != want.udp {
+		if uint64(c.HandledAccessFS)&(refer|truncate|resolve) != want.files ||
+			(c.Scoped != 0) != want.scoped ||
+			(c.HandledAccessNet&ll.AccessNetConnectTCP != 0) != want.tcp ||
+			(c.HandledAccessNet&ll.AccessNetConnectSendUDP != 0) != want.udp {
 			t.Errorf("version %d: %v", version, c)
 		}
 		if version > 0 && c.HandledAccessFS&mayExecute != mayExecute {
@@ -53,7 +55,10 @@ func TestRestriction(t *testing.T) {
 		has     bool
 	}{
 		{landlockFiles, restriction(landlockFiles, network{}, false).HandledAccessFS&truncate != 0},
-		{landlockPorts, restriction(landlockPorts, network{}, false).HandledAccessNet&ll.AccessNetConnectTCP != 0},
+		{
+			landlockPorts,
+			restriction(landlockPorts, network{}, false).HandledAccessNet&ll.AccessNetConnectTCP != 0,
+		},
 	} {
 		if !promise.has {
 			t.Errorf("version %d does not keep what a strict sandbox promises", promise.version)
@@ -122,7 +127,8 @@ func TestForeignProc(t *testing.T) {
 	sh := tool(t, "sh")
 	covered := func(command ...string) *exec.Cmd {
 		cmd := confined(t, &Rules{}, command...)
-		cmd.Args = append([]string{sh, "-c", `mount -t tmpfs none /proc/sys && exec "$@"`, sh, cmd.Path}, cmd.Args[1:]...)
+		cmd.Args = append([]string{sh, "-c", `mount -t tmpfs none /proc/sys && exec "$@"`, sh, cmd.Path},
+			cmd.Args[1:]...)
 		cmd.Path = sh
 		cmd.Env = append(cmd.Env, ofLauncher+"SECRET="+canary)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
@@ -131,7 +137,12 @@ func TestForeignProc(t *testing.T) {
 	if got := launch(t, covered(self, "hostile", "nothing")); got.code != 0 {
 		t.Fatal(got)
 	}
-	for _, try := range [][]string{{"list", "/proc"}, {"search environs", canary}, {"read", "/proc/1/environ"}, {"mem", strconv.Itoa(os.Getpid())}} {
+	for _, try := range [][]string{
+		{"list", "/proc"},
+		{"search environs", canary},
+		{"read", "/proc/1/environ"},
+		{"mem", strconv.Itoa(os.Getpid())},
+	} {
 		if got := launch(t, covered(append([]string{self, "hostile"}, try...)...)); got.code != 1 {
 			t.Error(try, got)
 		} else {

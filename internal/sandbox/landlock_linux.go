@@ -17,7 +17,8 @@ const (
 	mayRead    = ll.AccessFSReadFile | ll.AccessFSReadDir
 	mayExecute = mayRead | ll.AccessFSExecute
 	mayUse     = mayRead | ll.AccessFSWriteFile | ll.AccessFSTruncate
-	mayWrite   = mayUse | ll.AccessFSRefer | ll.AccessFSRemoveDir | ll.AccessFSRemoveFile | ll.AccessFSMakeDir |
+	mayWrite   = mayUse | ll.AccessFSRefer | ll.AccessFSRemoveDir | ll.AccessFSRemoveFile |
+		ll.AccessFSMakeDir |
 		ll.AccessFSMakeReg | ll.AccessFSMakeSym | ll.AccessFSMakeFifo | ll.AccessFSMakeSock
 	ofFile = ll.AccessFSReadFile | ll.AccessFSExecute | ll.AccessFSWriteFile | ll.AccessFSTruncate
 )
@@ -63,7 +64,10 @@ type ruleset struct {
 
 func newRuleset(version int, n network, supervised bool) (*ruleset, error) {
 	c := restriction(version, n, supervised)
-	attr := ll.RulesetAttr{HandledAccessFS: uint64(c.HandledAccessFS), HandledAccessNet: uint64(c.HandledAccessNet), Scoped: uint64(c.Scoped)}
+	attr := ll.RulesetAttr{
+		HandledAccessFS:  uint64(c.HandledAccessFS),
+		HandledAccessNet: uint64(c.HandledAccessNet), Scoped: uint64(c.Scoped),
+	}
 	fd, err := ll.LandlockCreateRuleset(&attr, 0)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: landlock_create_ruleset: %w", err)

@@ -128,8 +128,12 @@ func playLauncher(args []string) int {
 	if os.Getenv(noNamespaces) != "" {
 		k.namespaces = errors.New("none in this test")
 	}
-	env := slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, ofLauncher) })
-	code, err := run(k, []string{os.Args[0], "sandbox"}, &r, flags.Args(), env, func(s string) { fmt.Fprintln(os.Stderr, "warning:", s) })
+	env := slices.DeleteFunc(os.Environ(), func(s string) bool {
+		return strings.HasPrefix(s, ofLauncher)
+	})
+	code, err := run(k, []string{os.Args[0], "sandbox"}, &r, flags.Args(), env, func(s string) {
+		fmt.Fprintln(os.Stderr, "warning:", s)
+	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 125

@@ -17,7 +17,8 @@ func usedTogether(pid int, bound int64) int64 {
 	var sum int64
 	for _, p := range pids {
 		s := statusOf(p)
-		sum += kilobytes(s["RssAnon"]) + kilobytes(s["RssShmem"]) + kilobytes(s["VmSwap"]) + kilobytes(s["VmPTE"])
+		sum += kilobytes(s["RssAnon"]) + kilobytes(s["RssShmem"]) + kilobytes(s["VmSwap"]) +
+			kilobytes(s["VmPTE"])
 	}
 	if sum <= bound {
 		return sum
@@ -54,7 +55,8 @@ func proportional(pid int) (sum int64) {
 	if exact["Pss_Anon"] == "" {
 		return kilobytes(s["RssAnon"]) + kilobytes(s["RssShmem"])
 	}
-	return kilobytes(exact["Pss_Anon"]) + kilobytes(exact["Pss_Shmem"]) + kilobytes(exact["SwapPss"]) + kilobytes(s["VmPTE"])
+	return kilobytes(exact["Pss_Anon"]) + kilobytes(exact["Pss_Shmem"]) + kilobytes(exact["SwapPss"]) +
+		kilobytes(s["VmPTE"])
 }
 
 // statusOf is what /proc says of a process: nothing when it has ended.

@@ -153,11 +153,13 @@ func TestNativeCode(t *testing.T) {
 func TestLibrariesAreNoPrograms(t *testing.T) {
 	needs(t, &Rules{})
 	const program = "/usr/lib/git-core/git"
-	if open := launch(t, bounded(t, self, "hostile", "execute", program, "--version")); open.code != 0 {
+	if open := launch(t, bounded(t, self, "hostile", "execute", program, "--version")); open.code !=
+		0 {
 		t.Skip(open)
 	}
 	command := []string{self, "hostile", "execute", program, "--version"}
-	if got := launch(t, confined(t, &Rules{}, command...)); got.code != 1 || !strings.Contains(got.out, "permission denied") {
+	if got := launch(t, confined(t, &Rules{}, command...)); got.code != 1 ||
+		!strings.Contains(got.out, "permission denied") {
 		t.Error(got)
 	}
 	if got := launch(t, confined(t, &Rules{Execute: []string{program}}, command...)); got.code != 0 {
@@ -179,12 +181,17 @@ func TestDlopen(t *testing.T) {
 		t.Fatal(err)
 	}
 	load := func(r *Rules, file string) result {
-		return launch(t, confined(t, r, python, "-c", "import ctypes, sys; ctypes.CDLL(sys.argv[1])", file))
+		return launch(t,
+			confined(t, r, python, "-c", "import ctypes, sys; ctypes.CDLL(sys.argv[1])", file))
 	}
 	if got := load(&Rules{}, libraries[0]); got.code != 0 {
 		t.Error("a library of the system:", got)
 	}
-	for _, r := range []*Rules{{Write: []string{dir}}, {Read: []string{dir}}, {Write: []string{dir}, Execute: []string{filepath.Dir(dir)}}} {
+	for _, r := range []*Rules{
+		{Write: []string{dir}},
+		{Read: []string{dir}},
+		{Write: []string{dir}, Execute: []string{filepath.Dir(dir)}},
+	} {
 		if got := load(r, library); got.code != 1 || !strings.Contains(got.err, "failed to map segment") {
 			t.Errorf("%+v: %v", r, got)
 		}
@@ -205,8 +212,12 @@ func TestMounts(t *testing.T) {
 		}
 		return path
 	}
-	app, data, plugins, downloads := dir("app"), dir("app/data"), dir("app/data/plugins"), dir("downloads")
-	r := &Rules{Execute: []string{app, plugins}, Write: []string{data, downloads, dir("both")}, Read: []string{dir("app/doc")}}
+	app, data, plugins, downloads := dir("app"), dir("app/data"), dir("app/data/plugins"),
+		dir("downloads")
+	r := &Rules{
+		Execute: []string{app, plugins}, Write: []string{data, downloads, dir("both")},
+		Read: []string{dir("app/doc")},
+	}
 	r.Execute = append(r.Execute, dir("both"))
 	got := launch(t, confined(t, r, self, "hostile", "mounts"))
 	if got.code != 0 {
@@ -226,7 +237,9 @@ func TestMounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	has := func(options, name string) bool { return slices.Contains(strings.Split(options, ","), name) }
+	has := func(options, name string) bool {
+		return slices.Contains(strings.Split(options, ","), name)
+	}
 	for path, options := range seen {
 		m, _ := nearest(points, path)
 		own := path == ownTmp || path == "/proc"
@@ -238,9 +251,11 @@ func TestMounts(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]mountPoint{
-		app: {execute: true}, data: {write: true}, plugins: {write: true, execute: true}, downloads: {write: true}, dir("both"): {write: true, execute: true},
+		app: {execute: true}, data: {write: true}, plugins: {write: true, execute: true},
+		downloads: {write: true}, dir("both"): {write: true, execute: true},
 	} {
-		if options := seen[path]; has(options, "rw") != want.write || has(options, "noexec") == want.execute {
+		if options := seen[path]; has(options, "rw") != want.write ||
+			has(options, "noexec") == want.execute {
 			t.Errorf("%s is %q, wanted %+v", path, options, want)
 		}
 	}
@@ -262,7 +277,9 @@ func TestPlanMounts(t *testing.T) {
 		write, execute, implicit := some(), some(), some()
 		points, err := planMounts(write, execute, implicit)
 		if err != nil {
-			if !slices.ContainsFunc(implicit, func(p string) bool { return slices.Contains(write, p) && !slices.Contains(execute, p) }) {
+			if !slices.ContainsFunc(implicit, func(p string) bool {
+				return slices.Contains(write, p) && !slices.Contains(execute, p)
+			}) {
 				t.Fatal(write, execute, implicit, err)
 			}
 			continue
@@ -271,13 +288,15 @@ func TestPlanMounts(t *testing.T) {
 			m, _ := nearest(points, path)
 			w, x, i := longest(write, path), longest(execute, path), longest(implicit, path)
 			if want := x > 0 && x >= w || i > 0 && i > w; m.execute != want {
-				t.Fatalf("%s of write %q, execute %q, implicit %q: execute is %v", path, write, execute, implicit, m.execute)
+				t.Fatalf("%s of write %q, execute %q, implicit %q: execute is %v", path, write, execute,
+					implicit, m.execute)
 			}
 			if m.write && (w == 0 || i > w && x < w) {
 				t.Fatalf("%s of write %q, execute %q, implicit %q is writable", path, write, execute, implicit)
 			}
 			if m.write && m.execute && x < w {
-				t.Fatalf("%s of write %q, execute %q, implicit %q is writable and executable", path, write, execute, implicit)
+				t.Fatalf("%s of write %q, execute %q, implicit %q is writable and executable", path, write,
+					execute, implicit)
 			}
 		}
 	}
@@ -299,7 +318,10 @@ func TestLoaderOf(t *testing.T) {
 		t.Error(loader)
 	}
 	dir := t.TempDir()
-	for _, text := range [][]byte{nil, []byte("#!/bin/sh"), []byte("\x7fELF"), bytes.Repeat([]byte{0xff}, 4096)} {
+	for _, text := range [][]byte{
+		nil, []byte("#!/bin/sh"), []byte("\x7fELF"),
+		bytes.Repeat([]byte{0xff}, 4096),
+	} {
 		file := filepath.Join(dir, "f")
 		if err := os.WriteFile(file, text, 0o600); err != nil {
 			t.Fatal(err)

@@ -37,7 +37,9 @@ func planCover(paths, keep []string) (h hidden) {
 	for _, at := range all {
 		dir := filepath.Dir(at.path)
 		switch {
-		case d.private(dir) && !slices.ContainsFunc(keep, func(k string) bool { return within(k, []string{dir}) }):
+		case d.private(dir) && !slices.ContainsFunc(keep, func(k string) bool {
+			return within(k, []string{dir})
+		}):
 			h.points = append(h.points, dir)
 		case at.isDir:
 			h.points = append(h.points, at.path)
@@ -83,7 +85,10 @@ func placesOf(path string) (out []place) {
 		}
 		path = filepath.Join(dir, filepath.Base(path))
 		info, err := os.Lstat(path)
-		at := place{path: path, isLink: err == nil && info.Mode()&os.ModeSymlink != 0, isDir: err == nil && info.IsDir()}
+		at := place{
+			path: path, isLink: err == nil && info.Mode()&os.ModeSymlink != 0,
+			isDir: err == nil && info.IsDir(),
+		}
 		out = append(out, at)
 		if !at.isLink {
 			break
@@ -175,7 +180,8 @@ func (r *Rules) hidden(cwd string) hidden {
 func (r *Rules) exposes(k kernel) (parts []string) {
 	const elsewhere = "sandboxes are for Linux on amd64 and arm64"
 	if !k.known {
-		parts = append(parts, "memory: the memory and the environment of farcall can be read ("+elsewhere+")")
+		parts = append(parts,
+			"memory: the memory and the environment of farcall can be read ("+elsewhere+")")
 	}
 	points := r.hidden("/").points
 	switch {
@@ -183,7 +189,8 @@ func (r *Rules) exposes(k kernel) (parts []string) {
 	case !k.known:
 		parts = append(parts, "files: "+strings.Join(points, ", ")+" can be read ("+elsewhere+")")
 	case k.mounts != nil:
-		parts = append(parts, "files: "+strings.Join(points, ", ")+" can be read (no mount namespaces: "+k.mounts.Error()+")")
+		parts = append(parts,
+			"files: "+strings.Join(points, ", ")+" can be read (no mount namespaces: "+k.mounts.Error()+")")
 	}
 	return parts
 }

@@ -30,7 +30,8 @@ func Protect() error {
 // modes say, or the kernel, or leaves its mounts.
 func reading() []int {
 	return []int{
-		unix.CAP_SYS_PTRACE, unix.CAP_SYS_ADMIN, unix.CAP_DAC_READ_SEARCH, unix.CAP_SYS_RAWIO, unix.CAP_SYS_MODULE,
+		unix.CAP_SYS_PTRACE, unix.CAP_SYS_ADMIN, unix.CAP_DAC_READ_SEARCH, unix.CAP_SYS_RAWIO,
+		unix.CAP_SYS_MODULE,
 		unix.CAP_SYS_CHROOT, unix.CAP_BPF, unix.CAP_PERFMON, unix.CAP_CHECKPOINT_RESTORE,
 	}
 }
@@ -47,7 +48,8 @@ func (r *Rules) runOpen(inside, command, env []string, warn func(string)) (code 
 	hidden := len(r.hidden("/").points) > 0
 	if hidden && unix.Unshare(unix.CLONE_NEWNS) != nil {
 		cmd := &exec.Cmd{
-			Path: "/proc/self/exe", Args: Command(append(append([]string{}, inside...), Inside), r, command), Env: env,
+			Path: "/proc/self/exe", Args: Command(append(append([]string{}, inside...), Inside), r, command),
+			Env:   env,
 			Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, SysProcAttr: ownMountsOnly(),
 		}
 		if err = cmd.Start(); err == nil {
@@ -63,7 +65,8 @@ func (r *Rules) runOpen(inside, command, env []string, warn func(string)) (code 
 func ownMountsOnly() *syscall.SysProcAttr {
 	uid, gid := os.Geteuid(), os.Getegid()
 	return &syscall.SysProcAttr{
-		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL, AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN},
+		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL,
+		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN},
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}},
 	}
@@ -73,7 +76,8 @@ func ownMountsOnly() *syscall.SysProcAttr {
 // process gets, and ends as it does.
 func follow(cmd *exec.Cmd) (code int, err error) {
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1,
+		unix.SIGUSR2)
 	defer signal.Stop(signals)
 	exit := (*exec.ExitError)(nil)
 	if err = cmd.Wait(); err != nil && !errors.As(err, &exit) {
@@ -156,7 +160,10 @@ func coverOne(path string) error {
 	if err := unix.Mount("/dev/null", path, "", unix.MS_BIND, ""); err != nil {
 		return err //nolint:wrapcheck // the caller says what it is about
 	}
-	attr := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOEXEC | unix.MOUNT_ATTR_NOSUID}
+	attr := &unix.MountAttr{
+		Attr_set: unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOEXEC |
+			unix.MOUNT_ATTR_NOSUID,
+	}
 	return unix.MountSetattr(unix.AT_FDCWD, path, 0, attr)
 }
 
@@ -164,16 +171,19 @@ func coverOne(path string) error {
 func dropReading() error {
 	for _, c := range reading() {
 		if unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0) == nil || os.Geteuid() != 0 {
-			continue // without privileges there are none to get by executing, but from a program that has some
+			// without privileges there are none to get by executing, but from a program that has some
+			continue
 		}
 		// Root would have it again in what it executes.
-		if has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(c), 0, 0, 0); err == nil && has == 1 {
+		if has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(c), 0, 0, 0); err == nil &&
+			has == 1 {
 			if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 				return fmt.Errorf("sandbox: no new privileges: %w", err)
 			}
 		}
 	}
-	_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) // an old kernel has none
+	// an old kernel has none
+	_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var have [2]unix.CapUserData
 	if err := unix.Capget(&header, &have[0]); err != nil {
@@ -202,7 +212,8 @@ func probeOpen() (k kernel) {
 		return k
 	}
 	// A directory cannot be executed, which is known only in the new namespaces.
-	if _, err := os.StartProcess("/", []string{"/"}, &os.ProcAttr{Sys: ownMountsOnly()}); !errors.Is(err, unix.EACCES) {
+	if _, err := os.StartProcess("/", []string{"/"},
+		&os.ProcAttr{Sys: ownMountsOnly()}); !errors.Is(err, unix.EACCES) {
 		k.mounts = cause(err)
 	}
 	return k

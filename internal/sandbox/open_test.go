@@ -40,12 +40,18 @@ func openDir(t *testing.T, as *syscall.Credential) string {
 	if err := os.Mkdir(filepath.Join(dir, "audit"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"farcall.yaml", "plain", "audit/audit.jsonl", "audit/audit.jsonl.1"} {
+	for _, name := range []string{
+		"farcall.yaml", "plain", "audit/audit.jsonl",
+		"audit/audit.jsonl.1",
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(canary), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"", "farcall.yaml", "plain", "audit", "audit/audit.jsonl", "audit/audit.jsonl.1"} {
+	for _, name := range []string{
+		"", "farcall.yaml", "plain", "audit", "audit/audit.jsonl",
+		"audit/audit.jsonl.1",
+	} {
 		if as != nil {
 			if err := os.Chown(filepath.Join(dir, name), int(as.Uid), int(as.Gid)); err != nil {
 				t.Fatal(err)
@@ -87,7 +93,9 @@ func TestOpen(t *testing.T) {
 	everyUser(t, func(t *testing.T, as *syscall.Credential) {
 		dir, victim := openDir(t, as), protected(t, as)
 		file := func(name string) string { return filepath.Join(dir, name) }
-		r := &Rules{Open: true, Hide: []string{file("farcall.yaml"), file("audit/audit.jsonl"), file("missing")}}
+		r := &Rules{
+			Open: true, Hide: []string{file("farcall.yaml"), file("audit/audit.jsonl"), file("missing")},
+		}
 		if parts := Missing(r); len(parts) > 0 {
 			t.Skip("this system lacks a part:", parts)
 		}
@@ -123,7 +131,12 @@ func TestOpen(t *testing.T) {
 			}
 		}
 		for _, try := range [][]string{
-			{"read", file("plain")}, {"create", file("new")}, {"execute", "/bin/sh", "-c", "exit 0"}, {"udp socket"}, {"memfd"}, {"nothing"},
+			{"read", file("plain")},
+			{"create", file("new")},
+			{"execute", "/bin/sh", "-c", "exit 0"},
+			{"udp socket"},
+			{"memfd"},
+			{"nothing"},
 		} {
 			if got := run(r, append([]string{self, "hostile"}, try...)...); got.code != 0 {
 				t.Error(try, got)
@@ -142,7 +155,8 @@ func TestOpen(t *testing.T) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
 		cmd.Dir = dir
 		_ = cmd.Run()
-		if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGTERM {
+		if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok ||
+			status.Signal() != syscall.SIGTERM {
 			t.Error("a signal ends the launcher as it ended the command:", cmd.ProcessState)
 		}
 	})
@@ -157,7 +171,8 @@ func TestOpenCapabilities(t *testing.T) {
 	}
 	for line := range strings.Lines(got.out) {
 		name, value, _ := strings.Cut(line, ":\t")
-		if !slices.Contains([]string{"CapEff", "CapPrm", "CapInh", "CapAmb", "CapBnd"}, name) || name == "CapBnd" && os.Getuid() != 0 {
+		if !slices.Contains([]string{"CapEff", "CapPrm", "CapInh", "CapAmb", "CapBnd"}, name) ||
+			name == "CapBnd" && os.Getuid() != 0 {
 			continue
 		}
 		has, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
@@ -186,8 +201,10 @@ func TestHide(t *testing.T) {
 		return out
 	}
 	for _, name := range []string{
-		"mixed/farcall.yaml", "mixed/server.py", "mixed/audit.jsonl.2", "mixed/audit.jsonl.old", "own/audit.jsonl", "own/audit.jsonl.1", "own/.audit.jsonl.swp",
-		"cwd/farcall.yaml", "dir/a/b", "dir/c", "conf/farcall.yaml", "conf/keys/tls.key", "map/..1/farcall.yaml", "none/x", "other/key", "other/data/x",
+		"mixed/farcall.yaml", "mixed/server.py", "mixed/audit.jsonl.2", "mixed/audit.jsonl.old",
+		"own/audit.jsonl", "own/audit.jsonl.1", "own/.audit.jsonl.swp",
+		"cwd/farcall.yaml", "dir/a/b", "dir/c", "conf/farcall.yaml", "conf/keys/tls.key",
+		"map/..1/farcall.yaml", "none/x", "other/key", "other/data/x",
 		"alike/log", "alike/catalog.js", "hiddenfile/.env", "hiddenfile/.env.1",
 	} {
 		file := filepath.Join(base, name)
@@ -198,7 +215,11 @@ func TestHide(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, link := range [][2]string{{"..1", "map/..data"}, {"..data/farcall.yaml", "map/farcall.yaml"}, {"../own/audit.jsonl", "mixed/link"}} {
+	for _, link := range [][2]string{
+		{"..1", "map/..data"},
+		{"..data/farcall.yaml", "map/farcall.yaml"},
+		{"../own/audit.jsonl", "mixed/link"},
+	} {
 		if err := os.Symlink(link[0], filepath.Join(base, link[1])); err != nil {
 			t.Fatal(err)
 		}
@@ -210,8 +231,14 @@ func TestHide(t *testing.T) {
 		name                string
 		hide, points, loose []string
 	}{
-		{"a file beside others", at("mixed/farcall.yaml"), at("mixed/farcall.yaml"), at("mixed/farcall.yaml")},
-		{"one that is not there, with files before it", at("mixed/audit.jsonl"), at("mixed/audit.jsonl.2"), at("mixed/audit.jsonl")},
+		{
+			"a file beside others", at("mixed/farcall.yaml"), at("mixed/farcall.yaml"),
+			at("mixed/farcall.yaml"),
+		},
+		{
+			"one that is not there, with files before it", at("mixed/audit.jsonl"),
+			at("mixed/audit.jsonl.2"), at("mixed/audit.jsonl"),
+		},
 		{"its own directory", at("own/audit.jsonl"), at("own"), nil},
 		{"a file that comes later", at("empty/locks"), at("empty"), nil},
 		{"no directory", at("missing/locks"), nil, nil},
@@ -234,7 +261,8 @@ func TestHide(t *testing.T) {
 // replacing are the ways in which a private file becomes another one.
 var replacing = map[string]func(file string) error{
 	"rotated": func(file string) error {
-		return errors.Join(os.Rename(file+".1", file+".2"), os.Rename(file, file+".1"), os.WriteFile(file, []byte(canary), 0o600))
+		return errors.Join(os.Rename(file+".1", file+".2"), os.Rename(file, file+".1"),
+			os.WriteFile(file, []byte(canary), 0o600))
 	},
 	"saved": func(file string) error {
 		return errors.Join(os.WriteFile(file+".tmp", []byte(canary), 0o600), os.Rename(file+".tmp", file))
@@ -269,7 +297,9 @@ func TestHiddenStaysHidden(t *testing.T) {
 						t.Error("a file in its own directory is loose")
 					}
 					needs(t, r)
-					const reading = `echo ready; read -r line; cat "$1"/audit/* "$1"/audit/.a* "$1"/audit/audit.jsonl "$1"/audit/audit.jsonl.1 "$1"/audit/audit.jsonl.2; cat "$1"/plain; echo ended`
+					const reading = `echo ready; read -r line; cat "$1"/audit/* "$1"/audit/.a* ` +
+						`"$1"/audit/audit.jsonl "$1"/audit/audit.jsonl.1 "$1"/audit/audit.jsonl.2; cat ` +
+						`"$1"/plain; echo ended`
 					r.Execute = append(r.Execute, tool(t, "cat"))
 					cmd := confined(t, r, "/bin/sh", "-c", reading, "sh", dir)
 					cmd.Dir = dir

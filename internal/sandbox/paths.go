@@ -26,17 +26,23 @@ func libraries() []string {
 
 // loaders are where the system has the programs that start dynamically linked ones.
 func loaders() []string {
-	return []string{"/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1", "/lib/ld-musl-x86_64.so.1", "/lib/ld-musl-aarch64.so.1"}
+	return []string{
+		"/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1",
+		"/lib/ld-musl-x86_64.so.1", "/lib/ld-musl-aarch64.so.1",
+	}
 }
 
 // systemFiles are what libc and nearly every program read. They hold no secrets.
 func systemFiles() []string {
 	return []string{
 		"/usr/libexec", "/usr/share", "/usr/local/share",
-		"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/ld-musl-x86_64.path", "/etc/ld-musl-aarch64.path",
-		"/etc/localtime", "/etc/timezone", "/etc/locale.alias", "/etc/nsswitch.conf", "/etc/passwd", "/etc/group",
+		"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/ld-musl-x86_64.path",
+		"/etc/ld-musl-aarch64.path",
+		"/etc/localtime", "/etc/timezone", "/etc/locale.alias", "/etc/nsswitch.conf", "/etc/passwd",
+		"/etc/group",
 		"/etc/mime.types", "/etc/protocols", "/etc/services", "/etc/os-release", "/etc/debian_version",
-		"/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/openssl.cnf", "/etc/pki/tls/certs", "/etc/pki/tls/openssl.cnf", "/etc/pki/ca-trust/extracted", "/etc/ca-certificates/extracted",
+		"/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/openssl.cnf", "/etc/pki/tls/certs",
+		"/etc/pki/tls/openssl.cnf", "/etc/pki/ca-trust/extracted", "/etc/ca-certificates/extracted",
 		"/sys/devices/system/cpu",
 	}
 }
@@ -48,7 +54,10 @@ func networkFiles() []string {
 
 // ownProc is of /proc what a process may see when there is none for the sandbox alone.
 func ownProc() []string {
-	return []string{"/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/loadavg", "/proc/uptime", "/proc/version", "/proc/filesystems", "/proc/sys/vm/overcommit_memory"}
+	return []string{
+		"/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/loadavg",
+		"/proc/uptime", "/proc/version", "/proc/filesystems", "/proc/sys/vm/overcommit_memory",
+	}
 }
 
 // devices may be read and written.
@@ -128,7 +137,10 @@ func belonging(file string) []string {
 	if filepath.Base(dir) != "bin" || prefix == "/" || prefix == "." {
 		return nil
 	}
-	return []string{filepath.Join(prefix, "lib"), filepath.Join(prefix, "lib64"), filepath.Join(prefix, "pyvenv.cfg")}
+	return []string{
+		filepath.Join(prefix, "lib"), filepath.Join(prefix, "lib64"),
+		filepath.Join(prefix, "pyvenv.cfg"),
+	}
 }
 
 // lookup finds a program as a shell does, in the PATH that is given.
@@ -250,7 +262,9 @@ func planMounts(write, execute, implicit []string) ([]mountPoint, error) {
 		switch {
 		case ok && m.execute: // the rules say what it is
 		case ok && m.path == path:
-			return nil, fmt.Errorf("sandbox: %s is in write, and has to run: name it in execute, too, if the command may change what it runs", path)
+			return nil,
+				fmt.Errorf("sandbox: %s is in write, and has to run: name it in execute, too, if the command "+
+					"may change what it runs", path)
 		default:
 			out = append(out, mountPoint{path: path, execute: true})
 		}

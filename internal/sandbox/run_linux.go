@@ -38,7 +38,10 @@ func probe() kernel {
 func probeHere() kernel {
 	mode, err := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0)
 	_, missing := os.Stat("/proc/thread-self/children")
-	return kernel{known: true, notify: canSupervise(), children: missing == nil, landlock: landlockVersion(), seccomp: err == nil && mode != unix.SECCOMP_MODE_STRICT}
+	return kernel{
+		known: true, notify: canSupervise(), children: missing == nil,
+		landlock: landlockVersion(), seccomp: err == nil && mode != unix.SECCOMP_MODE_STRICT,
+	}
 }
 
 // isolated starts a process in its own namespaces. It dies with this one, and all others of its
@@ -58,7 +61,10 @@ func isolated(n network) *syscall.SysProcAttr {
 		return attr
 	}
 	// What is root's stays within reach, as far as Landlock lets it, without root's identity.
-	both := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}, {ContainerID: unprivileged, HostID: unprivileged, Size: 1}}
+	both := []syscall.SysProcIDMap{
+		{ContainerID: 0, HostID: 0, Size: 1},
+		{ContainerID: unprivileged, HostID: unprivileged, Size: 1},
+	}
 	attr.UidMappings, attr.GidMappings, attr.GidMappingsEnableSetgroups = both, both, true
 	attr.Credential = &syscall.Credential{Uid: unprivileged, Gid: unprivileged}
 	attr.AmbientCaps = append(attr.AmbientCaps, unix.CAP_DAC_OVERRIDE)
@@ -71,11 +77,15 @@ func isolated(n network) *syscall.SysProcAttr {
 // handed on. inside is the command line of this program that calls [Exec] with the rules; [Inside]
 // and the command follow it. Where the kernel lacks a part, the error is a [*MissingError], or warn
 // is called. Without namespaces it does not return: this process becomes the command.
-func Run(inside []string, r *Rules, command, env []string, warn func(string)) (code int, err error) {
+func Run(
+	inside []string, r *Rules, command, env []string, warn func(string),
+) (code int, err error) {
 	return run(probe(), inside, r, command, env, warn)
 }
 
-func run(k kernel, inside []string, r *Rules, command, env []string, warn func(string)) (code int, err error) {
+func run(
+	k kernel, inside []string, r *Rules, command, env []string, warn func(string),
+) (code int, err error) {
 	if len(command) == 0 {
 		return 0, errNoCommand
 	}
@@ -102,12 +112,16 @@ func run(k kernel, inside []string, r *Rules, command, env []string, warn func(s
 	runtime.LockOSThread() // the child dies with the thread that has started it
 	defer runtime.UnlockOSThread()
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1,
+		unix.SIGUSR2)
 	defer signal.Stop(signals)
 	rules := *r
 	rules.KeepEnv = true
 	line := Command(append(append([]string{}, inside...), Inside), &rules, command)
-	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: line, Env: env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: stderrOf(os.Stderr), SysProcAttr: isolated(n)}
+	cmd := &exec.Cmd{
+		Path: "/proc/self/exe", Args: line, Env: env, Stdin: os.Stdin, Stdout: os.Stdout,
+		Stderr: stderrOf(os.Stderr), SysProcAttr: isolated(n),
+	}
 	// A signal to the group of this process comes once: here. A terminal has one group to read from
 	// it.
 	_, err = unix.IoctlGetTermios(0, unix.TCGETS)
@@ -133,7 +147,8 @@ func run(k kernel, inside []string, r *Rules, command, env []string, warn func(s
 	<-watched
 	supervised()
 	if over {
-		warn("the processes used more than " + strconv.FormatInt(full.Memory, 10) + " bytes of memory together, and were ended")
+		warn("the processes used more than " + strconv.FormatInt(full.Memory, 10) +
+			" bytes of memory together, and were ended")
 	}
 	exit := (*exec.ExitError)(nil)
 	if err != nil && !errors.As(err, &exit) {
@@ -151,7 +166,8 @@ func supervise(cmd *exec.Cmd, n network) (end func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
-	ours, theirs := os.NewFile(uintptr(pair[0]), "supervisor"), os.NewFile(uintptr(pair[1]), "supervised")
+	ours, theirs := os.NewFile(uintptr(pair[0]), "supervisor"),
+		os.NewFile(uintptr(pair[1]), "supervised")
 	defer func() { _ = theirs.Close() }()
 	stop, stopped, err := os.Pipe()
 	if err == nil {
@@ -180,7 +196,9 @@ func supervise(cmd *exec.Cmd, n network) (end func(), err error) {
 const interval = 100 * time.Millisecond
 
 // watch hands signals on, and ends the sandbox when it uses more memory than it may.
-func watch(p *os.Process, memory int64, forward bool, signals <-chan os.Signal, ended <-chan struct{}) (over bool) {
+func watch(
+	p *os.Process, memory int64, forward bool, signals <-chan os.Signal, ended <-chan struct{},
+) (over bool) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {

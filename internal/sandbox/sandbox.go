@@ -71,8 +71,11 @@ const Inside = "--inside"
 
 var (
 	errNoCommand = errors.New("sandbox: there is no command to run")
-	errNetwork   = errors.New(`sandbox: the network is "none"; TCP ports of public addresses, "443"; destinations, "db.internal:5432", "10.0.0.0/8:5432", "[fd00::/8]:443" (the port "*" is every one); or "all", which stands beside destinations only`)
-	errNegative  = errors.New("sandbox: a bound is negative")
+	errNetwork   = errors.New(
+		`sandbox: the network is "none"; TCP ports of public addresses, "443"; destinations, ` +
+			`"db.internal:5432", "10.0.0.0/8:5432", "[fd00::/8]:443" (the port "*" is every one); or ` +
+			`"all", which stands beside destinations only`)
+	errNegative = errors.New("sandbox: a bound is negative")
 )
 
 // A MissingError says that a sandbox is not complete here, and was to be.
@@ -80,8 +83,10 @@ type MissingError struct{ Parts []string }
 
 // Error has a line for each part.
 func (e *MissingError) Error() string {
-	return "sandbox: this system lacks what a strict sandbox needs:\n  " + strings.Join(e.Parts, "\n  ") +
-		"\nnothing was started; give the system what it lacks, or take the mode best-effort, which runs the command without it"
+	return "sandbox: this system lacks what a strict sandbox needs:\n  " +
+		strings.Join(e.Parts, "\n  ") +
+		"\nnothing was started; give the system what it lacks, or take the mode best-effort, which " +
+		"runs the command without it"
 }
 
 // Command is the command line that runs the command in a sandbox: the launcher, the rules as flags,
@@ -97,7 +102,14 @@ func Command(launcher []string, r *Rules, command []string) []string {
 	for _, list := range []struct {
 		flag   string
 		values []string
-	}{{"--read=", r.Read}, {"--write=", r.Write}, {"--execute=", r.Execute}, {"--network=", r.Network}, {"--never=", r.Never}, {"--hide=", r.Hide}} {
+	}{
+		{"--read=", r.Read},
+		{"--write=", r.Write},
+		{"--execute=", r.Execute},
+		{"--network=", r.Network},
+		{"--never=", r.Never},
+		{"--hide=", r.Hide},
+	} {
 		for _, v := range list.values {
 			out = append(out, list.flag+v)
 		}
@@ -197,16 +209,21 @@ func (r *Rules) lacks(k kernel) (parts []string) {
 	}
 	switch {
 	case k.landlock == 0:
-		parts = append(parts, "files: the kernel has no Landlock (Linux 5.13, and enabled with lsm=landlock): every file can be read and written that the user may")
+		parts = append(parts,
+			"files: the kernel has no Landlock (Linux 5.13, and enabled with lsm=landlock): every file "+
+				"can be read and written that the user may")
 	case k.landlock < landlockFiles:
-		parts = append(parts, "files: the Landlock of this kernel does not stop truncation (Linux 6.2 does): files outside can be emptied")
+		parts = append(parts,
+			"files: the Landlock of this kernel does not stop truncation (Linux 6.2 does): files outside "+
+				"can be emptied")
 	}
 	if !n.none && k.seccomp && !k.supervises() {
 		why := "no namespaces"
 		if k.notify != nil {
 			why = k.notify.Error()
 		}
-		text := "network: connections cannot be supervised (" + why + "; Linux 5.6 has what it needs): destinations are not told apart: "
+		text := "network: connections cannot be supervised (" + why +
+			"; Linux 5.6 has what it needs): destinations are not told apart: "
 		if n.all || k.landlock < landlockPorts {
 			text += "every address and port can be reached, also the gateway and link-local addresses"
 		} else {
@@ -215,14 +232,21 @@ func (r *Rules) lacks(k kernel) (parts []string) {
 		parts = append(parts, text)
 	}
 	if !k.seccomp {
-		parts = append(parts, "network and kernel: the kernel has no seccomp filters (CONFIG_SECCOMP_FILTER): sockets and dangerous system calls are open")
+		parts = append(parts,
+			"network and kernel: the kernel has no seccomp filters (CONFIG_SECCOMP_FILTER): sockets and "+
+				"dangerous system calls are open")
 	}
 	if k.namespaces != nil {
 		parts = append(parts, "processes: no user and process namespaces ("+k.namespaces.Error()+
-			"; a container's seccomp profile, AppArmor with kernel.apparmor_restrict_unprivileged_userns, or user.max_user_namespaces=0 refuses them): the bound of processes is not exact, and root has none; a process that hides may outlive the command; memory is bounded for each process alone; modes and times of files outside can be changed; the loader runs what can be read")
+			"; a container's seccomp profile, AppArmor with kernel.apparmor_restrict_unprivileged_userns, "+
+			"or user.max_user_namespaces=0 refuses them): the bound of processes is not exact, and root "+
+			"has none; a process that hides may outlive the command; memory is bounded for each process "+
+			"alone; modes and times of files outside can be changed; the loader runs what can be read")
 	}
 	if k.namespaces == nil && !k.children {
-		parts = append(parts, "memory: the kernel does not say what a process has started (CONFIG_PROC_CHILDREN): it is bounded for each process alone")
+		parts = append(parts,
+			"memory: the kernel does not say what a process has started (CONFIG_PROC_CHILDREN): it is "+
+				"bounded for each process alone")
 	}
 	return parts
 }

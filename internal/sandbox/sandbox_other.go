@@ -37,11 +37,15 @@ func Run(_ []string, r *Rules, command, env []string, warn func(string)) (code i
 	if err != nil {
 		return 0, fmt.Errorf("sandbox: %w", err)
 	}
-	cmd := &exec.Cmd{Path: file, Args: command, Env: env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: stderrOf(os.Stderr), WaitDelay: time.Second}
+	cmd := &exec.Cmd{
+		Path: file, Args: command, Env: env, Stdin: os.Stdin, Stdout: os.Stdout,
+		Stderr: stderrOf(os.Stderr), WaitDelay: time.Second,
+	}
 	exit := (*exec.ExitError)(nil)
 	if err = cmd.Run(); errors.As(err, &exit) {
 		return max(exit.ExitCode(), 1), nil
-	} else if err != nil && !errors.Is(err, exec.ErrWaitDelay) { // a process that goes on holds the stream
+	} else if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+		// a process that goes on holds the stream
 		return 0, fmt.Errorf("sandbox: %w", err)
 	}
 	return 0, nil
