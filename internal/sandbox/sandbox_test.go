@@ -28,14 +28,25 @@ func TestStrictness(t *testing.T) {
 		{"Linux 5.19", with(func(k *kernel) { k.landlock = 2 }), nil, []string{"files: the Landlock"}},
 		{"Linux 6.2", with(func(k *kernel) { k.landlock = 3 }), nil, nil},
 		{"Linux 6.2, ports", with(func(k *kernel) { k.landlock = 3 }), []string{"443"}, nil},
-		{"no supervisor", with(func(k *kernel) { k.notify = os.ErrPermission }), []string{"443"}, []string{"network: connections cannot be supervised (permission denied"}},
+		{"no supervisor", with(func(k *kernel) {
+			k.notify = os.ErrPermission
+		}), []string{"443"}, []string{"network: connections cannot be supervised (permission denied"}},
 		{"no supervisor, no network", with(func(k *kernel) { k.notify = os.ErrPermission }), nil, nil},
-		{"no namespaces, destinations", with(func(k *kernel) { k.namespaces = os.ErrPermission }), []string{"10.0.0.0/8:443"}, []string{"network: connections", "processes: "}},
+		{"no namespaces, destinations", with(func(k *kernel) {
+			k.namespaces = os.ErrPermission
+		}), []string{"10.0.0.0/8:443"}, []string{"network: connections", "processes: "}},
 		{"Linux 6.2, all", with(func(k *kernel) { k.landlock = 3 }), []string{"all"}, nil},
 		{"no seccomp", with(func(k *kernel) { k.seccomp = false }), nil, []string{"network and kernel"}},
-		{"no namespaces", with(func(k *kernel) { k.namespaces = os.ErrPermission }), nil, []string{"processes: no user and process namespaces (permission denied; a container's"}},
+		{"no namespaces", with(func(k *kernel) {
+			k.namespaces = os.ErrPermission
+		}), nil, []string{"processes: no user and process namespaces (permission denied; a container's"}},
 		{"no children", with(func(k *kernel) { k.children = false }), nil, []string{"memory"}},
-		{"nothing", kernel{known: true, namespaces: os.ErrPermission}, []string{"80"}, []string{"files", "network and", "processes"}},
+		{
+			"nothing",
+			kernel{known: true, namespaces: os.ErrPermission},
+			[]string{"80"},
+			[]string{"files", "network and", "processes"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := &Rules{Network: c.network}
@@ -50,7 +61,8 @@ func TestStrictness(t *testing.T) {
 				t.Fatal("strict starts:", err)
 			case missing != nil:
 				begins(t, missing.Parts, c.want, "")
-				if text := err.Error(); !strings.Contains(text, "nothing was started") || !strings.Contains(text, "best-effort") {
+				if text := err.Error(); !strings.Contains(text, "nothing was started") ||
+					!strings.Contains(text, "best-effort") {
 					t.Error(text)
 				}
 			}
@@ -80,15 +92,19 @@ func begins(t *testing.T, got, want []string, prefix string) {
 
 func TestCommand(t *testing.T) {
 	r := &Rules{
-		BestEffort: true, Read: []string{"/a", "--b"}, Write: []string{"/c"}, Execute: []string{"/d"}, Network: []string{"443", "53"},
-		Memory: 1 << 20, Processes: 3, Files: 4, CPU: 90 * time.Second,
+		BestEffort: true, Read: []string{"/a", "--b"}, Write: []string{"/c"}, Execute: []string{"/d"},
+		Network: []string{"443", "53"},
+		Memory:  1 << 20, Processes: 3, Files: 4, CPU: 90 * time.Second,
 	}
 	got := Command([]string{"farcall", "sandbox"}, r, []string{"node", "--read", "x"})
-	want := strings.Fields("farcall sandbox --mode=best-effort --read=/a --read=--b --write=/c --execute=/d --network=443 --network=53 --memory=1048576 --processes=3 --files=4 --cpu=1m30s --keep-env -- node --read x")
+	want := strings.Fields(
+		"farcall sandbox --mode=best-effort --read=/a --read=--b --write=/c --execute=/d --network=443 " +
+			"--network=53 --memory=1048576 --processes=3 --files=4 --cpu=1m30s --keep-env -- node --read x")
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwanted %q", got, want)
 	}
-	if got := Command([]string{"l"}, &Rules{}, []string{"c"}); !slices.Equal(got, []string{"l", "--keep-env", "--", "c"}) {
+	if got := Command([]string{"l"}, &Rules{}, []string{"c"}); !slices.Equal(got,
+		[]string{"l", "--keep-env", "--", "c"}) {
 		t.Error(got)
 	}
 }
@@ -103,7 +119,14 @@ func TestRules(t *testing.T) {
 		{[]string{"none"}, network{none: true}, true},
 		{[]string{"all"}, network{all: true}, true},
 		{[]string{"443", "53"}, network{ports: []uint16{443, 53}}, true},
-		{[]string{"all", "169.254.169.254:80"}, network{all: true, named: []destination{{prefix: netip.MustParsePrefix("169.254.169.254/32"), port: 80}}}, true},
+		{
+			[]string{"all", "169.254.169.254:80"},
+			network{
+				all:   true,
+				named: []destination{{prefix: netip.MustParsePrefix("169.254.169.254/32"), port: 80}},
+			},
+			true,
+		},
 		{[]string{"all", "443"}, network{}, false},
 		{[]string{"none", "443"}, network{}, false},
 		{[]string{"all", "none"}, network{}, false},
@@ -122,7 +145,8 @@ func TestRules(t *testing.T) {
 			t.Errorf("%+v is accepted", r)
 		}
 	}
-	if r, err := (&Rules{}).filled(); err != nil || r.Memory != 1<<30 || r.Processes != 64 || r.Files != 256 || r.CPU != 0 {
+	if r, err := (&Rules{}).filled(); err != nil || r.Memory != 1<<30 || r.Processes != 64 ||
+		r.Files != 256 || r.CPU != 0 {
 		t.Error(r, err)
 	}
 }
@@ -152,11 +176,14 @@ func TestProgram(t *testing.T) {
 	lib := filepath.Join(dir, "venv/lib")
 
 	p, err := program("tool", path)
-	if err != nil || p.file != tool || !slices.Equal(p.executes, []string{tool, "/usr/bin/env", python}) || !slices.Contains(p.reads, lib) {
+	if err != nil || p.file != tool ||
+		!slices.Equal(p.executes, []string{tool, "/usr/bin/env", python}) ||
+		!slices.Contains(p.reads, lib) {
 		t.Error(p, err)
 	}
 	p, err = program(direct, "")
-	if err != nil || p.file != direct || !slices.Equal(p.executes, []string{direct, python}) || !slices.Contains(p.reads, lib) {
+	if err != nil || p.file != direct || !slices.Equal(p.executes, []string{direct, python}) ||
+		!slices.Contains(p.reads, lib) {
 		t.Error(p, err)
 	}
 	if p, err = program(loop, ""); err != nil || len(p.executes) != maxInterpreters {
@@ -201,7 +228,10 @@ func TestEnvironmentOf(t *testing.T) {
 	if got := with(env, "A", "4"); !slices.Equal(got, []string{"AB=3", "A=4"}) {
 		t.Error(got)
 	}
-	for path, want := range map[string]bool{"/a/b": true, "/a/b/c": true, "/a/bc": false, "/a": false, "/a/..b": false, "/a/b/..c": true} {
+	for path, want := range map[string]bool{
+		"/a/b": true, "/a/b/c": true, "/a/bc": false, "/a": false,
+		"/a/..b": false, "/a/b/..c": true,
+	} {
 		if within(path, []string{"/a/b"}) != want {
 			t.Error(path)
 		}

@@ -20,9 +20,10 @@ const (
 
 // What is looked for in arguments.
 const (
-	newNamespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
-	typeOfSocket  = 0xf // without SOCK_NONBLOCK and SOCK_CLOEXEC
-	tiocLinux     = 0x541c
+	newNamespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
+		unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
+	typeOfSocket = 0xf // without SOCK_NONBLOCK and SOCK_CLOEXEC
+	tiocLinux    = 0x541c
 )
 
 // filter is a classic BPF program over a system call.
@@ -88,7 +89,9 @@ func newFilter(n network, supervised bool) filter {
 		}
 	})
 	// A pair of streams is connected to itself; a datagram socket could still choose where to send.
-	f.on(unix.SYS_SOCKETPAIR, func(b *filter) { b.oneOf(1, typeOfSocket, unix.SOCK_STREAM, unix.SOCK_SEQPACKET) })
+	f.on(unix.SYS_SOCKETPAIR, func(b *filter) {
+		b.oneOf(1, typeOfSocket, unix.SOCK_STREAM, unix.SOCK_SEQPACKET)
+	})
 	f.on(unix.SYS_SOCKET, func(b *filter) { b.sockets(n) })
 	if !n.all {
 		// Landlock does not see a listener that is not bound.
@@ -142,7 +145,10 @@ func (f *filter) options() {
 		names []uint32
 	}{
 		{unix.SOL_IP, []uint32{unix.IP_OPTIONS}},
-		{unix.SOL_IPV6, []uint32{unix.IPV6_RTHDR, unix.IPV6_2292RTHDR, unix.IPV6_2292PKTOPTIONS, unix.IPV6_HOPOPTS, unix.IPV6_DSTOPTS, unix.IPV6_RTHDRDSTOPTS}},
+		{unix.SOL_IPV6, []uint32{
+			unix.IPV6_RTHDR, unix.IPV6_2292RTHDR, unix.IPV6_2292PKTOPTIONS,
+			unix.IPV6_HOPOPTS, unix.IPV6_DSTOPTS, unix.IPV6_RTHDRDSTOPTS,
+		}},
 	} {
 		var b filter
 		b.argument(2, 0)
@@ -191,7 +197,8 @@ func (f filter) enforce(supervised bool) (listener int, err error) {
 		// The conversion is in the call, as package unsafe wants it.
 		fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&program))) //nolint:gosec // as above
 		switch {
-		case errno == unix.EINVAL && flags&unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV != 0: // before Linux 5.19
+		case errno == unix.EINVAL && flags&unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV != 0:
+			// before Linux 5.19
 			flags &^= unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
 		case errno != 0:
 			return -1, fmt.Errorf("sandbox: the seccomp filter: %w", errno)

@@ -32,7 +32,10 @@ func (c *caller) message(at uint64) (*message, error) {
 		return nil, err
 	}
 	word := func(n int) uint64 { return binary.LittleEndian.Uint64(h[n:]) }
-	m := &message{name: word(0), nameLen: uint64(binary.LittleEndian.Uint32(h[8:])), control: word(32), controlLen: word(40)}
+	m := &message{
+		name: word(0), nameLen: uint64(binary.LittleEndian.Uint32(h[8:])), control: word(32),
+		controlLen: word(40),
+	}
 	count := word(24)
 	if count > maxParts || m.controlLen > maxControl {
 		return nil, unix.EMSGSIZE
@@ -42,7 +45,8 @@ func (c *caller) message(at uint64) (*message, error) {
 		return nil, err
 	}
 	for i := range count {
-		m.parts = append(m.parts, part{binary.LittleEndian.Uint64(v[16*i:]), binary.LittleEndian.Uint64(v[16*i+8:])})
+		m.parts = append(m.parts,
+			part{binary.LittleEndian.Uint64(v[16*i:]), binary.LittleEndian.Uint64(v[16*i+8:])})
 	}
 	return m, nil
 }
@@ -116,7 +120,8 @@ func harmless(control []byte) error {
 	}
 	for _, m := range all {
 		switch k := [2]int32{m.Header.Level, m.Header.Type}; k {
-		case [2]int32{unix.SOL_IP, unix.IP_TOS}, [2]int32{unix.SOL_IP, unix.IP_TTL}, [2]int32{unix.SOL_IP, unix.IP_PKTINFO},
+		case [2]int32{unix.SOL_IP, unix.IP_TOS}, [2]int32{unix.SOL_IP, unix.IP_TTL},
+			[2]int32{unix.SOL_IP, unix.IP_PKTINFO},
 			[2]int32{unix.SOL_IPV6, unix.IPV6_TCLASS}, [2]int32{unix.SOL_IPV6, unix.IPV6_HOPLIMIT}, [2]int32{unix.SOL_IPV6, unix.IPV6_PKTINFO},
 			[2]int32{unix.SOL_UDP, unix.UDP_SEGMENT}:
 		default:
@@ -155,7 +160,8 @@ func asksOnly(p []byte) error {
 			return unix.EINVAL
 		}
 		length, kind := binary.LittleEndian.Uint32(p), binary.LittleEndian.Uint16(p[4:])
-		if length < unix.SizeofNlMsghdr || uint64(length) > uint64(len(p)) || kind < unix.RTM_BASE || kind&3 != 2 {
+		if length < unix.SizeofNlMsghdr || uint64(length) > uint64(len(p)) || kind < unix.RTM_BASE ||
+			kind&3 != 2 {
 			return unix.EACCES
 		}
 		p = p[min(len(p), int(length+3)&^3):]

@@ -37,7 +37,8 @@ func pseudoterminal(t *testing.T) (master, slave *os.File) {
 // turn text around, through its standard error.
 func TestStderrOfTerminal(t *testing.T) {
 	master, slave := pseudoterminal(t)
-	cmd := exec.CommandContext(t.Context(), "printf", `\033]0;title\a\033[31mred\033[0m\302\233\342\200\256`)
+	cmd := exec.CommandContext(t.Context(), "printf",
+		`\033]0;title\a\033[31mred\033[0m\302\233\342\200\256`)
 	cmd.Stderr = stderrOf(slave)
 	cmd.Stdout = cmd.Stderr
 	if err := cmd.Run(); err != nil {

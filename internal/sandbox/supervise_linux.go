@@ -93,7 +93,8 @@ func (s *supervisor) serve(pid int, line *os.File) {
 		return
 	}
 	defer func() { _ = unix.Close(process) }()
-	if s.listener, err = unix.PidfdGetfd(process, int(binary.LittleEndian.Uint32(number)), 0); err != nil {
+	if s.listener, err = unix.PidfdGetfd(process, int(binary.LittleEndian.Uint32(number)),
+		0); err != nil {
 		fmt.Fprintln(os.Stderr, "farcall: sandbox: take over the connections:", err)
 		return
 	}
@@ -103,7 +104,10 @@ func (s *supervisor) serve(pid int, line *os.File) {
 	}
 	defer s.running.Wait()
 	for {
-		fds := []unix.PollFd{{Fd: int32(s.listener), Events: unix.POLLIN}, {Fd: int32(s.stop.Fd()), Events: unix.POLLIN}}
+		fds := []unix.PollFd{
+			{Fd: int32(s.listener), Events: unix.POLLIN},
+			{Fd: int32(s.stop.Fd()), Events: unix.POLLIN},
+		}
 		if _, err := unix.Poll(fds, -1); err != nil && !errors.Is(err, unix.EINTR) {
 			return
 		}
@@ -189,7 +193,8 @@ func (s *supervisor) do(n *notification) (value int, err error) {
 	case unix.SYS_CONNECT:
 		return 0, s.connect(c, fd, a[1], a[2])
 	case unix.SYS_SENDTO:
-		return s.send(c, fd, &message{name: a[4], nameLen: a[5], parts: []part{{a[1], a[2]}}}, int(int32(a[3])))
+		return s.send(c, fd, &message{name: a[4], nameLen: a[5], parts: []part{{a[1], a[2]}}},
+			int(int32(a[3])))
 	case unix.SYS_SENDMSG:
 		m, err := c.message(a[1])
 		if err != nil {
@@ -245,14 +250,17 @@ func (s *supervisor) allowed(fd int, raw []byte) (unix.Sockaddr, error) {
 		return nil, unix.EAFNOSUPPORT
 	}
 	now := time.Now()
-	ok := s.n.mayReach(to, func(host string) []netip.Addr { return s.hosts.of(host, now) }, func() []netip.Addr {
+	ok := s.n.mayReach(to, func(host string) []netip.Addr {
+		return s.hosts.of(host, now)
+	}, func() []netip.Addr {
 		text, _ := os.ReadFile("/etc/resolv.conf")
 		return nameServers(string(text))
 	})
 	if !ok {
 		return nil, unix.EACCES
 	}
-	if kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE); err != nil || kind != unix.SOCK_STREAM && !s.n.all {
+	if kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE); err != nil ||
+		kind != unix.SOCK_STREAM && !s.n.all {
 		return nil, unix.EACCES
 	}
 	return sa, nil
@@ -330,7 +338,8 @@ func (c *caller) read(at, length uint64) ([]byte, error) {
 	if length == 0 {
 		return p, nil
 	}
-	n, err := unix.ProcessVMReadv(c.thread, []unix.Iovec{{Base: &p[0], Len: length}}, []unix.RemoteIovec{{Base: uintptr(at), Len: int(length)}}, 0)
+	n, err := unix.ProcessVMReadv(c.thread, []unix.Iovec{{Base: &p[0], Len: length}},
+		[]unix.RemoteIovec{{Base: uintptr(at), Len: int(length)}}, 0)
 	if err != nil || n != len(p) {
 		return nil, unix.EFAULT
 	}
@@ -344,7 +353,8 @@ func (c *caller) write(at uint64, p []byte) error {
 	if !c.alive() {
 		return unix.ESRCH
 	}
-	_, err := unix.ProcessVMWritev(c.thread, []unix.Iovec{{Base: &p[0], Len: uint64(len(p))}}, []unix.RemoteIovec{{Base: uintptr(at), Len: len(p)}}, 0)
+	_, err := unix.ProcessVMWritev(c.thread, []unix.Iovec{{Base: &p[0], Len: uint64(len(p))}},
+		[]unix.RemoteIovec{{Base: uintptr(at), Len: len(p)}}, 0)
 	return err //nolint:wrapcheck // its number is what counts
 }
 
