@@ -215,10 +215,14 @@ func TestFaults(t *testing.T) {
 }
 
 var validTexts = []string{
-	`null`, `true`, `false`, `0`, `-0`, `1`, `-1`, `10`, `1.5`, `0.0`, `1e5`, `1E+5`, `1.25e-400`, `0e0`, `9007199254740993`,
-	`""`, `"a"`, `"\""`, `"\\"`, `"\/\b\f\n\r\t"`, `"\u0000"`, `"\ud800"`, `"\udc00\ud800"`, `"\uD83D\uDE00"`, `"😀"`, "\"\u007f\u0080\uffff\U0010ffff\"",
-	`[]`, `{}`, ` [ ] `, "\t{\r\n} ", `[1,2,3]`, `[ 1 , [ ] , { } , "a" ]`, `{"a":1}`, `{ "a" : 1 , "b" : [ null ] }`, `{"":""}`, `{"a":1,"a":2}`,
-	`{"name":"add","arguments":{"a":2,"b":3}}`, `[[[[]]]]`, `["0123456789abcdef","0123456789abcde","0123456789abcdefg"]`,
+	`null`, `true`, `false`, `0`, `-0`, `1`, `-1`, `10`, `1.5`, `0.0`, `1e5`, `1E+5`, `1.25e-400`,
+	`0e0`, `9007199254740993`,
+	`""`, `"a"`, `"\""`, `"\\"`, `"\/\b\f\n\r\t"`, `"\u0000"`, `"\ud800"`, `"\udc00\ud800"`,
+	`"\uD83D\uDE00"`, `"😀"`, "\"\u007f\u0080\uffff\U0010ffff\"",
+	`[]`, `{}`, ` [ ] `, "\t{\r\n} ", `[1,2,3]`, `[ 1 , [ ] , { } , "a" ]`, `{"a":1}`,
+	`{ "a" : 1 , "b" : [ null ] }`, `{"":""}`, `{"a":1,"a":2}`,
+	`{"name":"add","arguments":{"a":2,"b":3}}`, `[[[[]]]]`,
+	`["0123456789abcdef","0123456789abcde","0123456789abcdefg"]`,
 }
 
 func TestValid(t *testing.T) {
@@ -266,7 +270,9 @@ func TestDepth(t *testing.T) {
 }
 
 func TestAllocations(t *testing.T) {
-	text := []byte(`{"name":"add","arguments":{"a":[1,2.5e3,true,null],"b":"a longer text with ümlauts and \n escapes"}}`)
+	text := []byte(
+		`{"name":"add","arguments":{"a":[1,2.5e3,true,null],"b":"a longer text with ümlauts and ` +
+			`\n escapes"}}`)
 	array := []byte(`[1,[2],"x"]`)
 	var sink int
 	for name, f := range map[string]func(){
@@ -427,14 +433,19 @@ func TestElements(t *testing.T) {
 func BenchmarkText(b *testing.B) {
 	var records []byte
 	for i := range 1000 {
-		records = fmt.Appendf(records, `,{"id":%d,"name":"record %d","tags":["alpha","beta"],"ratio":%g,"ok":true,"text":"a line of some length\n"}`, i, i, float64(i)/7)
+		records = fmt.Appendf(records,
+			`,{"id":%d,"name":"record %d","tags":["alpha","beta"],"ratio":%g,"ok":true,"text":"a line of `+
+				`some length\n"}`, i, i, float64(i)/7)
 	}
 	records = append(append([]byte("["), records[1:]...), ']')
 	for _, bench := range []struct {
 		name string
 		text []byte
 	}{
-		{"small", []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add","arguments":{"a":2,"b":3}}}`)},
+		{
+			"small",
+			[]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add","arguments":{"a":2,"b":3}}}`),
+		},
 		{"records", records},
 		{"ascii 10 MB", []byte(`"` + strings.Repeat("abcdefgh", 10<<17) + `"`)},
 		{"chinese 10 MB", []byte(`"` + strings.Repeat("中文 JSON ", 10<<16) + `"`)},

@@ -31,7 +31,10 @@ func Skip(b []byte, i int) int {
 }
 
 // ends marks what may follow a number or a word.
-var ends = [256]bool{',': true, ':': true, '}': true, ']': true, ' ': true, '\t': true, '\n': true, '\r': true}
+var ends = [256]bool{
+	',': true, ':': true, '}': true, ']': true, ' ': true, '\t': true, '\n': true,
+	'\r': true,
+}
 
 // skipString returns the end of the string that starts with the quote at b[i].
 func skipString(b []byte, i int) int {

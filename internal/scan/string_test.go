@@ -10,7 +10,10 @@ import (
 // looked at together.
 func TestStringLengths(t *testing.T) {
 	for n := range 70 {
-		for _, special := range []string{"", `\n`, `\u0041`, "\x00", "\x1f", "é", "\xff", "😀", "\xe2\x82", `"`, `\`} {
+		for _, special := range []string{
+			"", `\n`, `\u0041`, "\x00", "\x1f", "é", "\xff", "😀", "\xe2\x82",
+			`"`, `\`,
+		} {
 			for at := range n + 1 {
 				text := []byte(`"` + strings.Repeat("x", at) + special + strings.Repeat("y", n-at) + `"`)
 				want := reference(text, 0)
@@ -74,8 +77,8 @@ func TestAppendQuoted(t *testing.T) {
 	}
 }
 
-// A byte that is escaped, or is none of UTF-8, is quoted in the same way wherever it stands: text is
-// quoted eight bytes at a time, and in parts.
+// A byte that is escaped, or is none of UTF-8, is quoted in the same way wherever it stands: text
+// is quoted eight bytes at a time, and in parts.
 func TestAppendQuotedAnywhere(t *testing.T) {
 	t.Parallel()
 	for _, special := range []string{

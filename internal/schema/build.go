@@ -73,7 +73,9 @@ func (b *builder) countUses(t reflect.Type, path map[reflect.Type]bool) {
 }
 
 // opaque reports whether a type is described without looking into it.
-func opaque(t reflect.Type) bool { return t == timeType || OwnSchema(t) || OwnJSON(t) || OwnText(t) }
+func opaque(t reflect.Type) bool {
+	return t == timeType || OwnSchema(t) || OwnJSON(t) || OwnText(t)
+}
 
 func (b *builder) defined(t reflect.Type) bool {
 	if t.Name() == "" || opaque(t) {
@@ -253,7 +255,8 @@ func plain(name string) string {
 	}
 	return strings.Map(func(r rune) rune {
 		switch {
-		case r == '.', r == '-', r == '_', '0' <= r && r <= '9', 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z':
+		case r == '.', r == '-', r == '_', '0' <= r && r <= '9', 'a' <= r && r <= 'z',
+			'A' <= r && r <= 'Z':
 			return r
 		}
 		return '_'
@@ -303,11 +306,13 @@ func (s *Schema) Constrained() bool {
 		return false
 	}
 	limits := []Raw{
-		s.Minimum, s.Maximum, s.MinLength, s.MaxLength, s.MinItems, s.MaxItems, s.MinProperties, s.MaxProperties,
+		s.Minimum, s.Maximum, s.MinLength, s.MaxLength, s.MinItems, s.MaxItems, s.MinProperties,
+		s.MaxProperties,
 	}
 	more, _ := s.AdditionalProperties.(*Schema)
 	member := func(m Member) bool { return m.Schema.Constrained() }
-	return s.own != nil || s.UniqueItems || len(s.Enum) > 0 || s.Pattern != "" || s.Items.Constrained() || more.Constrained() ||
+	return s.own != nil || s.UniqueItems || len(s.Enum) > 0 || s.Pattern != "" ||
+		s.Items.Constrained() || more.Constrained() ||
 		slices.ContainsFunc(limits, func(limit Raw) bool { return limit != nil }) ||
 		slices.ContainsFunc(s.AnyOf, (*Schema).Constrained) ||
 		slices.ContainsFunc(s.Properties, member) || slices.ContainsFunc(s.Defs, member)
@@ -345,13 +350,18 @@ type headers struct {
 
 // parts are the keywords below which there are schemas, but for properties.
 var parts = []string{
-	"additionalProperties", "items", "not", "if", "then", "else", "contains", "propertyNames", "unevaluatedProperties",
-	"unevaluatedItems", "additionalItems", "contentSchema", "allOf", "anyOf", "oneOf", "prefixItems", "patternProperties",
+	"additionalProperties", "items", "not", "if", "then", "else", "contains", "propertyNames",
+	"unevaluatedProperties",
+	"unevaluatedItems", "additionalItems", "contentSchema", "allOf", "anyOf", "oneOf", "prefixItems",
+	"patternProperties",
 	"$defs", "definitions", "dependentSchemas", "dependencies",
 }
 
 // byName are those of the parts with members that are schemas.
-var byName = []string{"patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
+var byName = []string{
+	"patternProperties", "$defs", "definitions", "dependentSchemas",
+	"dependencies",
+}
 
 // walk looks through a schema. path leads to what it describes; astray is the
 // keyword, if any, on the way that is not properties.
@@ -400,19 +410,25 @@ func (h *headers) add(mark, typ any, path []string, astray string) error {
 	name, ok := mark.(string)
 	switch {
 	case astray != "":
-		return fmt.Errorf("%s below %q, in %s: it may only be in a property that is reached from the root by properties alone", HeaderKeyword, astray, at)
+		return fmt.Errorf(
+			"%s below %q, in %s: it may only be in a property that is reached from the root by "+
+				"properties alone", HeaderKeyword, astray, at)
 	case len(path) == 0:
 		return fmt.Errorf("%s in the root of the schema: it may only be in a property", HeaderKeyword)
 	case !ok || !token(name):
-		return fmt.Errorf("%s of %s: %.100q is no name of a header: it must be letters, digits and !#$%%&'*+-.^_`|~", HeaderKeyword, at, fmt.Sprint(mark))
+		return fmt.Errorf(
+			"%s of %s: %.100q is no name of a header: it must be letters, digits and !#$%%&'*+-.^_`|~",
+			HeaderKeyword, at, fmt.Sprint(mark))
 	}
 	kind, _ := typ.(string)
 	if kind != "integer" && kind != "string" && kind != "boolean" {
-		return fmt.Errorf("%s of %s: the type of the property must be integer, string or boolean", HeaderKeyword, at)
+		return fmt.Errorf("%s of %s: the type of the property must be integer, string or boolean",
+			HeaderKeyword, at)
 	}
 	lower := strings.ToLower(name)
 	if other, taken := h.taken[lower]; taken {
-		return fmt.Errorf("%s of %s: %s has the name %q already; case makes no difference", HeaderKeyword, at, other, name)
+		return fmt.Errorf("%s of %s: %s has the name %q already; case makes no difference", HeaderKeyword,
+			at, other, name)
 	}
 	h.taken[lower] = at
 	h.found = append(h.found, Header{name, path, kind})
@@ -422,6 +438,7 @@ func (h *headers) add(mark, typ any, path []string, astray string) error {
 // token reports whether s is a token of RFC 9110 §5.6.2.
 func token(s string) bool {
 	return s != "" && strings.IndexFunc(s, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') &&
+			!strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 	}) < 0
 }

@@ -68,10 +68,13 @@ func AllFields(t reflect.Type) (fields []Field, rest *Field, err error) {
 			case sf.Anonymous && !tagged:
 				inner := deref(sf.Type)
 				if inner.Kind() != reflect.Struct || OwnJSON(inner) || OwnText(inner) {
-					return nil, nil, fmt.Errorf("%s.%s: an embedded type that is no plain struct needs a name in its json tag", at.typ, sf.Name)
+					return nil, nil,
+						fmt.Errorf("%s.%s: an embedded type that is no plain struct needs a name in its json tag",
+							at.typ, sf.Name)
 				}
 				if !sf.IsExported() && sf.Type.Kind() == reflect.Pointer {
-					return nil, nil, fmt.Errorf("%s.%s: an embedded pointer to an unexported type cannot be set", at.typ, sf.Name)
+					return nil, nil, fmt.Errorf("%s.%s: an embedded pointer to an unexported type cannot be set",
+						at.typ, sf.Name)
 				}
 				if at.descend {
 					queue = append(queue, level{inner, index, !visited[inner]})
@@ -147,11 +150,16 @@ func parse(sf reflect.StructField) (f Field, tagged, skip bool, err error) {
 		case "case:strict":
 		case "embed":
 			if sf.Type.Kind() != reflect.Map || sf.Type.Key().Kind() != reflect.String || tag != ",embed" {
-				return f, false, false, errors.New(`the option "embed" of the json tag is for a map with string keys, and stands alone: json:",embed"`)
+				return f, false, false, errors.New(
+					`the option "embed" of the json tag is for a map with string keys, and stands alone: ` +
+						`json:",embed"`)
 			}
 			f.rest = true
 		case "unknown", "inline":
-			return f, false, false, fmt.Errorf("the option %q of the json tag is called embed in encoding/json/v2 now: write json:\",embed\"", option)
+			return f, false, false,
+				fmt.Errorf(
+					"the option %q of the json tag is called embed in encoding/json/v2 now: write json:\",embed\"",
+					option)
 		default:
 			return f, false, false, fmt.Errorf("the option %q of the json tag is not supported", option)
 		}
@@ -189,7 +197,8 @@ func OwnJSON(t reflect.Type) bool {
 
 // OwnText reports whether a type is written as a JSON string by its own methods.
 func OwnText(t reflect.Type) bool {
-	return t.Kind() != reflect.Pointer && !OwnJSON(t) && slices.ContainsFunc(textTypes, reflect.PointerTo(t).Implements)
+	return t.Kind() != reflect.Pointer && !OwnJSON(t) &&
+		slices.ContainsFunc(textTypes, reflect.PointerTo(t).Implements)
 }
 
 // deref returns what t points to, or t when it is no pointer.
@@ -210,7 +219,8 @@ func (b *builder) member(f Field) (*Schema, error) {
 	if f.Quoted {
 		s = &Schema{Type: "string", Pattern: `^-?[0-9]`}
 	} else {
-		err = errors.Join(s.limits(f.Tag, base), s.values(f.Tag, base), s.keywords(f.Tag, base), s.examples(f.Tag, base))
+		err = errors.Join(s.limits(f.Tag, base), s.values(f.Tag, base), s.keywords(f.Tag, base),
+			s.examples(f.Tag, base))
 	}
 	err = errors.Join(err, ForeignTag(f.Tag))
 	if b.tools {
@@ -382,14 +392,16 @@ func (b *builder) formField(f Field) (*Schema, error) {
 		return nil, errors.New("a list in a form must be one of strings, with the tag enum")
 	case stringType(t), !opaque(t) && k >= reflect.Bool && k <= reflect.Float64:
 	default:
-		return nil, fmt.Errorf("a form has no fields of type %s, only strings, numbers, booleans and lists of strings", f.Type)
+		return nil, fmt.Errorf(
+			"a form has no fields of type %s, only strings, numbers, booleans and lists of strings", f.Type)
 	}
 	s, err := b.member(f)
 	if err != nil {
 		return nil, err
 	}
 	if s.Examples != nil || s.UniqueItems {
-		return nil, errors.New("a form has neither examples nor uniqueItems; use a default or the tag doc")
+		return nil, errors.New(
+			"a form has neither examples nor uniqueItems; use a default or the tag doc")
 	}
 	return f.options(s, t, list)
 }
@@ -406,7 +418,8 @@ func (f *Field) options(s *Schema, t reflect.Type, list bool) (*Schema, error) {
 	case options.Pattern != "":
 		return nil, errors.New("a form has no patterns; check the answer instead")
 	case list && options.Format != "", !slices.Contains(formFormats, options.Format):
-		return nil, fmt.Errorf("a form has no format %q here, only email, uri, date and date-time of a string", options.Format)
+		return nil, fmt.Errorf(
+			"a form has no format %q here, only email, uri, date and date-time of a string", options.Format)
 	}
 	return s, options.entitle(f.Tag, list)
 }

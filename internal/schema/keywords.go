@@ -16,7 +16,8 @@ import (
 // LimitTags are the tags that limit the values of a member.
 func LimitTags() []string {
 	return []string{
-		"enum", "min", "max", "pattern", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems",
+		"enum", "min", "max", "pattern", "minimum", "maximum", "minLength", "maxLength", "minItems",
+		"maxItems",
 		"minProperties", "maxProperties", "uniqueItems",
 	}
 }
@@ -52,7 +53,8 @@ func (s *Schema) keywords(tag reflect.StructTag, t reflect.Type) error {
 		case k.count && !isCount(text) || !isNumber(text):
 			all = append(all, fmt.Errorf("the tag %s:%q is no number that it can have", k.name, text))
 		case *k.to != nil && t.Kind() != reflect.Array:
-			all = append(all, fmt.Errorf("the tag %s says what min or max says already; write one of them", k.name))
+			all = append(all,
+				fmt.Errorf("the tag %s says what min or max says already; write one of them", k.name))
 		default:
 			*k.to = Raw(text)
 		}
@@ -120,8 +122,11 @@ func ForeignTag(tag reflect.StructTag) error {
 	if !keywordList.MatchString(text) {
 		return nil
 	}
-	return fmt.Errorf(`the tag jsonschema:%q is a list of keywords; write doc:"…" for the description, title, enum, min, max, pattern, `+
-		`format, default and examples as their own tags, and json:",omitempty" for what is not required`, text)
+	return fmt.Errorf(
+		`the tag jsonschema:%q is a list of keywords; write doc:"…" for the description, title, enum, `+
+			`min, max, pattern, `+
+			`format, default and examples as their own tags, and json:",omitempty" for what is not required`,
+		text)
 }
 
 // schemaMethod is the name of the method by which a type describes itself.
@@ -143,11 +148,16 @@ func ownSchema(t reflect.Type, inside bool) (*Schema, error) {
 		return nil, fmt.Errorf("%s: its method %s %w", t, schemaMethod, err)
 	}
 	if from := promotedFrom(t, raw); from != nil {
-		return nil, fmt.Errorf("%s has the method %s of the embedded %s, which does not describe it: give it its own, or give the field a name in its json tag",
+		return nil, fmt.Errorf(
+			"%s has the method %s of the embedded %s, which does not describe it: give it its own, or "+
+				"give the field a name in its json tag",
 			t, schemaMethod, from)
 	}
 	if inside && refersToRoot(raw) {
-		return nil, fmt.Errorf("%s: the schema of its method %s is a part of another one, where its references lead to other places; write it without $ref", t, schemaMethod)
+		return nil,
+			fmt.Errorf(
+				"%s: the schema of its method %s is a part of another one, where its references lead to "+
+					"other places; write it without $ref", t, schemaMethod)
 	}
 	return &Schema{own: raw}, nil
 }
@@ -207,7 +217,8 @@ func promotedFrom(t reflect.Type, raw Raw) reflect.Type {
 // refersToRoot reports whether a schema has a reference to itself or a part of it.
 func refersToRoot(raw []byte) bool {
 	for key, value := range scan.Members(raw) {
-		reference := string(key) == "$ref" || string(key) == "$dynamicRef" || string(key) == "$recursiveRef"
+		reference := string(key) == "$ref" || string(key) == "$dynamicRef" ||
+			string(key) == "$recursiveRef"
 		if reference && strings.HasPrefix(string(value), `"#`) || refersToRoot(value) {
 			return true
 		}

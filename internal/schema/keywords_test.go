@@ -59,20 +59,25 @@ func TestKeywords(t *testing.T) {
 	}{
 		{keywords{}, `{"type":"object","properties":{` +
 			`"name":{"type":"string","minLength":1,"maxLength":10,"examples":["Ada","Alan"]},` +
-			`"tags":{"type":"array","items":{"type":"string","minLength":2},"minItems":1,"maxItems":5,"uniqueItems":true,"examples":[["a b","c,d"]]},` +
+			`"tags":{"type":"array","items":{"type":"string","minLength":2},"minItems":1,"maxItems":5,` +
+			`"uniqueItems":true,"examples":[["a b","c,d"]]},` +
 			`"rates":{"type":"array","items":{"type":"number","minimum":0,"maximum":1.5}},` +
-			`"more":{"type":"object","additionalProperties":{"type":"integer"},"minProperties":1,"maxProperties":2},` +
+			`"more":{"type":"object","additionalProperties":{"type":"integer"},"minProperties":1,` +
+			`"maxProperties":2},` +
 			`"count":{"description":"how many, a+b=c at most","type":"integer","examples":[1,2]},` +
-			`"note":{"description":"a note","type":"string"}},"required":["name","tags","rates","more","count","note"]}`},
+			`"note":{"description":"a note","type":"string"}},"required":["name","tags","rates","more",` +
+			`"count","note"]}`},
 		{shape{}, `{"oneOf":[{"const":"circle"},{"const":"square"}]}`},
 		{[]shape{}, `{"type":"array","items":{"oneOf":[{"const":"circle"},{"const":"square"}]}}`},
 		{never{}, `{"not":{}}`},
 		{later{}, `{"$ref":"#/$defs/a","$defs":{"a":{}}}`},
 		{holder{}, `{"type":"object","properties":{` +
-			`"shape":{"description":"a circle or a square","oneOf":[{"const":"circle"},{"const":"square"}]},` +
+			`"shape":{"description":"a circle or a square","oneOf":[{"const":"circle"},` +
+			`{"const":"square"}]},` +
 			`"other":{"anyOf":[{"oneOf":[{"const":"circle"},{"const":"square"}]},{"type":"null"}]},` +
 			`"amount":{"minimum":1,"type":"integer","description":"own"},` +
-			`"Many":{"type":"array","items":{"pattern":"^[0-9]+$","type":"string"}}},"required":["shape","amount","Many"]}`},
+			`"Many":{"type":"array","items":{"pattern":"^[0-9]+$","type":"string"}}},"required":["shape",` +
+			`"amount","Many"]}`},
 	} {
 		s, err := schema.For(reflect.TypeOf(test.v), false)
 		if err != nil {
@@ -147,8 +152,12 @@ func TestLimitTags(t *testing.T) {
 			if value == "" {
 				value = "1"
 			}
-			f := reflect.StructField{Name: "A", Type: reflect.TypeOf(v), Tag: reflect.StructTag(tag + `:"` + value + `"`)}
-			if s, err := schema.For(reflect.StructOf([]reflect.StructField{f}), false); err == nil && s.Constrained() {
+			f := reflect.StructField{
+				Name: "A", Type: reflect.TypeOf(v),
+				Tag: reflect.StructTag(tag + `:"` + value + `"`),
+			}
+			if s, err := schema.For(reflect.StructOf([]reflect.StructField{f}), false); err == nil &&
+				s.Constrained() {
 				limited++
 			}
 		}

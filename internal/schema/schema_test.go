@@ -75,7 +75,8 @@ func render(t *testing.T, s any) string {
 }
 
 func TestFor(t *testing.T) {
-	const pointSchema = `{"type":"object","properties":{"x":{"description":"to the east","type":"number","minimum":-180,"maximum":180},"y":{"type":"number"}},"required":["x","y"]}`
+	const pointSchema = `{"type":"object","properties":{"x":{"description":"to the east",` +
+		`"type":"number","minimum":-180,"maximum":180},"y":{"type":"number"}},"required":["x","y"]}`
 	for _, test := range []struct {
 		v    any
 		want string
@@ -89,7 +90,10 @@ func TestFor(t *testing.T) {
 		{[4]byte{}, `{"type":"string","contentEncoding":"base64"}`},
 		{[2]int{}, `{"type":"array","items":{"type":"integer"},"minItems":2,"maxItems":2}`},
 		{[]*int{}, `{"type":"array","items":{"type":["integer","null"]}}`},
-		{map[string][]bool{}, `{"type":"object","additionalProperties":{"type":"array","items":{"type":"boolean"}}}`},
+		{
+			map[string][]bool{},
+			`{"type":"object","additionalProperties":{"type":"array","items":{"type":"boolean"}}}`,
+		},
 		{map[int]any{}, `{"type":"object","additionalProperties":{}}`},
 		{time.Time{}, `{"type":"string","format":"date-time"}`},
 		{time.Second, `{"description":"nanoseconds","type":"integer"}`},
@@ -100,13 +104,35 @@ func TestFor(t *testing.T) {
 		{point{}, pointSchema},
 		{&point{}, strings.Replace(pointSchema, `"object"`, `["object","null"]`, 1)},
 		{raws{}, `{"type":"object","properties":{"A":{},"B":{},"C":{}},"required":["A","B","C"]}`},
-		{embeds{}, `{"type":"object","properties":{"name":{"type":"string"},"id":{"type":"string"},"kind":{"type":"integer"}},"required":["name","id","kind"]}`},
+		{
+			embeds{},
+			`{"type":"object","properties":{"name":{"type":"string"},"id":{"type":"string"},` +
+				`"kind":{"type":"integer"}},"required":["name","id","kind"]}`,
+		},
 		{both{}, `{"type":"object"}`}, // ambiguous, so promoted by neither
-		{twice{}, `{"type":"object","properties":{"A":{"$ref":"#/$defs/point"},"B":{"$ref":"#/$defs/point"}},"required":["A","B"],"$defs":{"point":` + pointSchema + `}}`},
-		{tree{}, `{"type":"object","properties":{"value":{},"left":{"$ref":"#/$defs/tree"},"more":{"type":"array","items":{"$ref":"#/$defs/tree"}}},"required":["value"],` +
-			`"$defs":{"tree":{"type":"object","properties":{"value":{},"left":{"$ref":"#/$defs/tree"},"more":{"type":"array","items":{"$ref":"#/$defs/tree"}}},"required":["value"]}}}`},
-		{list{}, `{"type":"array","items":{"$ref":"#/$defs/list"},"$defs":{"list":{"type":"array","items":{"$ref":"#/$defs/list"}}}}`},
-		{page[point]{}, `{"type":"object","properties":{"items":{"type":"array","items":{"$ref":"#/$defs/point"}},"next":{"anyOf":[{"$ref":"#/$defs/point"},{"type":"null"}]}},"required":["items"],"$defs":{"point":` + pointSchema + `}}`},
+		{
+			twice{},
+			`{"type":"object","properties":{"A":{"$ref":"#/$defs/point"},"B":{"$ref":"#/$defs/point"}},` +
+				`"required":["A","B"],"$defs":{"point":` + pointSchema + `}}`,
+		},
+		{
+			tree{},
+			`{"type":"object","properties":{"value":{},"left":{"$ref":"#/$defs/tree"},` +
+				`"more":{"type":"array","items":{"$ref":"#/$defs/tree"}}},"required":["value"],` +
+				`"$defs":{"tree":{"type":"object","properties":{"value":{},"left":{"$ref":"#/$defs/tree"},` +
+				`"more":{"type":"array","items":{"$ref":"#/$defs/tree"}}},"required":["value"]}}}`,
+		},
+		{
+			list{},
+			`{"type":"array","items":{"$ref":"#/$defs/list"},"$defs":{"list":{"type":"array",` +
+				`"items":{"$ref":"#/$defs/list"}}}}`,
+		},
+		{
+			page[point]{},
+			`{"type":"object","properties":{"items":{"type":"array","items":{"$ref":"#/$defs/point"}},` +
+				`"next":{"anyOf":[{"$ref":"#/$defs/point"},{"type":"null"}]}},"required":["items"],` +
+				`"$defs":{"point":` + pointSchema + `}}`,
+		},
 		{tags{}, `{"type":"object","properties":{` +
 			`"colour":{"type":"string","enum":["red","green"],"default":"red"},` +
 			`"level":{"type":["integer","null"],"enum":[1,2,3,null]},` +
@@ -133,7 +159,9 @@ func TestForClosed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"type":"object","properties":{"In":{"type":"object","properties":{"A":{"type":"integer"}},"required":["A"],"additionalProperties":false}},"required":["In"],"additionalProperties":false}`
+	const want = `{"type":"object","properties":{"In":{"type":"object",` +
+		`"properties":{"A":{"type":"integer"}},"required":["A"],"additionalProperties":false}},` +
+		`"required":["In"],"additionalProperties":false}`
 	if got := render(t, s); got != want {
 		t.Errorf("got %s", got)
 	}
@@ -225,17 +253,35 @@ func TestForStaysSmall(t *testing.T) {
 
 // Types without names lead to the one that contains itself, and hide nothing.
 func TestForNested(t *testing.T) {
-	const defs = `"$defs":{"tree":{"type":"object","properties":{"value":{},"left":{"$ref":"#/$defs/tree"},"more":{"type":"array","items":{"$ref":"#/$defs/tree"}}},"required":["value"]}}`
+	const defs = `"$defs":{"tree":{"type":"object","properties":{"value":{},` +
+		`"left":{"$ref":"#/$defs/tree"},"more":{"type":"array","items":{"$ref":"#/$defs/tree"}}},` +
+		`"required":["value"]}}`
 	for _, test := range []struct {
 		v    any
 		want string
 	}{
 		{[]tree{}, `{"type":"array","items":{"$ref":"#/$defs/tree"},` + defs + `}`},
-		{[][]tree{}, `{"type":"array","items":{"type":"array","items":{"$ref":"#/$defs/tree"}},` + defs + `}`},
-		{map[string]tree{}, `{"type":"object","additionalProperties":{"$ref":"#/$defs/tree"},` + defs + `}`},
-		{map[string][]tree{}, `{"type":"object","additionalProperties":{"type":"array","items":{"$ref":"#/$defs/tree"}},` + defs + `}`},
-		{[]list{}, `{"type":"array","items":{"$ref":"#/$defs/list"},"$defs":{"list":{"type":"array","items":{"$ref":"#/$defs/list"}}}}`},
-		{list{}, `{"type":"array","items":{"$ref":"#/$defs/list"},"$defs":{"list":{"type":"array","items":{"$ref":"#/$defs/list"}}}}`},
+		{
+			[][]tree{},
+			`{"type":"array","items":{"type":"array","items":{"$ref":"#/$defs/tree"}},` + defs + `}`,
+		},
+		{
+			map[string]tree{},
+			`{"type":"object","additionalProperties":{"$ref":"#/$defs/tree"},` + defs + `}`,
+		},
+		{
+			map[string][]tree{},
+			`{"type":"object","additionalProperties":{"type":"array","items":{"$ref":"#/$defs/tree"}},` +
+				defs + `}`,
+		},
+		{
+			[]list{}, `{"type":"array","items":{"$ref":"#/$defs/list"},"$defs":{"list":{"type":"array","items":{"$ref":"#/$defs/list"}}}}`,
+		},
+		{
+			list{},
+			`{"type":"array","items":{"$ref":"#/$defs/list"},"$defs":{"list":{"type":"array",` +
+				`"items":{"$ref":"#/$defs/list"}}}}`,
+		},
 	} {
 		s, err := schema.For(reflect.TypeOf(test.v), false)
 		if err != nil {

@@ -50,12 +50,15 @@ func TestInput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const treeSchema = `{"type":"object","properties":{"value":{},"left":{"$ref":"#/$defs/tree"},"more":{"type":"array","items":{"$ref":"#/$defs/tree"}}},"required":["value"],"additionalProperties":false}`
+	const treeSchema = `{"type":"object","properties":{"value":{},"left":{"$ref":"#/$defs/tree"},` +
+		`"more":{"type":"array","items":{"$ref":"#/$defs/tree"}}},"required":["value"],` +
+		`"additionalProperties":false}`
 	const want = `{"type":"object","properties":{` +
 		`"sql":{"description":"what to run","type":"string","minLength":1},` +
 		`"region":{"type":"string","enum":["eu","us"],"x-mcp-header":"Region"},` +
 		`"limit":{"title":"Rows","type":"integer","maximum":100,"default":10},` +
-		`"nested":{"type":"object","properties":{"dry":{"type":"boolean","x-mcp-header":"Dry-Run"}},"additionalProperties":false},` +
+		`"nested":{"type":"object","properties":{"dry":{"type":"boolean","x-mcp-header":"Dry-Run"}},` +
+		`"additionalProperties":false},` +
 		`"tree":{"$ref":"#/$defs/tree"}},` +
 		`"required":["sql"],"additionalProperties":false,"$defs":{"tree":` + treeSchema + `}}`
 	if got := render(t, s); got != want {
@@ -65,7 +68,10 @@ func TestInput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantHeaders := []schema.Header{{"Dry-Run", []string{"nested", "dry"}, "boolean"}, {"Region", []string{"region"}, "string"}}
+	wantHeaders := []schema.Header{
+		{"Dry-Run", []string{"nested", "dry"}, "boolean"},
+		{"Region", []string{"region"}, "string"},
+	}
 	if !reflect.DeepEqual(headers, wantHeaders) {
 		t.Errorf("got %v", headers)
 	}
@@ -78,7 +84,8 @@ func TestInputRoot(t *testing.T) {
 			t.Errorf("%T: %v", v, err)
 			continue
 		}
-		if text := render(t, s); s.Type != "object" || typeList.MatchString(text) || strings.Contains(text, `"null"`) {
+		if text := render(t, s); s.Type != "object" || typeList.MatchString(text) ||
+			strings.Contains(text, `"null"`) {
 			t.Errorf("%T: got %s", v, text)
 		}
 	}
@@ -139,8 +146,9 @@ func TestOutput(t *testing.T) {
 	for _, value := range []any{
 		everything{Level: "red"},
 		everything{
-			Bytes: []byte("hi"), Raw: json.RawMessage("[1]"), Later: &now, Count: &one, Counts: []*int{nil, &one},
-			Slice: []string{"a"}, Map: map[string]point{"p": {}}, Point: &point{X: 1}, Level: "green",
+			Bytes: []byte("hi"), Raw: json.RawMessage("[1]"), Later: &now, Count: &one,
+			Counts: []*int{nil, &one},
+			Slice:  []string{"a"}, Map: map[string]point{"p": {}}, Point: &point{X: 1}, Level: "green",
 			Tree: tree{Left: &tree{More: []tree{{}}}},
 		},
 		struct {
@@ -167,24 +175,41 @@ func TestHeaders(t *testing.T) {
 		property(`{"type":"object","default":{"x-mcp-header":1},"enum":[{"x-mcp-header":1}]}`):        "",
 		`{"type":"object","properties":{"x-mcp-header":{"type":"number"},"items":{"type":"string"}}}`: "",
 		`true`: "",
-		property(`{"type":"string","x-mcp-header":""}`):                                                          "no name of a header",
-		property(`{"type":"string","x-mcp-header":"a b"}`):                                                       "no name of a header",
-		property(`{"type":"string","x-mcp-header":"a:"}`):                                                        "no name of a header",
-		property(`{"type":"string","x-mcp-header":"a\r\nB"}`):                                                    "no name of a header",
-		property(`{"type":"string","x-mcp-header":"Région"}`):                                                    "no name of a header",
-		property(`{"type":"string","x-mcp-header":1}`):                                                           "no name of a header",
-		property(`{"type":"number","x-mcp-header":"X"}`):                                                         "x-mcp-header of a: the type",
-		property(`{"type":"array","x-mcp-header":"X"}`):                                                          "the type",
-		property(`{"type":["string","null"],"x-mcp-header":"X"}`):                                                "the type",
-		property(`{"x-mcp-header":"X"}`):                                                                         "the type",
-		property(`{"$ref":"#/$defs/X","x-mcp-header":"X"}`):                                                      "the type",
-		`{"x-mcp-header":"X"}`:                                                                                   "in the root",
-		property(`{"items":{"type":"string","x-mcp-header":"X"}}`):                                               `below "items", in a`,
-		property(`{"anyOf":[{"type":"string","x-mcp-header":"X"}]}`):                                             `below "anyOf", in a`,
-		property(`{"not":{"properties":{"b":{"x-mcp-header":"X"}}}}`):                                            `below "not", in a.b`,
-		`{"$defs":{"x":{"type":"string","x-mcp-header":"X"}}}`:                                                   `below "$defs"`,
-		`{"if":{"properties":{"b":{"type":"string","x-mcp-header":"X"}}}}`:                                       `below "if"`,
-		`{"properties":{"a":{"type":"string","x-mcp-header":"X-y"},"b":{"type":"string","x-mcp-header":"x-Y"}}}`: `a has the name "x-Y" already`,
+		property(
+			`{"type":"string","x-mcp-header":""}`): "no name of a header",
+		property(
+			`{"type":"string","x-mcp-header":"a b"}`): "no name of a header",
+		property(
+			`{"type":"string","x-mcp-header":"a:"}`): "no name of a header",
+		property(
+			`{"type":"string","x-mcp-header":"a\r\nB"}`): "no name of a header",
+		property(
+			`{"type":"string","x-mcp-header":"Région"}`): "no name of a header",
+		property(
+			`{"type":"string","x-mcp-header":1}`): "no name of a header",
+		property(
+			`{"type":"number","x-mcp-header":"X"}`): "x-mcp-header of a: the type",
+		property(
+			`{"type":"array","x-mcp-header":"X"}`): "the type",
+		property(
+			`{"type":["string","null"],"x-mcp-header":"X"}`): "the type",
+		property(
+			`{"x-mcp-header":"X"}`): "the type",
+		property(
+			`{"$ref":"#/$defs/X","x-mcp-header":"X"}`): "the type",
+		`{"x-mcp-header":"X"}`: "in the root",
+		property(
+			`{"items":{"type":"string","x-mcp-header":"X"}}`): `below "items", in a`,
+		property(
+			`{"anyOf":[{"type":"string","x-mcp-header":"X"}]}`): `below "anyOf", in a`,
+		property(
+			`{"not":{"properties":{"b":{"x-mcp-header":"X"}}}}`): `below "not", in a.b`,
+		`{"$defs":{"x":{"type":"string",` +
+			`"x-mcp-header":"X"}}}`: `below "$defs"`,
+		`{"if":{"properties":{"b":{"type":"string",` +
+			`"x-mcp-header":"X"}}}}`: `below "if"`,
+		`{"properties":{"a":{"type":"string","x-mcp-header":"X-y"},"b":{"type":"string",` +
+			`"x-mcp-header":"x-Y"}}}`: `a has the name "x-Y" already`,
 		`{"a":1,"a":2}`: "a member twice",
 		`{`:             "no JSON",
 	} {
@@ -196,7 +221,8 @@ func TestHeaders(t *testing.T) {
 }
 
 func FuzzHeaders(f *testing.F) {
-	f.Add([]byte(`{"properties":{"a":{"type":"string","x-mcp-header":"X"}},"anyOf":[{"x-mcp-header":1}]}`))
+	f.Add(
+		[]byte(`{"properties":{"a":{"type":"string","x-mcp-header":"X"}},"anyOf":[{"x-mcp-header":1}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		found, err := schema.Headers(text)
 		for _, h := range found {
@@ -225,21 +251,26 @@ func TestElicitation(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `{"type":"object","properties":{` +
-		`"name":{"title":"Your name","description":"as in your passport","type":"string","minLength":3,"maxLength":50,"default":"Ada"},` +
+		`"name":{"title":"Your name","description":"as in your passport","type":"string","minLength":3,` +
+		`"maxLength":50,"default":"Ada"},` +
 		`"mail":{"type":"string","format":"email"},` +
 		`"born":{"type":"string","format":"date-time"},` +
 		`"age":{"type":"integer","minimum":0,"maximum":150},` +
 		`"height":{"type":"number","minimum":0.5,"default":1.7},` +
 		`"agree":{"type":"boolean","default":false},` +
 		`"colour":{"type":"string","enum":["red","green"],"default":"red"},` +
-		`"shade":{"type":"string","oneOf":[{"title":"Red","const":"#f00"},{"title":"Green","const":"#0f0"}]},` +
-		`"some":{"type":"array","items":{"type":"string","enum":["a","b"]},"minItems":1,"maxItems":2,"default":["a"]},` +
-		`"more":{"type":"array","items":{"anyOf":[{"title":"Red","const":"red"},{"title":"Green","const":"green"}]}}},` +
+		`"shade":{"type":"string","oneOf":[{"title":"Red","const":"#f00"},{"title":"Green",` +
+		`"const":"#0f0"}]},` +
+		`"some":{"type":"array","items":{"type":"string","enum":["a","b"]},"minItems":1,"maxItems":2,` +
+		`"default":["a"]},` +
+		`"more":{"type":"array","items":{"anyOf":[{"title":"Red","const":"red"},{"title":"Green",` +
+		`"const":"green"}]}}},` +
 		`"required":["mail","born","shade"]}`
 	if string(got) != want {
 		t.Errorf("got\n\t%s\nwant\n\t%s", got, want)
 	}
-	if got, err := schema.Elicitation(reflect.TypeFor[struct{}]()); err != nil || string(got) != `{"type":"object","properties":{}}` {
+	if got, err := schema.Elicitation(reflect.TypeFor[struct{}]()); err != nil ||
+		string(got) != `{"type":"object","properties":{}}` {
 		t.Errorf("got %s, %v", got, err)
 	}
 }
@@ -276,7 +307,8 @@ func TestElicitationFails(t *testing.T) {
 			I bool `min:"1"`
 		}{},
 	} {
-		if _, err := schema.Elicitation(reflect.TypeOf(v)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := schema.Elicitation(reflect.TypeOf(v)); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%T: got %v, want %q", v, err, want)
 		}
 	}

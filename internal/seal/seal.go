@@ -30,7 +30,8 @@ const (
 
 // What Open returns.
 var (
-	ErrForged  = errors.New("seal: it was changed, is bound to something else, or its key is not among ours")
+	ErrForged = errors.New(
+		"seal: it was changed, is bound to something else, or its key is not among ours")
 	ErrExpired = errors.New("seal: it has expired")
 )
 
@@ -85,7 +86,8 @@ func Derive(key []byte, purpose string) ([]byte, error) {
 func (b *Box) Seal(text []byte, bound string, until time.Time) string {
 	key := b.keys[0]
 	start := [header]byte{version, key.id}
-	plain := binary.BigEndian.AppendUint64(make([]byte, 0, expiry+len(text)), uint64(until.UnixMilli()))
+	plain := binary.BigEndian.AppendUint64(make([]byte, 0, expiry+len(text)),
+		uint64(until.UnixMilli()))
 	plain = append(plain, text...)
 	sealed := key.aead.Seal(slices.Clone(start[:]), nil, plain, bind(start[:], bound)) //nolint:gosec // the nonce is random: the AEAD makes it
 	return base64.RawURLEncoding.EncodeToString(sealed)
@@ -100,7 +102,8 @@ var strict = base64.RawURLEncoding.Strict()
 // Open returns the text of at most so many bytes that Seal was given. What it is given may be
 // anything.
 func (b *Box) Open(sealed, bound string, most int) ([]byte, error) {
-	if len(sealed) > base64.RawURLEncoding.EncodedLen(most+overhead) || strings.ContainsAny(sealed, "\r\n") {
+	if len(sealed) > base64.RawURLEncoding.EncodedLen(most+overhead) ||
+		strings.ContainsAny(sealed, "\r\n") {
 		return nil, ErrForged
 	}
 	raw, err := strict.DecodeString(sealed)

@@ -114,7 +114,8 @@ func TestRotation(t *testing.T) {
 	if _, err := both.Open(old.Seal(nil, "", later()), "", 0); err != nil {
 		t.Errorf("two keys of one id: %v", err)
 	}
-	if _, err := New([][]byte{make([]byte, 16)}, "test"); err == nil || !strings.Contains(err.Error(), "16 bytes") {
+	if _, err := New([][]byte{make([]byte, 16)}, "test"); err == nil ||
+		!strings.Contains(err.Error(), "16 bytes") {
 		t.Errorf("a short key: %v", err)
 	}
 }

@@ -102,7 +102,8 @@ func (l *Ledger) Fits(o owner.Key, n int) bool {
 	if !b.Allows(group, l.used, n) {
 		return false
 	}
-	left := b.ratio()*(b.Total-l.used-n) - (group + n) // that the group has then, for its other members
+	// that the group has then, for its other members
+	left := b.ratio()*(b.Total-l.used-n) - (group + n)
 	return alone(o) || mine == 0 || mine+n <= b.ratio()*left
 }
 

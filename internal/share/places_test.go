@@ -12,7 +12,12 @@ const lately = 1_000_000_000
 
 // Two owners of every pair: one takes all that it gets, and the other still gets a place.
 func TestPlacesLeaveRoom(t *testing.T) {
-	for _, b := range []Bounds{{Total: 4, Ratio: 3}, {Total: 16, Ratio: 7}, {Total: 64, Ratio: 15}, {Total: 100, Owner: 8, Group: 16}} {
+	for _, b := range []Bounds{
+		{Total: 4, Ratio: 3},
+		{Total: 16, Ratio: 7},
+		{Total: 64, Ratio: 15},
+		{Total: 100, Owner: 8, Group: 16},
+	} {
 		for _, greedy := range owners() {
 			for _, other := range owners() {
 				if greedy == other || b.Total < 8 && greedy.Group() == other.Group() {
@@ -120,7 +125,8 @@ func TestPlacesModel(t *testing.T) {
 			h, denied := p.Take(b, o, now)
 			mine, group, total := p.Count(o)
 			switch {
-			case denied == Granted && (b.Total > 0 && total > b.Total || b.Owner > 0 && mine > b.Owner || h.key != o):
+			case denied == Granted &&
+				(b.Total > 0 && total > b.Total || b.Owner > 0 && mine > b.Owner || h.key != o):
 				t.Fatalf("%d: %+v: %v has %d of %d", i, b, o, mine, total)
 			case denied == Granted:
 				running = append(running, h)
@@ -142,7 +148,8 @@ func TestPlacesModel(t *testing.T) {
 	}
 	p.forget(now + 2*lately)
 	if len(p.owners)+len(p.groups)+len(p.idle) != 0 || p.all != (level{}) {
-		t.Errorf("%d owners, %d groups, %d idle, %+v are left", len(p.owners), len(p.groups), len(p.idle), p.all)
+		t.Errorf("%d owners, %d groups, %d idle, %+v are left", len(p.owners), len(p.groups),
+			len(p.idle), p.all)
 	}
 }
 
@@ -183,7 +190,10 @@ func (p *Places) check(running int) string {
 
 func BenchmarkPlaces(b *testing.B) {
 	p, bounds := NewPlaces(lately), Bounds{Total: 1000, Owner: 100, Ratio: 7}
-	for name, o := range map[string]owner.Key{"principal": principal(1), "connection": sessionOf(1, 1)} {
+	for name, o := range map[string]owner.Key{
+		"principal":  principal(1),
+		"connection": sessionOf(1, 1),
+	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for i := range b.N {

@@ -18,14 +18,21 @@ func sessionOf(address, n int) owner.Key {
 // owners are of every kind: principals, sessions of several addresses and of none, addresses.
 func owners() (all []owner.Key) {
 	for i := range 4 {
-		all = append(all, principal(i), sessionOf(1, i), sessionOf(2, i), owner.Connection(fmt.Sprint(i), ""))
+		all = append(all, principal(i), sessionOf(1, i), sessionOf(2, i),
+			owner.Connection(fmt.Sprint(i), ""))
 	}
 	return append(all, owner.Address("192.0.2.1"), owner.Address("192.0.2.3"), owner.Key{})
 }
 
 // Two owners of every pair: one takes all that it gets, and the other still gets something.
 func TestLedgerLeavesRoom(t *testing.T) {
-	for _, bounds := range []Bounds{{Total: 2}, {Total: 10}, {Total: 64, Ratio: 7}, {Total: 1000, Owner: 16}, {Total: 1000, Ratio: 3}} {
+	for _, bounds := range []Bounds{
+		{Total: 2},
+		{Total: 10},
+		{Total: 64, Ratio: 7},
+		{Total: 1000, Owner: 16},
+		{Total: 1000, Ratio: 3},
+	} {
 		for _, greedy := range owners() {
 			for _, other := range owners() {
 				if greedy == other || greedy.IsZero() || bounds.Total < 8 && greedy.Group() == other.Group() {
@@ -75,7 +82,13 @@ func TestLedgerAlone(t *testing.T) {
 	for _, tt := range []struct {
 		bounds Bounds
 		want   int
-	}{{Bounds{Total: 64, Ratio: 7}, 56}, {Bounds{Total: 1000}, 500}, {Bounds{Total: 1}, 1}, {Bounds{}, 0}, {Bounds{Total: 100, Owner: 3}, 3}} {
+	}{
+		{Bounds{Total: 64, Ratio: 7}, 56},
+		{Bounds{Total: 1000}, 500},
+		{Bounds{Total: 1}, 1},
+		{Bounds{}, 0},
+		{Bounds{Total: 100, Owner: 3}, 3},
+	} {
 		if n := fill(NewLedger(tt.bounds), principal(1)); n != tt.want {
 			t.Errorf("%+v: one alone gets %d, want %d", tt.bounds, n, tt.want)
 		}
@@ -189,7 +202,8 @@ func TestTableHistory(t *testing.T) {
 			delete(model, k)
 			for _, e := range gone {
 				if g := e.Value.Group(); g != o.Group() && held(o.Group()) > 0 && held(g) < held(o.Group())+w {
-					t.Fatalf("%v, which holds %d, lost an entry to %v, which holds %d", e.Value, held(g), o, held(o.Group()))
+					t.Fatalf("%v, which holds %d, lost an entry to %v, which holds %d", e.Value, held(g), o,
+						held(o.Group()))
 				}
 				delete(model, e.Key)
 			}
@@ -202,14 +216,16 @@ func TestTableHistory(t *testing.T) {
 			sum += i.weight
 		}
 		if sum > 60 || table.Counters().Used != sum || table.Len() != len(model) {
-			t.Fatalf("the table has %d in %d entries, want %d in %d", table.Counters().Used, table.Len(), sum, len(model))
+			t.Fatalf("the table has %d in %d entries, want %d in %d", table.Counters().Used, table.Len(),
+				sum, len(model))
 		}
 	}
 	for k := range model {
 		table.Remove(k)
 	}
 	if len(table.holders)+len(table.groups) != 0 || table.idle.First != nil {
-		t.Errorf("left over: %d holders, %d groups, idle: %v", len(table.holders), len(table.groups), oldest(&table.idle))
+		t.Errorf("left over: %d holders, %d groups, idle: %v", len(table.holders), len(table.groups),
+			oldest(&table.idle))
 	}
 	if c := table.Counters(); c.Evicted == 0 || c.Refused == 0 {
 		t.Errorf("the history has no eviction or no refusal: %+v", c)

@@ -60,7 +60,10 @@ type Evicted[K comparable, V any] struct {
 
 // NewTable returns an empty table.
 func NewTable[K comparable, V any](b Bounds) *Table[K, V] {
-	return &Table[K, V]{bounds: b, entries: map[K]*entry[K, V]{}, holders: map[owner.Key]*holder[K, V]{}}
+	return &Table[K, V]{
+		bounds: b, entries: map[K]*entry[K, V]{},
+		holders: map[owner.Key]*holder[K, V]{},
+	}
 }
 
 // Put adds an entry of a weight that is not in use, or replaces the one with its key. What had to
@@ -222,7 +225,8 @@ func (t *Table[K, V]) victim(o owner.Key, weight int) *entry[K, V] {
 		return oldest(&h.busy)
 	}
 	// Others may hold as much, with something that is not in use.
-	if e := oldest(&t.idle); e != nil && e.owner.root().used >= after && (top != mine || e.owner.root() == top) {
+	if e := oldest(&t.idle); e != nil && e.owner.root().used >= after &&
+		(top != mine || e.owner.root() == top) {
 		return e
 	}
 	return nil

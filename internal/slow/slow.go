@@ -39,7 +39,8 @@ func isBounded(r *http.Request) bool {
 // left of a body first.
 func (l Limit) Begin(w http.ResponseWriter, r *http.Request) {
 	if l > 0 && r.ContentLength != 0 && !isBounded(r) {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Duration(l))) // not supported: then there is none
+		// not supported: then there is none
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Duration(l)))
 	}
 }
 
@@ -84,7 +85,8 @@ func (l Limit) End(w http.ResponseWriter, r *http.Request) {
 // Answer gives the client AnswerTime to take what is written next. The server forgets it after the
 // answer; until then part of that may be in a buffer.
 func Answer(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(AnswerTime)) // not supported: then there is none
+	// not supported: then there is none
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(AnswerTime))
 }
 
 // AnswerNothing writes an answer without a body.
@@ -107,8 +109,10 @@ func FrameLimit(d time.Duration) Limit {
 // TooSlow is the answer to a frame that took longer than the limit.
 func (l Limit) TooSlow() *jsonrpc.Error {
 	return &jsonrpc.Error{
-		Code:    jsonrpc.InvalidRequest,
-		Message: fmt.Sprintf("Request timeout: the message has begun and did not arrive within %v, and a second for each 100 KB of it", time.Duration(l)),
+		Code: jsonrpc.InvalidRequest,
+		Message: fmt.Sprintf(
+			"Request timeout: the message has begun and did not arrive within %v, and a second for each "+
+				"100 KB of it", time.Duration(l)),
 	}
 }
 

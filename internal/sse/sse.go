@@ -155,7 +155,8 @@ func (r *Reader) addData(value []byte) error {
 
 // grow draws for n more bytes of the event.
 func (r *Reader) grow(n int) error {
-	if size := len(r.line) + len(r.data) + n; r.loan == nil || size <= budget.Free || r.loan.Grow(size) {
+	if size := len(r.line) + len(r.data) + n; r.loan == nil || size <= budget.Free ||
+		r.loan.Grow(size) {
 		return nil
 	}
 	return r.fail(budget.ErrNoRoom)

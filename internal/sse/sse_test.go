@@ -46,14 +46,26 @@ func TestReader(t *testing.T) {
 		{"empty data is an event", "data:\n\ndata\n\n", []Event{event("", "", ""), event("", "", "")}},
 		{"two empty lines", "data\ndata\n\n", []Event{event("", "", "\n")}},
 		{"no data, no event", "event: x\n\nid: 7\n\ndata: a\n\n", []Event{event("7", "", "a")}},
-		{"type and id", "event: e\nid: 1\ndata: a\n\ndata: b\n\n", []Event{event("1", "e", "a"), event("1", "", "b")}},
-		{"id reset", "id: 1\ndata: a\n\nid\ndata: b\n\n", []Event{event("1", "", "a"), event("", "", "b")}},
-		{"id with NUL is ignored", "id: 1\ndata: a\n\nid: 2\x00\ndata: b\n\n", []Event{event("1", "", "a"), event("1", "", "b")}},
+		{
+			"type and id", "event: e\nid: 1\ndata: a\n\ndata: b\n\n",
+			[]Event{event("1", "e", "a"), event("1", "", "b")},
+		},
+		{
+			"id reset", "id: 1\ndata: a\n\nid\ndata: b\n\n",
+			[]Event{event("1", "", "a"), event("", "", "b")},
+		},
+		{
+			"id with NUL is ignored", "id: 1\ndata: a\n\nid: 2\x00\ndata: b\n\n",
+			[]Event{event("1", "", "a"), event("1", "", "b")},
+		},
 		{"unknown field", "foo: bar\ndata: a\nDATA: b\n\n", []Event{event("", "", "a")}},
 		{"colon in the value", "data: {\"a\": \"b:c\"}\n\n", []Event{event("", "", `{"a": "b:c"}`)}},
 		{"unfinished is dropped", "data: a\n\ndata: b\n", []Event{event("", "", "a")}},
 		{"long line", "data: " + long + "\n\n", []Event{event("", "", long)}},
-		{"long lines", "data: " + long + "\ndata: " + long + "\n\ndata: z\n\n", []Event{event("", "", long+"\n"+long), event("", "", "z")}},
+		{
+			"long lines", "data: " + long + "\ndata: " + long + "\n\ndata: z\n\n",
+			[]Event{event("", "", long+"\n"+long), event("", "", "z")},
+		},
 		{"utf-8", "data: żółć 🙂\n\n", []Event{event("", "", "żółć 🙂")}},
 	} {
 		for how, src := range map[string]io.Reader{
@@ -71,7 +83,8 @@ func TestReader(t *testing.T) {
 }
 
 func TestReaderRetryAndLastID(t *testing.T) {
-	r := NewReader(strings.NewReader("retry: 1500\nid: 9\n\nretry: 1x\n\nretry: 99999999999\n\n"), 0, nil)
+	r := NewReader(strings.NewReader("retry: 1500\nid: 9\n\nretry: 1x\n\nretry: 99999999999\n\n"), 0,
+		nil)
 	if _, err := r.Next(); !errors.Is(err, io.EOF) {
 		t.Fatalf("got %v, want EOF", err)
 	}
@@ -138,7 +151,10 @@ func TestWriter(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		writes, flushes := 0, 0
-		w := NewWriter(writerFunc(func(b []byte) (int, error) { writes++; return out.Write(b) }), func() error { flushes++; return nil })
+		w := NewWriter(writerFunc(func(b []byte) (int, error) {
+			writes++
+			return out.Write(b)
+		}), func() error { flushes++; return nil })
 		if err := w.Event(c.in); err != nil || out.String() != c.want || writes != 1 || flushes != 1 {
 			t.Errorf("%s: %q %v, %d writes, %d flushes, want %q", c.name, &out, err, writes, flushes, c.want)
 		}
@@ -150,17 +166,22 @@ func TestWriter(t *testing.T) {
 			t.Errorf("%q was written", bad)
 		}
 	}
-	if err := errors.Join(w.Comment("keep\nalive"), w.Retry(2*time.Second)); err != nil || out.String() != ": keep\n: alive\n\nretry: 2000\n\n" {
+	if err := errors.Join(w.Comment("keep\nalive"), w.Retry(2*time.Second)); err != nil ||
+		out.String() != ": keep\n: alive\n\nretry: 2000\n\n" {
 		t.Errorf("%q %v", &out, err)
 	}
 }
 
 func TestWriterFails(t *testing.T) {
 	want := errors.New("gone")
-	if err := NewWriter(writerFunc(func([]byte) (int, error) { return 0, want }), nil).Event(Event{}); !errors.Is(err, want) {
+	if err := NewWriter(writerFunc(func([]byte) (int, error) {
+		return 0, want
+	}), nil).Event(Event{}); !errors.Is(err, want) {
 		t.Error(err)
 	}
-	if err := NewWriter(io.Discard, func() error { return want }).Event(Event{}); !errors.Is(err, want) {
+	if err := NewWriter(io.Discard, func() error {
+		return want
+	}).Event(Event{}); !errors.Is(err, want) {
 		t.Error(err)
 	}
 }
@@ -210,9 +231,11 @@ func FuzzRoundTrip(f *testing.F) {
 		if NewWriter(&out, nil).Event(Event{id, typ, data}) != nil {
 			return
 		}
-		want := bytes.ReplaceAll(bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")), []byte("\r"), []byte("\n"))
+		want := bytes.ReplaceAll(bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")), []byte("\r"),
+			[]byte("\n"))
 		got, err := readAll(NewReader(&out, 0, nil))
-		if err != nil || len(got) != 1 || got[0].ID != id || got[0].Type != typ || !bytes.Equal(got[0].Data, want) {
+		if err != nil || len(got) != 1 || got[0].ID != id || got[0].Type != typ ||
+			!bytes.Equal(got[0].Data, want) {
 			t.Fatalf("%q %q %q: %q %v", id, typ, data, got, err)
 		}
 	})

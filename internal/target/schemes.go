@@ -23,18 +23,21 @@ import (
 func Standard() Table {
 	return Table{
 		{
-			Names: []string{"http", "https"}, Secure: []string{"https"}, Kind: HTTP, Form: "://host:port/path",
+			Names: []string{"http", "https"}, Secure: []string{"https"}, Kind: HTTP,
+			Form:     "://host:port/path",
 			Help:     "http://host[:port][/path]            https too; without a path: /rpc",
 			Parse:    parseURL,
 			Exchange: exchange,
 		},
 		{
-			Names: []string{"ws", "wss"}, Secure: []string{"wss"}, Kind: WebSocket, Form: "://host:port/path",
+			Names: []string{"ws", "wss"}, Secure: []string{"wss"}, Kind: WebSocket,
+			Form:  "://host:port/path",
 			Help:  "ws://host[:port][/path]              wss too; without a path: /rpc/ws",
 			Parse: parseURL,
 			Dial: func(ctx context.Context, t *Target, o *Options) (farcall.Transport, error) {
 				return wsrpc.Dial(ctx, t.URL.String(), &wsrpc.Options{
-					Client: o.client(t.Kind), Header: o.Header, Subprotocols: o.Subprotocols, MaxMessage: o.MaxMessage, MessageTimeout: o.FrameTimeout, Budget: o.Budget,
+					Client: o.client(t.Kind), Header: o.Header, Subprotocols: o.Subprotocols,
+					MaxMessage: o.MaxMessage, MessageTimeout: o.FrameTimeout, Budget: o.Budget,
 				})
 			},
 		},
@@ -46,7 +49,9 @@ func Standard() Table {
 				if !t.Secure {
 					return new(net.Dialer).DialContext(ctx, "tcp", t.Address)
 				}
-				return (&tls.Dialer{Config: cmp.Or(o.TLS, &tls.Config{MinVersion: tls.VersionTLS12})}).DialContext(ctx, "tcp", t.Address)
+				return (&tls.Dialer{
+					Config: cmp.Or(o.TLS, &tls.Config{MinVersion: tls.VersionTLS12}),
+				}).DialContext(ctx, "tcp", t.Address)
 			},
 		},
 		{
@@ -58,7 +63,8 @@ func Standard() Table {
 			},
 		},
 		{
-			Names: []string{"nats", "nats+tls"}, Secure: []string{"nats+tls"}, Kind: HTTP, Form: "://host:port/SUBJECT", Subject: true,
+			Names: []string{"nats", "nats+tls"}, Secure: []string{"nats+tls"}, Kind: HTTP,
+			Form: "://host:port/SUBJECT", Subject: true,
 			Help:     "nats://host[:port]/SUBJECT[/path]    a subject of NATS; nats+tls too",
 			Parse:    parseSubject,
 			Exchange: exchange,
@@ -77,9 +83,14 @@ func Standard() Table {
 // exchange sends requests with the client of HTTP: its transport is what connects over NATS.
 func exchange(t *Target, o *Options) (farcall.Exchanger, error) {
 	if t.row.Subject && o.Client == nil {
-		return nil, fmt.Errorf("%s: nothing here sends over NATS; a natsrpc.Transport in the client of HTTP does", t)
+		return nil, fmt.Errorf(
+			"%s: nothing here sends over NATS; a natsrpc.Transport in the client of HTTP does", t)
 	}
-	return httprpc.Dial(t.URL.String(), &httprpc.Options{Client: o.client(t.Kind), Header: o.Header, MaxMessage: o.MaxMessage, Gzip: o.Gzip, Budget: o.Budget})
+	return httprpc.Dial(t.URL.String(),
+		&httprpc.Options{
+			Client: o.client(t.Kind), Header: o.Header, MaxMessage: o.MaxMessage,
+			Gzip: o.Gzip, Budget: o.Budget,
+		})
 }
 
 // child is not in the table: a command has no scheme.
@@ -94,7 +105,8 @@ func child() *Scheme {
 			if o.Prepare != nil {
 				o.Prepare(cmd)
 			}
-			return stream.Command(cmd, t.Framing, &stream.Options{MaxMessage: o.MaxMessage, FrameTimeout: o.FrameTimeout, Budget: o.Budget})
+			return stream.Command(cmd, t.Framing,
+				&stream.Options{MaxMessage: o.MaxMessage, FrameTimeout: o.FrameTimeout, Budget: o.Budget})
 		},
 	}
 }
@@ -117,7 +129,8 @@ func parseSubject(t *Target, text string) (why string) {
 	if why := parseURL(t, text); why != "" {
 		return why
 	}
-	if subject, _, _ := strings.Cut(strings.TrimPrefix(t.URL.Path, "/"), "/"); subject == "" || strings.ContainsAny(subject, "*> ") {
+	if subject, _, _ := strings.Cut(strings.TrimPrefix(t.URL.Path, "/"), "/"); subject == "" ||
+		strings.ContainsAny(subject, "*> ") {
 		return "it has no subject, or one with a wildcard"
 	}
 	return ""

@@ -73,7 +73,12 @@ func (o *Options) client(k Kind) *http.Client {
 		return o.Client
 	}
 	// HTTP/2 has no connection that could become a WebSocket's.
-	return &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: o.TLS.Clone(), ForceAttemptHTTP2: k == HTTP}}
+	return &http.Client{
+		Transport: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, TLSClientConfig: o.TLS.Clone(),
+			ForceAttemptHTTP2: k == HTTP,
+		},
+	}
 }
 
 // A Scheme is a transport: a row of the table.
@@ -109,7 +114,9 @@ type Error struct {
 }
 
 // Error implements error.
-func (e *Error) Error() string { return fmt.Sprintf("cannot use %q as the target: %s", e.Text, e.Why) }
+func (e *Error) Error() string {
+	return fmt.Sprintf("cannot use %q as the target: %s", e.Text, e.Why)
+}
 
 // A Table has all transports.
 type Table []*Scheme
@@ -243,7 +250,8 @@ func (t *Target) Dial(ctx context.Context, o *Options) (farcall.Transport, error
 		if err != nil {
 			return nil, err
 		}
-		return stream.New(rwc, t.Framing, &stream.Options{MaxMessage: o.MaxMessage, FrameTimeout: o.FrameTimeout, Budget: o.Budget}), nil
+		return stream.New(rwc, t.Framing,
+			&stream.Options{MaxMessage: o.MaxMessage, FrameTimeout: o.FrameTimeout, Budget: o.Budget}), nil
 	case WebSocket, Command:
 		return t.row.Dial(ctx, t, o)
 	}

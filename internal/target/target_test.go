@@ -81,11 +81,13 @@ func TestAddTransport(t *testing.T) {
 	server := farcall.NewPeer(theirs, mux, nil)
 	t.Cleanup(func() { _ = server.Close() })
 	table := append(Standard(), &Scheme{
-		Names: []string{"memory"}, Kind: WebSocket, Form: "://NAME", Help: "memory://NAME", Parse: parseURL,
-		Dial: func(context.Context, *Target, *Options) (farcall.Transport, error) { return mine, nil },
+		Names: []string{"memory"}, Kind: WebSocket, Form: "://NAME", Help: "memory://NAME",
+		Parse: parseURL,
+		Dial:  func(context.Context, *Target, *Options) (farcall.Transport, error) { return mine, nil },
 	})
 	at, err := table.Parse("MEMORY://here")
-	if err != nil || at.String() != "memory://here" || !slices.Contains(table.Names(), "memory") || !slices.Contains(table.Forms(), "memory://NAME") {
+	if err != nil || at.String() != "memory://here" || !slices.Contains(table.Names(), "memory") ||
+		!slices.Contains(table.Forms(), "memory://NAME") {
 		t.Fatal(at, err, table.Names(), table.Forms())
 	}
 	conn, err := at.Dial(t.Context(), nil)

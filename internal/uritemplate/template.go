@@ -127,11 +127,14 @@ func parseVariable(text string) (v variable, err error) {
 	v.name, v.explode = strings.CutSuffix(text, "*")
 	if name, length, ok := strings.Cut(v.name, ":"); ok {
 		v.name = name
-		if v.prefix, err = strconv.Atoi(length); err != nil || v.prefix < 1 || v.prefix > 9999 || v.explode {
-			return v, fmt.Errorf("the prefix %q must be a number from 1 to 9999, without an asterisk", length)
+		if v.prefix, err = strconv.Atoi(length); err != nil || v.prefix < 1 || v.prefix > 9999 ||
+			v.explode {
+			return v, fmt.Errorf("the prefix %q must be a number from 1 to 9999, without an asterisk",
+				length)
 		}
 	}
-	valid := v.name != "" && strings.Trim(v.name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.%") == ""
+	valid := v.name != "" &&
+		strings.Trim(v.name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.%") == ""
 	if !valid {
 		return v, fmt.Errorf("%q must be a name of letters, digits, dots and underscores", v.name)
 	}
@@ -276,7 +279,8 @@ func normalize(uri string) string {
 }
 
 func isUnreserved(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
+		strings.IndexByte("-._~", c) >= 0
 }
 
 // unhex reads %XX at the beginning of text.

@@ -10,10 +10,19 @@ import (
 
 func TestMatch(t *testing.T) {
 	for _, test := range []struct{ template, uri, want string }{
-		{"repo://{owner}/{repo}/contents{/path*}", "repo://o/r/contents/a/b", `owner="o" repo="r" path="a/b"["a" "b"]`},
-		{"repo://{owner}/{repo}/contents{/path*}", "repo://o/r/contents/a", `owner="o" repo="r" path="a"`},
+		{
+			"repo://{owner}/{repo}/contents{/path*}", "repo://o/r/contents/a/b",
+			`owner="o" repo="r" path="a/b"["a" "b"]`,
+		},
+		{
+			"repo://{owner}/{repo}/contents{/path*}", "repo://o/r/contents/a",
+			`owner="o" repo="r" path="a"`,
+		},
 		{"repo://{owner}/{repo}/contents{/path*}", "repo://o/r/contents", `owner="o" repo="r"`},
-		{"repo://{owner}/{repo}/contents{/path*}", "repo://o/r/contents/a%2Fb/c", `owner="o" repo="r" path="a/b/c"["a/b" "c"]`},
+		{
+			"repo://{owner}/{repo}/contents{/path*}", "repo://o/r/contents/a%2Fb/c",
+			`owner="o" repo="r" path="a/b/c"["a/b" "c"]`,
+		},
 		{"file:///{+path}", "file:///a/b/c.txt", `path="a/b/c.txt"`},
 		{"x://h/{a,b}", "x://h/1,2", `a="1" b="2"`},
 		{"x://h/{a}", "x://h/1,2", `a="1,2"["1" "2"]`},
@@ -73,7 +82,10 @@ func show(values []Value, ok bool) string {
 }
 
 func TestParseErrors(t *testing.T) {
-	for _, text := range []string{"a{", "a}", "a{}", "{a b}", "{a:0}", "{a:3*}", "{a:x}", "{+}", "{a,}", "{=a}"} {
+	for _, text := range []string{
+		"a{", "a}", "a{}", "{a b}", "{a:0}", "{a:3*}", "{a:x}", "{+}",
+		"{a,}", "{=a}",
+	} {
 		if _, err := Parse(text); err == nil {
 			t.Errorf("%q is no template", text)
 		}
@@ -185,7 +197,8 @@ func FuzzMatch(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if values, ok := parsed.Match(uri); ok && len(values) > strings.Count(template, "{")+strings.Count(template, ",") {
+		if values, ok := parsed.Match(uri); ok &&
+			len(values) > strings.Count(template, "{")+strings.Count(template, ",") {
 			t.Errorf("%q of %q: %v", uri, template, values)
 		}
 	})
@@ -196,7 +209,10 @@ func TestHas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]bool{"owner": true, "path": true, "q": true, "at": true, "": false, "repo": false, "path*": false} {
+	for name, want := range map[string]bool{
+		"owner": true, "path": true, "q": true, "at": true,
+		"": false, "repo": false, "path*": false,
+	} {
 		if got := tmpl.Has(name); got != want {
 			t.Errorf("Has(%q) = %v, want %v", name, got, want)
 		}
