@@ -149,7 +149,8 @@ func (s *subject) exclusive(m member) error {
 
 func (s *subject) compilePattern(source string) (*pattern, error) {
 	if len(source) > s.c.limits.Pattern {
-		return nil, fmt.Errorf("the pattern has %d bytes, %d are allowed", len(source), s.c.limits.Pattern)
+		return nil, fmt.Errorf("the pattern has %d bytes, %d are allowed", len(source),
+			s.c.limits.Pattern)
 	}
 	tooLarge := errors.New("the patterns of the schema are too large")
 	if s.c.weight > maxWeights { // a foreign schema goes on without them, and costs no more

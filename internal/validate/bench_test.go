@@ -15,8 +15,15 @@ const searchSchema = `{"type":"object","properties":{
 
 var benchmarks = []struct{ name, schema, value string }{
 	{"two numbers", sumSchema, `{"a":2,"b":3}`},
-	{"search", searchSchema, `{"query":"weather in Zürich","unit":"celsius","limit":10,"tags":["a","b","c"],"filter":{"from":"2026"}}`},
-	{"rows", `{"type":"array","items":` + sumSchema + `}`, "[" + strings.Repeat(`{"a":2.25,"b":-3},`, 1000) + `{"a":2,"b":3}]`},
+	{
+		"search", searchSchema,
+		`{"query":"weather in Zürich","unit":"celsius","limit":10,"tags":["a","b","c"],` +
+			`"filter":{"from":"2026"}}`,
+	},
+	{
+		"rows", `{"type":"array","items":` + sumSchema + `}`,
+		"[" + strings.Repeat(`{"a":2.25,"b":-3},`, 1000) + `{"a":2,"b":3}]`,
+	},
 }
 
 func BenchmarkValidate(b *testing.B) {

@@ -176,7 +176,9 @@ func (r *run) failType(n *node, i int) {
 func (r *run) number(n *node, raw []byte) bool {
 	d := parseDecimal(raw)
 	if n.types&number == 0 && !d.integer() {
-		return r.fail("type", func() string { return "got number " + clip(raw) + ", want " + n.types.names() })
+		return r.fail("type", func() string {
+			return "got number " + clip(raw) + ", want " + n.types.names()
+		})
 	}
 	rules := n.number
 	if rules == nil {
@@ -184,7 +186,9 @@ func (r *run) number(n *node, raw []byte) bool {
 	}
 	ok := true
 	is := func(keyword, relation string, limit *bound) {
-		ok = r.fail(keyword, func() string { return fmt.Sprintf("%s %s %s", clip(raw), relation, limit.raw) })
+		ok = r.fail(keyword, func() string {
+			return fmt.Sprintf("%s %s %s", clip(raw), relation, limit.raw)
+		})
 	}
 	if l := rules.low; l != nil && d.compare(&l.value) < 0 {
 		is("minimum", "is less than the minimum", l)
@@ -199,7 +203,9 @@ func (r *run) number(n *node, raw []byte) bool {
 		is("exclusiveMaximum", "must be less than", l)
 	}
 	if m := rules.multiple; m != nil && !m.divides(&d) {
-		return r.fail("multipleOf", func() string { return fmt.Sprintf("%s is not a multiple of %s", clip(raw), m.raw) })
+		return r.fail("multipleOf", func() string {
+			return fmt.Sprintf("%s is not a multiple of %s", clip(raw), m.raw)
+		})
 	}
 	return ok
 }
@@ -220,10 +226,14 @@ func (r *run) text(t *textRules, i int) (int, bool) {
 	if t.min > 0 || t.max >= 0 {
 		n := utf8.RuneCount(s)
 		if n < t.min {
-			ok = r.fail("minLength", func() string { return fmt.Sprintf("has %s, the minimum is %d", count(n, "character"), t.min) })
+			ok = r.fail("minLength", func() string {
+				return fmt.Sprintf("has %s, the minimum is %d", count(n, "character"), t.min)
+			})
 		}
 		if t.max >= 0 && n > t.max {
-			ok = r.fail("maxLength", func() string { return fmt.Sprintf("has %s, the maximum is %d", count(n, "character"), t.max) })
+			ok = r.fail("maxLength", func() string {
+				return fmt.Sprintf("has %s, the maximum is %d", count(n, "character"), t.max)
+			})
 		}
 	}
 	if t.pattern != nil && (ok || !r.brief) && !r.match(t.pattern, s) {

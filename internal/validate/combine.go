@@ -164,7 +164,9 @@ func (r *run) explain(nodes []*node, keyword string, i int) bool {
 		return false
 	}
 	if r.shallow {
-		return r.fail(keyword, func() string { return fmt.Sprintf("fits none of %d alternatives", len(candidates)) })
+		return r.fail(keyword, func() string {
+			return fmt.Sprintf("fits none of %d alternatives", len(candidates))
+		})
 	}
 	if values := choicesOf(candidates); values != nil {
 		return r.fail(keyword, func() string { return r.excerpt(i) + " is not one of " + list(values) })
@@ -179,7 +181,8 @@ func choicesOf(nodes []*node) (values [][]byte) {
 		if n.alias != nil {
 			n = n.alias
 		}
-		if n.enum == nil || n.combined != nil || n.text != nil || n.number != nil || n.object != nil || n.array != nil {
+		if n.enum == nil || n.combined != nil || n.text != nil || n.number != nil || n.object != nil ||
+			n.array != nil {
 			return nil
 		}
 		values = append(values, n.enum.order...)
@@ -205,7 +208,10 @@ func (r *run) compare(nodes []*node, keyword string, i int) bool {
 		details []string
 	)
 	for k, n := range nodes[:min(len(nodes), 4*shown)] {
-		sub := run{value: r.value, steps: r.steps, depth: r.depth, room: r.room, shallow: true, dynamic: r.dynamic, scope: r.scope}
+		sub := run{
+			value: r.value, steps: r.steps, depth: r.depth, room: r.room, shallow: true,
+			dynamic: r.dynamic, scope: r.scope,
+		}
 		sub.check(n, i)
 		if r.steps = sub.steps; sub.err != nil {
 			_, ok := r.abort(sub.err)

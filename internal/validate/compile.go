@@ -86,7 +86,10 @@ func (p *place) errorf(format string, args ...any) error {
 
 // below returns the place of a part of the keyword m.
 func (p *place) below(m member, name string, at int) *place {
-	return &place{at: at, resource: p.resource, depth: p.depth + 1, from: p, keyword: m.name, name: name}
+	return &place{
+		at: at, resource: p.resource, depth: p.depth + 1, from: p, keyword: m.name,
+		name: name,
+	}
 }
 
 // A member of an object of the schema: its name and where its value is.
@@ -130,7 +133,8 @@ func compile(schema []byte, limits Limits, foreign bool) (*Schema, error) {
 		}
 	}
 	if c.loops() {
-		return nil, errors.New("the schema: a reference leads back to itself, without going into the value")
+		return nil, errors.New(
+			"the schema: a reference leads back to itself, without going into the value")
 	}
 	for _, n := range c.nodes {
 		c.shorten(n)
@@ -178,7 +182,8 @@ func (c *compiler) node(p *place) (*node, error) {
 		return n, c.leave(n, "", p, fmt.Errorf("there are more than %d subschemas", c.limits.Subschemas))
 	}
 	if p.depth > c.limits.Depth {
-		return n, c.leave(n, "", p, fmt.Errorf("there are more than %d subschemas inside each other", c.limits.Depth))
+		return n, c.leave(n, "", p,
+			fmt.Errorf("there are more than %d subschemas inside each other", c.limits.Depth))
 	}
 	c.nodes[p.at] = n
 	switch c.doc[p.at] {
@@ -292,7 +297,9 @@ func (c *compiler) enter(n *node, members []member, p *place) (*resource, error)
 	if uri, ok := c.word(members, "$schema"); ok {
 		var known bool
 		if d, known = drafts[strings.TrimSuffix(uri, "#")]; !known {
-			return nil, unsupported{fmt.Errorf("the dialect %s is not supported; these are: %s", quoted(uri), draftNames)}
+			return nil, unsupported{
+				fmt.Errorf("the dialect %s is not supported; these are: %s", quoted(uri), draftNames),
+			}
 		}
 		if p.from == nil {
 			res.draft = d
@@ -356,7 +363,8 @@ func (c *compiler) anchor(n *node, res *resource, members []member, id string) e
 	if name, ok := c.word(members, "$anchor"); ok {
 		err = add(&res.anchors, name)
 	}
-	if m := find(members, "$recursiveAnchor"); m != nil && res.draft == draft2019 && c.doc[m.at] == 't' {
+	if m := find(members, "$recursiveAnchor"); m != nil && res.draft == draft2019 &&
+		c.doc[m.at] == 't' {
 		err = errors.Join(err, add(&res.dynamic, recursive))
 	}
 	if name, ok := c.word(members, "$dynamicAnchor"); ok && res.draft >= draft2020 {
@@ -433,7 +441,11 @@ func (c *compiler) resolve(ref *reference) error {
 			return err
 		}
 		if res = c.resources[uri]; res == nil {
-			return unsupported{fmt.Errorf("%s leads out of the schema; nothing is fetched: put the target under $defs and refer to it there", quoted(ref.to))}
+			return unsupported{
+				fmt.Errorf(
+					"%s leads out of the schema; nothing is fetched: put the target under $defs and refer "+
+						"to it there", quoted(ref.to)),
+			}
 		}
 	}
 	target, err := c.target(res, fragment, ref.place)
@@ -476,7 +488,8 @@ func (c *compiler) target(res *resource, fragment string, from *place) (*node, e
 		}
 	}
 	// A target that no keyword leads to is compiled now.
-	return c.node(&place{at: at, resource: res, depth: from.depth, from: from, keyword: "#" + fragment})
+	return c.node(
+		&place{at: at, resource: res, depth: from.depth, from: from, keyword: "#" + fragment})
 }
 
 // step goes from a value of the schema to one that it contains.
@@ -552,7 +565,8 @@ func (n *node) inPlace() (out []*node) {
 // shorten lets a node that is but a reference be its target.
 func (c *compiler) shorten(n *node) {
 	target := n
-	for co := target.combined; co != nil && target.plain() && len(co.refs) == 1 && (!c.dynamic || co.refs[0].resource == n.resource); co = target.combined {
+	for co := target.combined; co != nil && target.plain() && len(co.refs) == 1 &&
+		(!c.dynamic || co.refs[0].resource == n.resource); co = target.combined {
 		target = co.refs[0]
 	}
 	if target != n {
@@ -563,7 +577,9 @@ func (c *compiler) shorten(n *node) {
 // plain reports whether a node is but references.
 func (n *node) plain() bool {
 	c := n.combined
-	return !n.never && n.unjudged == 0 && !n.open && n.types == anything && n.number == nil && n.text == nil && n.object == nil && n.array == nil && n.enum == nil &&
-		c.dynamic == nil && c.all == nil && c.any == nil && c.one == nil && c.not == nil && c.cond == nil &&
+	return !n.never && n.unjudged == 0 && !n.open && n.types == anything && n.number == nil &&
+		n.text == nil && n.object == nil && n.array == nil && n.enum == nil &&
+		c.dynamic == nil && c.all == nil && c.any == nil && c.one == nil && c.not == nil &&
+		c.cond == nil &&
 		c.otherProperties == nil && c.otherItems == nil
 }

@@ -26,7 +26,8 @@ type maker struct {
 func (m *maker) pick(of ...string) string { return of[m.IntN(len(of))] }
 
 func (m *maker) numeral() string {
-	return m.pick("0", "-0", "1", "1.0", "2", "10e-1", "3", "-1", "2.5", "0.1", "0.30", "1e3", "9007199254740993", "9007199254740992", "-9007199254740993.5")
+	return m.pick("0", "-0", "1", "1.0", "2", "10e-1", "3", "-1", "2.5", "0.1", "0.30", "1e3",
+		"9007199254740993", "9007199254740992", "-9007199254740993.5")
 }
 
 func (m *maker) text() string {
@@ -75,10 +76,12 @@ func (m *maker) value(depth int) string {
 
 func (m *maker) schema(depth int) string {
 	if m.foreign && m.IntN(8) == 0 {
-		return m.pick(`{"pattern":"(?=a)"}`, `{"$ref":"`+elsewhere+`"}`, `{"patternProperties":{"(?!b)":`+m.schema(0)+`}}`)
+		return m.pick(`{"pattern":"(?=a)"}`, `{"$ref":"`+elsewhere+`"}`,
+			`{"patternProperties":{"(?!b)":`+m.schema(0)+`}}`)
 	}
 	if depth == 0 || m.IntN(12) == 0 {
-		return m.pick("true", "{}", "false", `{"type":"integer"}`, `{"type":"string"}`, `{"$ref":"#/definitions/d"}`, `{"type":["object","array"]}`)
+		return m.pick("true", "{}", "false", `{"type":"integer"}`, `{"type":"string"}`,
+			`{"$ref":"#/definitions/d"}`, `{"type":["object","array"]}`)
 	}
 	sub := func() string { return m.schema(depth - 1) }
 	subs := func() string { return "[" + sub() + "," + sub() + "]" }
@@ -86,13 +89,16 @@ func (m *maker) schema(depth int) string {
 	names := func() string { return m.pick(`[]`, `["a"]`, `["a","b"]`, `["ab","c"]`) }
 	makers := map[string]func() string{
 		"type": func() string {
-			return m.pick(`"null"`, `"boolean"`, `"object"`, `"array"`, `"number"`, `"integer"`, `"string"`, `["string","integer"]`, `["object","array","number"]`)
+			return m.pick(`"null"`, `"boolean"`, `"object"`, `"array"`, `"number"`, `"integer"`, `"string"`,
+				`["string","integer"]`, `["object","array","number"]`)
 		},
 		"enum":    func() string { return "[" + m.value(1) + "," + m.value(1) + "]" },
 		"const":   func() string { return m.value(2) },
-		"minimum": m.numeral, "maximum": m.numeral, "exclusiveMinimum": m.numeral, "exclusiveMaximum": m.numeral,
-		"multipleOf": func() string { return m.pick("1", "2", "0.1", "0.5", "3e0", "0.30") },
-		"minLength":  count, "maxLength": count, "minItems": count, "maxItems": count, "minProperties": count, "maxProperties": count,
+		"minimum": m.numeral, "maximum": m.numeral, "exclusiveMinimum": m.numeral,
+		"exclusiveMaximum": m.numeral,
+		"multipleOf":       func() string { return m.pick("1", "2", "0.1", "0.5", "3e0", "0.30") },
+		"minLength":        count, "maxLength": count, "minItems": count, "maxItems": count,
+		"minProperties": count, "maxProperties": count,
 		"pattern": func() string {
 			if m.foreign && m.IntN(2) == 0 {
 				return m.pick(`"(?=a)b"`, `"(a)\\1"`)
@@ -107,9 +113,13 @@ func (m *maker) schema(depth int) string {
 			return `{"^a":` + sub() + `,"b":` + sub() + `}`
 		},
 		"additionalProperties": sub, "propertyNames": sub, "required": names,
-		"dependentRequired": func() string { return `{"a":` + names() + `}` }, "dependentSchemas": func() string { return m.object(sub) },
+		"dependentRequired": func() string {
+			return `{"a":` + names() + `}`
+		}, "dependentSchemas": func() string { return m.object(sub) },
 		"dependencies": func() string { return `{"a":` + names() + `,"b":` + sub() + `}` },
-		"items":        sub, "prefixItems": subs, "additionalItems": sub, "uniqueItems": func() string { return m.pick("true", "false") },
+		"items":        sub, "prefixItems": subs, "additionalItems": sub, "uniqueItems": func() string {
+			return m.pick("true", "false")
+		},
 		"contains": sub, "minContains": count, "maxContains": count,
 		"allOf": subs, "anyOf": subs, "oneOf": subs, "not": sub, "if": sub, "then": sub, "else": sub,
 		"unevaluatedProperties": sub, "unevaluatedItems": sub,
@@ -132,8 +142,10 @@ func (m *maker) schema(depth int) string {
 
 // root makes a whole schema, with a definition that refers to itself.
 func (m *maker) root() string {
-	s := `"definitions":{"d":{"properties":{"a":{"$ref":"#/definitions/d"}},"items":{"$ref":"#/definitions/d"},"allOf":[` + m.schema(0) + `]}},"allOf":[` + m.schema(3) + `]`
-	s = strings.ReplaceAll(s, `"allOf":[{"$ref":"#/definitions/d"}]}},`, `"type":["object","string","array","number"]}},`)
+	s := `"definitions":{"d":{"properties":{"a":{"$ref":"#/definitions/d"}},` +
+		`"items":{"$ref":"#/definitions/d"},"allOf":[` + m.schema(0) + `]}},"allOf":[` + m.schema(3) + `]`
+	s = strings.ReplaceAll(s, `"allOf":[{"$ref":"#/definitions/d"}]}},`,
+		`"type":["object","string","array","number"]}},`)
 	if m.dialect != "" {
 		s = `"$schema":"` + m.dialect + `",` + s
 	}
@@ -168,9 +180,18 @@ type meaning struct {
 var meanings = []meaning{
 	{`true`, func(string, string) bool { return true }},
 	{`false`, func(string, string) bool { return false }},
-	{`{"properties":{"a":true,"c":{"type":"string"}},"items":{"type":"integer"}}`, func(_, text string) bool { return len(text)%2 == 0 }},
-	{`{"type":["string","object"],"minProperties":1}`, func(p, text string) bool { return (len(p)+len(text))%3 == 0 }},
-	{`{"prefixItems":[true],"maxLength":1}`, func(p, text string) bool { return strings.Contains(text, p[3:4]) }},
+	{
+		`{"properties":{"a":true,"c":{"type":"string"}},"items":{"type":"integer"}}`,
+		func(_, text string) bool {
+			return len(text)%2 == 0
+		},
+	},
+	{`{"type":["string","object"],"minProperties":1}`, func(p, text string) bool {
+		return (len(p)+len(text))%3 == 0
+	}},
+	{`{"prefixItems":[true],"maxLength":1}`, func(p, text string) bool {
+		return strings.Contains(text, p[3:4])
+	}},
 }
 
 // expression is a pattern under a meaning.
@@ -231,7 +252,8 @@ func agreeOnForeign(t *testing.T, seed uint64, values int) (whole, open int) {
 			case err != nil && wrong == nil:
 				t.Fatalf("seed %d: %s of %s: got %v, but it fits in meaning %d", seed, value, schema, err, i)
 			case err == nil && all && wrong != nil:
-				t.Fatalf("seed %d: %s of %s: fits for sure, but not in meaning %d: %v", seed, value, schema, i, wrong)
+				t.Fatalf("seed %d: %s of %s: fits for sure, but not in meaning %d: %v", seed, value, schema,
+					i, wrong)
 			}
 		}
 		if all {
@@ -253,7 +275,8 @@ func TestAgreeOnForeign(t *testing.T) {
 		w, o := agreeOnForeign(t, seed, 20)
 		whole, open = whole+w, open+o
 	}
-	if t.Logf("%d values were judged, of %d that is open", whole, open); whole < open || open < whole/50 {
+	if t.Logf("%d values were judged, of %d that is open", whole, open); whole < open ||
+		open < whole/50 {
 		t.Error("that tests little")
 	}
 }
@@ -274,7 +297,8 @@ func agree(t *testing.T, seed uint64, values int) {
 	if err != nil && wantErr == nil {
 		t.Fatalf("seed %d: %s: %v", seed, schema, err)
 	}
-	if err != nil || wantErr != nil { // the older meta-schemas ask for more, as that the values of enum differ
+	if err != nil || wantErr != nil {
+		// the older meta-schemas ask for more, as that the values of enum differ
 		return
 	}
 	for range values {
@@ -313,7 +337,8 @@ func FuzzCompile(f *testing.F) {
 			f.Add([]byte(v.schema), []byte(value))
 		}
 	}
-	f.Add([]byte(`{"$defs":{"a":{"$dynamicAnchor":"a","items":{"$dynamicRef":"#a"}}},"$ref":"#/$defs/a"}`), []byte(`[[[[]]]]`))
+	f.Add(
+		[]byte(`{"$defs":{"a":{"$dynamicAnchor":"a","items":{"$dynamicRef":"#a"}}},"$ref":"#/$defs/a"}`), []byte(`[[[[]]]]`))
 	f.Fuzz(func(t *testing.T, schema, value []byte) {
 		start := time.Now()
 		s, err := Compile(schema, Limits{Bytes: 10_000, Work: 100_000})
@@ -336,19 +361,30 @@ func FuzzCompile(f *testing.F) {
 func TestBounded(t *testing.T) {
 	for name, test := range map[string]struct{ schema, value string }{
 		"alternatives": {
-			`{"$defs":{"a":{"anyOf":[{"properties":{"x":{"$ref":"#/$defs/a"}},"required":["y"]},{"properties":{"x":{"$ref":"#/$defs/a"}},"required":["z"]}]}},"$ref":"#/$defs/a"}`,
+			`{"$defs":{"a":{"anyOf":[{"properties":{"x":{"$ref":"#/$defs/a"}},"required":["y"]},` +
+				`{"properties":{"x":{"$ref":"#/$defs/a"}},"required":["z"]}]}},"$ref":"#/$defs/a"}`,
 			strings.Repeat(`{"x":`, 60) + "1" + strings.Repeat("}", 60),
 		},
 		"unevaluated": {
-			`{"$defs":{"a":{"anyOf":[{"properties":{"x":{"$ref":"#/$defs/a"}}},{"properties":{"x":{"$ref":"#/$defs/a"}}}],"unevaluatedProperties":false}},"$ref":"#/$defs/a"}`,
+			`{"$defs":{"a":{"anyOf":[{"properties":{"x":{"$ref":"#/$defs/a"}}},` +
+				`{"properties":{"x":{"$ref":"#/$defs/a"}}}],"unevaluatedProperties":false}},` +
+				`"$ref":"#/$defs/a"}`,
 			strings.Repeat(`{"x":`, 60) + "1" + strings.Repeat("}", 60),
 		},
-		"doubling":       {doubling(40), `1`},
-		"depth":          {`{"items":{"$ref":"#"}}`, strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000)},
-		"dynamic":        {`{"$dynamicAnchor":"a","allOf":[{"$id":"http://x/y","$dynamicAnchor":"a","allOf":[{"$dynamicRef":"#a"}]}]}`, `1`},
-		"pattern":        {`{"pattern":"(a{1,30}){1,30}$"}`, `"` + strings.Repeat("a", 1_000_000) + `"`},
-		"many patterns":  {`{"patternProperties":{` + manyPatterns(100) + `}}`, `{` + strings.Repeat(`"aaaaaaaaaaaaaaaaaaaaaaaaaaaa":1,`, 5000) + `"a":1}`},
-		"applied to all": {`{"items":{"allOf":[` + strings.Repeat(`{"type":"number"},`, 5000) + `{}]}}`, "[" + strings.Repeat("1,", 10_000) + "1]"},
+		"doubling": {doubling(40), `1`},
+		"depth": {
+			`{"items":{"$ref":"#"}}`, strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000),
+		},
+		"dynamic": {`{"$dynamicAnchor":"a","allOf":[{"$id":"http://x/y","$dynamicAnchor":"a","allOf":[{"$dynamicRef":"#a"}]}]}`, `1`},
+		"pattern": {`{"pattern":"(a{1,30}){1,30}$"}`, `"` + strings.Repeat("a", 1_000_000) + `"`},
+		"many patterns": {
+			`{"patternProperties":{` + manyPatterns(100) + `}}`,
+			`{` + strings.Repeat(`"aaaaaaaaaaaaaaaaaaaaaaaaaaaa":1,`, 5000) + `"a":1}`,
+		},
+		"applied to all": {
+			`{"items":{"allOf":[` + strings.Repeat(`{"type":"number"},`, 5000) + `{}]}}`,
+			"[" + strings.Repeat("1,", 10_000) + "1]",
+		},
 	} {
 		s := mustCompile(t, test.schema)
 		start := time.Now()
@@ -389,11 +425,15 @@ func TestCompileBounded(t *testing.T) {
 	}
 	for name, schema := range map[string]string{
 		"references": `{"$defs":{` + refs.String() + `"d4900":{}},"items":{"$ref":"#/$defs/d0"}}`,
-		"long path":  `{"properties":{"` + long + `":{"allOf":[` + strings.Repeat(`{"$ref":"#"},`, 9000) + `{}]}}}`,
-		"list":       `{"$defs":{"a":[` + strings.Repeat(`{},`, 4900) + `{}]},"items":{"allOf":[` + strings.Repeat(`{"$ref":"#/$defs/a/4900"},`, 4900) + `{}]}}`,
-		"patterns":   `{"allOf":[` + strings.Repeat(`{"pattern":"(abcdefghijklmnopqrstuvwxyz{1,30}){1,30}"},`, 9000) + `{}]}`,
-		"enum":       `{"enum":[` + strings.Repeat(`[[[[[[[1]]]]]]],`, 60_000) + `1]}`,
-		"nested":     strings.Repeat(`{"properties":{"a":`, 64) + `{"enum":[` + strings.Repeat("1,", 500_000) + `1]}` + strings.Repeat("}}", 64),
+		"long path": `{"properties":{"` + long + `":{"allOf":[` + strings.Repeat(`{"$ref":"#"},`, 9000) +
+			`{}]}}}`,
+		"list": `{"$defs":{"a":[` + strings.Repeat(`{},`, 4900) + `{}]},"items":{"allOf":[` +
+			strings.Repeat(`{"$ref":"#/$defs/a/4900"},`, 4900) + `{}]}}`,
+		"patterns": `{"allOf":[` +
+			strings.Repeat(`{"pattern":"(abcdefghijklmnopqrstuvwxyz{1,30}){1,30}"},`, 9000) + `{}]}`,
+		"enum": `{"enum":[` + strings.Repeat(`[[[[[[[1]]]]]]],`, 60_000) + `1]}`,
+		"nested": strings.Repeat(`{"properties":{"a":`, 64) + `{"enum":[` +
+			strings.Repeat("1,", 500_000) + `1]}` + strings.Repeat("}}", 64),
 	} {
 		for how, compile := range map[string]func([]byte) error{
 			"own":     func(b []byte) error { _, err := Compile(b, Limits{}); return err },

@@ -93,14 +93,18 @@ func keywords() map[string]keyword {
 		"properties":           {apply: (*subject).properties},
 		"patternProperties":    {apply: (*subject).patternProperties},
 		"additionalProperties": {apply: one(func(n *node) **node { return &n.objects().extra })},
-		"propertyNames":        {since: draft6, apply: one(func(n *node) **node { return &n.objects().names })},
-		"required":             {apply: (*subject).required},
-		"dependencies":         {apply: (*subject).dependencies}, // deprecated since 2019-09
-		"dependentRequired":    {since: draft2019, apply: (*subject).dependencies},
-		"dependentSchemas":     {since: draft2019, apply: (*subject).dependencies},
+		"propertyNames": {since: draft6, apply: one(func(n *node) **node {
+			return &n.objects().names
+		})},
+		"required":          {apply: (*subject).required},
+		"dependencies":      {apply: (*subject).dependencies}, // deprecated since 2019-09
+		"dependentRequired": {since: draft2019, apply: (*subject).dependencies},
+		"dependentSchemas":  {since: draft2019, apply: (*subject).dependencies},
 
-		"items":           {apply: (*subject).items},
-		"prefixItems":     {since: draft2020, apply: many(func(n *node) *[]*node { return &n.arrays().prefix })},
+		"items": {apply: (*subject).items},
+		"prefixItems": {since: draft2020, apply: many(func(n *node) *[]*node {
+			return &n.arrays().prefix
+		})},
 		"additionalItems": {until: draft2019, apply: (*subject).additionalItems},
 		"uniqueItems":     {apply: (*subject).unique},
 		"contains":        {since: draft6, apply: (*subject).contains},
@@ -113,8 +117,12 @@ func keywords() map[string]keyword {
 		"then":  {since: draft7, apply: one(func(n *node) **node { return &n.combines().then })},
 		"else":  {since: draft7, apply: one(func(n *node) **node { return &n.combines().els })},
 
-		"unevaluatedProperties": {since: draft2019, apply: one(func(n *node) **node { return &n.combines().otherProperties })},
-		"unevaluatedItems":      {since: draft2019, apply: one(func(n *node) **node { return &n.combines().otherItems })},
+		"unevaluatedProperties": {since: draft2019, apply: one(func(n *node) **node {
+			return &n.combines().otherProperties
+		})},
+		"unevaluatedItems": {since: draft2019, apply: one(func(n *node) **node {
+			return &n.combines().otherItems
+		})},
 	}
 }
 
@@ -288,7 +296,8 @@ func weigh(re *syntax.Regexp) int {
 }
 
 // space is what \s means in ECMA-262, as the inside of a character class.
-const space = `\t-\r \x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}\x{feff}`
+const space = `\t-\r ` +
+	`\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}\x{feff}`
 
 // translate rewrites what ECMA-262 writes otherwise than package regexp. It cannot do that for []
 // and [^], which package regexp takes for the beginning of a class.

@@ -25,7 +25,10 @@ var kindNames = [...]string{"null", "boolean", "object", "array", "number", "int
 
 // kindOf tells the type of a value from its first byte; 0 is no value.
 var kindOf = func() (t [256]kinds) {
-	for c, k := range map[byte]kinds{'n': null, 't': boolean, 'f': boolean, '{': object, '[': array, '"': text, '-': number} {
+	for c, k := range map[byte]kinds{
+		'n': null, 't': boolean, 'f': boolean, '{': object, '[': array,
+		'"': text, '-': number,
+	} {
 		t[c] = k
 	}
 	for c := '0'; c <= '9'; c++ {

@@ -62,7 +62,9 @@ func (r *run) object(o *objectRules, i int) (int, bool) {
 	for _, k := range o.required {
 		if !present.has(k) {
 			name := o.props[k].name
-			ok = r.failMember("required", name, false, func() string { return "missing property " + quoted(name) })
+			ok = r.failMember("required", name, false, func() string {
+				return "missing property " + quoted(name)
+			})
 		}
 	}
 	if members < o.min {
@@ -223,7 +225,8 @@ func (r *run) dependencies(o *objectRules, present *presence, start int) bool {
 			if !present.has(k) {
 				name := o.props[k].name
 				ok = r.failMember(d.keyword, name, false, func() string {
-					return fmt.Sprintf("missing property %s, which %s needs", quoted(name), quoted(o.props[d.property].name))
+					return fmt.Sprintf("missing property %s, which %s needs", quoted(name),
+						quoted(o.props[d.property].name))
 				})
 			}
 		}
@@ -283,10 +286,14 @@ func (r *run) array(a *arrayRules, i int) (int, bool) {
 func (r *run) numbers(a *arrayRules, items, matches, perhaps int) bool {
 	ok := true
 	if items < a.min {
-		ok = r.fail("minItems", func() string { return fmt.Sprintf("has %s, the minimum is %d", count(items, "item"), a.min) })
+		ok = r.fail("minItems", func() string {
+			return fmt.Sprintf("has %s, the minimum is %d", count(items, "item"), a.min)
+		})
 	}
 	if a.max >= 0 && items > a.max {
-		ok = r.fail("maxItems", func() string { return fmt.Sprintf("has %s, the maximum is %d", count(items, "item"), a.max) })
+		ok = r.fail("maxItems", func() string {
+			return fmt.Sprintf("has %s, the maximum is %d", count(items, "item"), a.max)
+		})
 	}
 	c := a.contains
 	if c != nil && (matches < c.min || c.max >= 0 && matches+perhaps > c.max) {
@@ -294,12 +301,14 @@ func (r *run) numbers(a *arrayRules, items, matches, perhaps int) bool {
 	}
 	if c != nil && matches+perhaps < c.min {
 		ok = r.fail("contains", func() string {
-			return fmt.Sprintf("%s fit what the array must contain, the minimum is %d", count(matches, "item"), c.min)
+			return fmt.Sprintf("%s fit what the array must contain, the minimum is %d",
+				count(matches, "item"), c.min)
 		})
 	}
 	if c != nil && c.max >= 0 && matches > c.max {
 		ok = r.fail("maxContains", func() string {
-			return fmt.Sprintf("%s fit what the array must contain, the maximum is %d", count(matches, "item"), c.max)
+			return fmt.Sprintf("%s fit what the array must contain, the maximum is %d",
+				count(matches, "item"), c.max)
 		})
 	}
 	return ok

@@ -69,7 +69,8 @@ func (r *run) failMember(keyword, member string, inside bool, detail func() stri
 		r.more, r.brief = true, true
 		return false
 	}
-	r.problems = append(r.problems, problem{keyword: keyword, detail: detail(), member: member, inside: inside})
+	r.problems = append(r.problems,
+		problem{keyword: keyword, detail: detail(), member: member, inside: inside})
 	return false
 }
 

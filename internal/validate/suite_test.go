@@ -63,19 +63,22 @@ func runSuite(t *testing.T, file, dialect string) (run, refused int) {
 		t.Fatal(err)
 	}
 	for _, g := range groups {
-		if rest := bytes.TrimSpace(g.Schema[1:]); g.Schema[0] == '{' && len(rest) > 1 && !bytes.Contains(rest, []byte(`"$schema"`)) {
+		if rest := bytes.TrimSpace(g.Schema[1:]); g.Schema[0] == '{' && len(rest) > 1 &&
+			!bytes.Contains(rest, []byte(`"$schema"`)) {
 			g.Schema = append([]byte(`{"$schema":"`+dialect+`",`), rest...)
 		}
 		s, err := Compile(g.Schema, Limits{})
 		if err != nil {
-			if refused++; !strings.Contains(err.Error(), "nothing is fetched") && !strings.Contains(err.Error(), "is not supported") {
+			if refused++; !strings.Contains(err.Error(), "nothing is fetched") &&
+				!strings.Contains(err.Error(), "is not supported") {
 				t.Errorf("%s: %s: %v", file, g.Description, err)
 			}
 			continue
 		}
 		for _, c := range g.Tests {
 			run++
-			if err := s.Validate(c.Data); (err == nil) != c.Valid || err != nil && !errors.As(err, new(*Error)) {
+			if err := s.Validate(c.Data); (err == nil) != c.Valid ||
+				err != nil && !errors.As(err, new(*Error)) {
 				t.Errorf("%s: %s: %s: got %v, want valid %v", file, g.Description, c.Data, err, c.Valid)
 			}
 		}

@@ -201,7 +201,8 @@ func (r *run) knowsItems(n *node, self bool) bool {
 		r.unsure = true
 		return true
 	}
-	return n.array != nil && n.array.items != nil || !self && n.combined != nil && n.combined.otherItems != nil
+	return n.array != nil && n.array.items != nil ||
+		!self && n.combined != nil && n.combined.otherItems != nil
 }
 
 func (r *run) fitsOne(nodes []*node, i int) bool {

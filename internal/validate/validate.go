@@ -28,7 +28,8 @@ import (
 
 // ErrTooComplex is what Validate returns when judging a value takes more work
 // than the limits allow.
-var ErrTooComplex = errors.New("too complex: the value cannot be judged by this schema with reasonable effort")
+var ErrTooComplex = errors.New(
+	"too complex: the value cannot be judged by this schema with reasonable effort")
 
 // ErrUnsupported is in the errors of [Compile] about what this package cannot judge, though it may
 // be valid: patterns that package regexp does not have, references to other documents, other
@@ -89,7 +90,10 @@ func CompileForeign(schema []byte, o Limits) *Schema {
 	o = o.withDefaults()
 	s, err := compile(schema, o, true)
 	if err != nil { // it is not about one part
-		s = &Schema{root: &node{types: anything, unjudged: anything, open: true, resource: &resource{}}, limits: o, unjudged: []string{err.Error()}}
+		s = &Schema{
+			root:   &node{types: anything, unjudged: anything, open: true, resource: &resource{}},
+			limits: o, unjudged: []string{err.Error()},
+		}
 	}
 	return s
 }
@@ -112,7 +116,10 @@ func (s *Schema) Judge(value []byte) (whole bool, err error) {
 	if len(value) == 0 {
 		value = []byte("{}")
 	}
-	r := run{value: value, steps: s.limits.Work + workPerByte*len(value), room: s.limits.Problems, dynamic: s.dynamic, nulls: s.limits.OptionalNulls}
+	r := run{
+		value: value, steps: s.limits.Work + workPerByte*len(value), room: s.limits.Problems,
+		dynamic: s.dynamic, nulls: s.limits.OptionalNulls,
+	}
 	if r.dynamic {
 		r.scope = append(r.scope, s.root.resource)
 	}

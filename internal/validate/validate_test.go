@@ -17,7 +17,8 @@ func mustCompile(tb testing.TB, schema string) *Schema {
 	return s
 }
 
-const sumSchema = `{"type":"object","properties":{"a":{"type":"number"},"b":{"type":"number"}},"required":["a","b"],"additionalProperties":false}`
+const sumSchema = `{"type":"object","properties":{"a":{"type":"number"},"b":{"type":"number"}},` +
+	`"required":["a","b"],"additionalProperties":false}`
 
 func TestMessages(t *testing.T) {
 	object := func(property string) string { return `{"properties":{"n":` + property + `}}` }
@@ -33,48 +34,108 @@ func TestMessages(t *testing.T) {
 		{sumSchema, `[]`, `got array, want object`},
 		{`{"properties":{"f":` + sumSchema + `}}`, `{"f":{"a":1}}`, `property "f": missing property "b"`},
 		{`{"type":"object","additionalProperties":false}`, `{"x":1}`, `unknown property "x"`},
-		{`{"properties":{"a":false,"b":true},"additionalProperties":false}`, `{"c":1}`, `unknown property "c"; allowed: b`},
+		{
+			`{"properties":{"a":false,"b":true},"additionalProperties":false}`, `{"c":1}`,
+			`unknown property "c"; allowed: b`,
+		},
 		{object(`{"type":"integer"}`), `{"n":1.5}`, `property "n": got number 1.5, want integer`},
-		{object(`{"type":["integer","null"]}`), `{"n":"x"}`, `property "n": got string, want null or integer`},
-		{object(`{"enum":["celsius","fahrenheit"]}`), `{"n":"kelvin"}`, `property "n": "kelvin" is not one of "celsius", "fahrenheit"`},
+		{
+			object(`{"type":["integer","null"]}`), `{"n":"x"}`,
+			`property "n": got string, want null or integer`,
+		},
+		{
+			object(`{"enum":["celsius","fahrenheit"]}`), `{"n":"kelvin"}`,
+			`property "n": "kelvin" is not one of "celsius", "fahrenheit"`,
+		},
 		{object(`{"const":1}`), `{"n":2}`, `property "n": 2 is not 1`},
 		{object(`{"maximum":10}`), `{"n":11}`, `property "n": 11 is greater than the maximum 10`},
 		{object(`{"minimum":10}`), `{"n":9}`, `property "n": 9 is less than the minimum 10`},
-		{object(`{"exclusiveMinimum":0,"exclusiveMaximum":1}`), `{"n":0}`, `property "n": 0 must be greater than 0`},
-		{object(`{"exclusiveMinimum":0,"exclusiveMaximum":1}`), `{"n":1}`, `property "n": 1 must be less than 1`},
+		{
+			object(`{"exclusiveMinimum":0,"exclusiveMaximum":1}`), `{"n":0}`,
+			`property "n": 0 must be greater than 0`,
+		},
+		{
+			object(`{"exclusiveMinimum":0,"exclusiveMaximum":1}`), `{"n":1}`,
+			`property "n": 1 must be less than 1`,
+		},
 		{object(`{"multipleOf":0.01}`), `{"n":1.005}`, `property "n": 1.005 is not a multiple of 0.01`},
 		{object(`{"minLength":2}`), `{"n":"é"}`, `property "n": has 1 character, the minimum is 2`},
-		{object(`{"maxLength":1}`), `{"n":"\u00e9é"}`, `property "n": has 2 characters, the maximum is 1`},
-		{object(`{"pattern":"^[a-z]+$"}`), `{"n":"A"}`, `property "n": "A" does not match the pattern ^[a-z]+$`},
+		{
+			object(`{"maxLength":1}`), `{"n":"\u00e9é"}`, `property "n": has 2 characters, the maximum is 1`,
+		},
+		{
+			object(`{"pattern":"^[a-z]+$"}`), `{"n":"A"}`,
+			`property "n": "A" does not match the pattern ^[a-z]+$`,
+		},
 		{object(`{"minItems":2}`), `{"n":[1]}`, `property "n": has 1 item, the minimum is 2`},
 		{object(`{"maxItems":0}`), `{"n":[1]}`, `property "n": has 1 item, the maximum is 0`},
-		{object(`{"uniqueItems":true}`), `{"n":[1,2,1.0]}`, `property "n": items 0 and 2 are equal, each must be different`},
-		{object(`{"items":{"type":"string"}}`), `{"n":["a",1]}`, `property "n[1]": got number, want string`},
-		{object(`{"items":` + object(`{"type":"string"}`) + `}`), `{"n":[{"n":1}]}`, `property "n[0].n": got number, want string`},
+		{
+			object(`{"uniqueItems":true}`), `{"n":[1,2,1.0]}`,
+			`property "n": items 0 and 2 are equal, each must be different`,
+		},
+		{
+			object(`{"items":{"type":"string"}}`), `{"n":["a",1]}`,
+			`property "n[1]": got number, want string`,
+		},
+		{
+			object(`{"items":` + object(`{"type":"string"}`) + `}`), `{"n":[{"n":1}]}`,
+			`property "n[0].n": got number, want string`,
+		},
 		{`{"prefixItems":[{"type":"null"}]}`, `[1]`, `item [0]: got number, want null`},
 		{object(`{"minProperties":1}`), `{"n":{}}`, `property "n": has 0 members, the minimum is 1`},
 		{object(`{"maxProperties":0}`), `{"n":{"a":1}}`, `property "n": has 1 member, the maximum is 0`},
-		{object(`{"contains":{"const":1}}`), `{"n":[2]}`, `property "n": 0 items fit what the array must contain, the minimum is 1`},
-		{object(`{"contains":true,"maxContains":1}`), `{"n":[2,2]}`, `property "n": 2 items fit what the array must contain, the maximum is 1`},
+		{
+			object(`{"contains":{"const":1}}`), `{"n":[2]}`,
+			`property "n": 0 items fit what the array must contain, the minimum is 1`,
+		},
+		{
+			object(`{"contains":true,"maxContains":1}`), `{"n":[2,2]}`,
+			`property "n": 2 items fit what the array must contain, the maximum is 1`,
+		},
 		{`{"properties":{"n":false}}`, `{"n":1}`, `property "n": is not allowed`},
 		{`false`, `1`, `is not allowed`},
-		{`{"propertyNames":{"maxLength":1}}`, `{"ab":1}`, `property "ab": the name: has 2 characters, the maximum is 1`},
+		{
+			`{"propertyNames":{"maxLength":1}}`, `{"ab":1}`,
+			`property "ab": the name: has 2 characters, the maximum is 1`,
+		},
 		{`{"dependentRequired":{"a":["b"]}}`, `{"a":1}`, `missing property "b", which "a" needs`},
 		{`{"not":{"type":"string"}}`, `"a"`, `is what the schema excludes with "not"`},
-		{object(`{"anyOf":[{"type":"integer","maximum":3},{"type":"null"}]}`), `{"n":4}`, `property "n": 4 is greater than the maximum 3`},
-		{object(`{"anyOf":[{"type":"integer"},{"type":"null"}]}`), `{"n":"4"}`, `property "n": got string, want null or integer`},
-		{object(`{"oneOf":[{"const":"a","title":"A"},{"const":"b","title":"B"}]}`), `{"n":"c"}`, `property "n": "c" is not one of "a", "b"`},
-		{`{"oneOf":[{"minimum":1},{"minimum":2}]}`, `3`, `fits alternatives 1 and 2, must fit exactly one`},
-		{`{"anyOf":[{"minimum":5},{"multipleOf":2}]}`, `3`, `fits none of 2 alternatives; 1: 3 is less than the minimum 5; 2: 3 is not a multiple of 2`},
 		{
-			`{"oneOf":[{"properties":{"kind":{"const":"circle"},"r":{"type":"number"}}},{"properties":{"kind":{"const":"box"},"r":{"type":"null"}}}]}`,
+			object(`{"anyOf":[{"type":"integer","maximum":3},{"type":"null"}]}`), `{"n":4}`,
+			`property "n": 4 is greater than the maximum 3`,
+		},
+		{
+			object(`{"anyOf":[{"type":"integer"},{"type":"null"}]}`), `{"n":"4"}`,
+			`property "n": got string, want null or integer`,
+		},
+		{
+			object(`{"oneOf":[{"const":"a","title":"A"},{"const":"b","title":"B"}]}`), `{"n":"c"}`,
+			`property "n": "c" is not one of "a", "b"`,
+		},
+		{
+			`{"oneOf":[{"minimum":1},{"minimum":2}]}`, `3`,
+			`fits alternatives 1 and 2, must fit exactly one`,
+		},
+		{
+			`{"anyOf":[{"minimum":5},{"multipleOf":2}]}`, `3`,
+			`fits none of 2 alternatives; 1: 3 is less than the minimum 5; 2: 3 is not a multiple of 2`,
+		},
+		{
+			`{"oneOf":[{"properties":{"kind":{"const":"circle"},"r":{"type":"number"}}},` +
+				`{"properties":{"kind":{"const":"box"},"r":{"type":"null"}}}]}`,
 			`{"kind":"circle","r":"1"}`, `property "r": got string, want number`,
 		},
-		{`{"allOf":[{"properties":{"a":true}}],"unevaluatedProperties":false}`, `{"b":1}`, `unknown property "b"`},
+		{
+			`{"allOf":[{"properties":{"a":true}}],"unevaluatedProperties":false}`, `{"b":1}`,
+			`unknown property "b"`,
+		},
 		{`{"unevaluatedItems":false}`, `[1]`, `item [0]: is not allowed`},
 		{object(`{"type":"integer"}`), `{"n":}`, "the value is no JSON: expected a value at byte 5"},
 		{`{}`, `{} x`, "the value is no JSON: unexpected data after the value at byte 3"},
-		{object(`{"const":1}`), `{"n":"` + strings.Repeat("é", 100) + `"}`, `property "n": "` + strings.Repeat("é", 49) + `… is not 1`},
+		{
+			object(`{"const":1}`), `{"n":"` + strings.Repeat("é", 100) + `"}`,
+			`property "n": "` + strings.Repeat("é", 49) + `… is not 1`,
+		},
 	} {
 		err := mustCompile(t, test.schema).Validate([]byte(test.value))
 		if got := fmt.Sprint(err); got != test.want && (err != nil || test.want != "") {
@@ -104,12 +165,15 @@ func TestProblems(t *testing.T) {
 }
 
 func TestManyProblems(t *testing.T) {
-	err := mustCompile(t, `{"items":{"type":"null"}}`).Validate([]byte("[" + strings.Repeat("1,", 100) + "1]"))
+	err := mustCompile(t,
+		`{"items":{"type":"null"}}`).Validate([]byte("[" + strings.Repeat("1,", 100) + "1]"))
 	var e *Error
-	if !errors.As(err, &e) || len(e.Problems) != 10 || !e.More || !strings.HasSuffix(e.Error(), "; and more") {
+	if !errors.As(err, &e) || len(e.Problems) != 10 || !e.More ||
+		!strings.HasSuffix(e.Error(), "; and more") {
 		t.Errorf("got %v", err)
 	}
-	err = mustCompile(t, `{"items":{"type":"null"}}`).Validate([]byte("[" + strings.Repeat("1,", 9) + "1]"))
+	err = mustCompile(t,
+		`{"items":{"type":"null"}}`).Validate([]byte("[" + strings.Repeat("1,", 9) + "1]"))
 	if !errors.As(err, &e) || len(e.Problems) != 10 || e.More {
 		t.Errorf("got %v", err)
 	}
@@ -178,38 +242,40 @@ func TestPatterns(t *testing.T) {
 
 func TestCompileFails(t *testing.T) {
 	for schema, want := range map[string]string{
-		``:                                       "no JSON that is accepted here: unexpected end",
-		`{`:                                      "unexpected end",
-		`1`:                                      "the schema: a schema must be an object, true or false",
-		`null`:                                   "must be an object, true or false",
-		`{"type":"strin"}`:                       `the schema at /type: there is no type "strin"`,
-		`{"type":[]}`:                            "name of a type",
-		`{"type":["string","string"]}`:           "name of a type",
-		`{"type":1}`:                             "name of a type",
-		`{"properties":{"a/b":{"minimum":"1"}}}`: "the schema at /properties/a~1b/minimum: must be a number",
-		`{"properties":[]}`:                      "/properties: must be an object",
-		`{"properties":{"a":null}}`:              "/properties/a: a schema must be",
-		`{"required":["a","a"]}`:                 "array of different strings",
-		`{"required":"a"}`:                       "array of different strings",
-		`{"required":[1]}`:                       "array of different strings",
-		`{"enum":1}`:                             "array of values",
-		`{"minLength":-1}`:                       "integer that is not negative",
-		`{"maxItems":1.5}`:                       "integer that is not negative",
-		`{"minContains":"1","contains":true}`:    "integer that is not negative",
-		`{"multipleOf":0}`:                       "greater than 0",
-		`{"multipleOf":-1}`:                      "greater than 0",
-		`{"uniqueItems":1}`:                      "true or false",
-		`{"allOf":{}}`:                           "array of schemas",
-		`{"anyOf":[]}`:                           "at least one",
-		`{"items":[{}]}`:                         "a schema must be",
-		`{"pattern":1}`:                          "must be a string",
-		`{"pattern":"("}`:                        "/pattern: \"(\" is not supported: missing closing )",
-		`{"pattern":"(?=a)"}`:                    "is not supported: invalid or unsupported Perl syntax",
-		`{"pattern":"((a{100}){100}){100}"}`:     "is not supported",
-		`{"pattern":"` + strings.Repeat("a", 5000) + `"}`:         "the pattern has 5000 bytes",
-		`{"patternProperties":{"[":true}}`:                        "/patternProperties/[: ",
-		`{"$ref":1}`:                                              "/$ref: must be a string",
-		`{"$ref":"#/$defs/x"}`:                                    `the schema at /$ref: "#/$defs/x": there is no "$defs"`,
+		``:                             "no JSON that is accepted here: unexpected end",
+		`{`:                            "unexpected end",
+		`1`:                            "the schema: a schema must be an object, true or false",
+		`null`:                         "must be an object, true or false",
+		`{"type":"strin"}`:             `the schema at /type: there is no type "strin"`,
+		`{"type":[]}`:                  "name of a type",
+		`{"type":["string","string"]}`: "name of a type",
+		`{"type":1}`:                   "name of a type",
+		`{"properties":{"a/b":{"minimum":"1"}}}`: "the schema at /properties/a~1b/minimum: must " +
+			"be a number",
+		`{"properties":[]}`:                   "/properties: must be an object",
+		`{"properties":{"a":null}}`:           "/properties/a: a schema must be",
+		`{"required":["a","a"]}`:              "array of different strings",
+		`{"required":"a"}`:                    "array of different strings",
+		`{"required":[1]}`:                    "array of different strings",
+		`{"enum":1}`:                          "array of values",
+		`{"minLength":-1}`:                    "integer that is not negative",
+		`{"maxItems":1.5}`:                    "integer that is not negative",
+		`{"minContains":"1","contains":true}`: "integer that is not negative",
+		`{"multipleOf":0}`:                    "greater than 0",
+		`{"multipleOf":-1}`:                   "greater than 0",
+		`{"uniqueItems":1}`:                   "true or false",
+		`{"allOf":{}}`:                        "array of schemas",
+		`{"anyOf":[]}`:                        "at least one",
+		`{"items":[{}]}`:                      "a schema must be",
+		`{"pattern":1}`:                       "must be a string",
+		`{"pattern":"("}`:                     "/pattern: \"(\" is not supported: missing closing )",
+		`{"pattern":"(?=a)"}`:                 "is not supported: invalid or unsupported Perl syntax",
+		`{"pattern":"((a{100}){100}){100}"}`:  "is not supported",
+		`{"pattern":"` + strings.Repeat("a", 5000) + `"}`: "the pattern has 5000 bytes",
+		`{"patternProperties":{"[":true}}`:                "/patternProperties/[: ",
+		`{"$ref":1}`:                                      "/$ref: must be a string",
+		`{"$ref":"#/$defs/x"}`: `the schema at /$ref: "#/$defs/x": ` +
+			`there is no "$defs"`,
 		`{"$ref":"#x"}`:                                           "there is no such anchor",
 		`{"$ref":"#/%"}`:                                          "is no URI reference",
 		`{"$defs":{"a":1},"$ref":"#/$defs/a"}`:                    "/$defs/a: a schema must be",
@@ -222,16 +288,18 @@ func TestCompileFails(t *testing.T) {
 		`{"$ref":"https://json-schema.org/draft/2020-12/schema"}`: "nothing is fetched",
 		`{"$schema":"https://example.com/my"}`:                    `the schema: the dialect "https://example.com/my" is not supported; these are: https://json-schema.org/draft/2020-12/schema`,
 		`{"$ref":"#"}`:                                            "a reference leads back to itself",
-		`{"allOf":[{"$ref":"#/$defs/a"}],"$defs":{"a":{"anyOf":[{"$ref":"#"}]}}}`: "a reference leads back to itself",
-		`{"$id":"http://x/#a"}`:                                        "must have no fragment",
-		`{"$id":"http://x","items":{"$id":"http://x"}}`:                "is the id of another",
-		`{"$defs":{"a":{"$anchor":"x"},"b":{"$anchor":"x"}}}`:          "the anchor \"x\" is there twice",
-		`{"type":"string","type":"number"}`:                            `"type" is there twice`,
-		`{"properties":{"a":{},"\u0061":{}}}`:                          `"a" is there twice`,
-		`{"x":"` + strings.Repeat("x", 1<<20) + `"}`:                   "are allowed",
-		strings.Repeat(`{"not":`, 66) + `{}` + strings.Repeat("}", 66): "more than 64 subschemas inside each other",
-		strings.Repeat(`[`, 300) + strings.Repeat("]", 300):            "nested too deeply",
-		`{"allOf":[` + strings.Repeat("{},", 10_000) + `{}]}`:          "more than 10000 subschemas",
+		`{"allOf":[{"$ref":"#/$defs/a"}],"$defs":{"a":{"anyOf":[{"$ref":"#"}]}}}`: "a reference leads " +
+			"back to itself",
+		`{"$id":"http://x/#a"}`:                               "must have no fragment",
+		`{"$id":"http://x","items":{"$id":"http://x"}}`:       "is the id of another",
+		`{"$defs":{"a":{"$anchor":"x"},"b":{"$anchor":"x"}}}`: "the anchor \"x\" is there twice",
+		`{"type":"string","type":"number"}`:                   `"type" is there twice`,
+		`{"properties":{"a":{},"\u0061":{}}}`:                 `"a" is there twice`,
+		`{"x":"` + strings.Repeat("x", 1<<20) + `"}`:          "are allowed",
+		strings.Repeat(`{"not":`, 66) + `{}` +
+			strings.Repeat("}", 66): "more than 64 subschemas inside each other",
+		strings.Repeat(`[`, 300) + strings.Repeat("]", 300):   "nested too deeply",
+		`{"allOf":[` + strings.Repeat("{},", 10_000) + `{}]}`: "more than 10000 subschemas",
 	} {
 		_, err := Compile([]byte(schema), Limits{})
 		if err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 500 {
@@ -246,7 +314,8 @@ func TestUnsupported(t *testing.T) {
 		`{"items":{"pattern":"(?!a)"}}`: true, `{"patternProperties":{"(a)\\1":true}}`: true, `{"$ref":"https://example.com/x"}`: true,
 		`{"$schema":"https://example.com/x"}`: true, `{"type":5}`: false, `{"$ref":"#/x"}`: false, `{"minLength":-1}`: false,
 	} {
-		if _, err := Compile([]byte(schema), Limits{}); errors.Is(err, ErrUnsupported) != want || err == nil {
+		if _, err := Compile([]byte(schema), Limits{}); errors.Is(err, ErrUnsupported) != want ||
+			err == nil {
 			t.Errorf("%s: %v", schema, err)
 		}
 	}
@@ -292,7 +361,9 @@ func TestManyProperties(t *testing.T) {
 		required = append(required, fmt.Sprintf(`"p%d"`, i))
 		value = append(value, fmt.Sprintf(`"p%d":%d`, i, i))
 	}
-	s := mustCompile(t, `{"properties":{`+strings.Join(properties, ",")+`},"required":[`+strings.Join(required, ",")+`],"additionalProperties":false}`)
+	s := mustCompile(t,
+		`{"properties":{`+strings.Join(properties, ",")+`},"required":[`+strings.Join(required, ",")+
+			`],"additionalProperties":false}`)
 	if err := s.Validate([]byte("{" + strings.Join(value, ",") + "}")); err != nil {
 		t.Error(err)
 	}
@@ -301,12 +372,14 @@ func TestManyProperties(t *testing.T) {
 		t.Error(err)
 	}
 	for i := range value {
-		err := s.Validate([]byte("{" + strings.Join(slices.Delete(slices.Clone(value), i, i+1), ",") + "}"))
+		err := s.Validate(
+			[]byte("{" + strings.Join(slices.Delete(slices.Clone(value), i, i+1), ",") + "}"))
 		if want := fmt.Sprintf(`missing property "p%d"`, 149-i); err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
-	if err := s.Validate([]byte("{" + strings.Join(value, ",") + `,"x":1}`)); err == nil || !strings.Contains(err.Error(), "… (150 in all)") {
+	if err := s.Validate([]byte("{" + strings.Join(value, ",") + `,"x":1}`)); err == nil ||
+		!strings.Contains(err.Error(), "… (150 in all)") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -325,7 +398,8 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%s: %+v", test.schema, test.limits)
 		}
 	}
-	s, err := Compile([]byte(`{"items":{"allOf":[{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}]}}`), Limits{Work: 1, Problems: 1})
+	s, err := Compile(
+		[]byte(`{"items":{"allOf":[{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}]}}`), Limits{Work: 1, Problems: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,12 +9,16 @@ var vectors = []struct {
 	fit, unfit    []string
 }{
 	{
-		"a closed tree", `{"type":"object","properties":{"left":{"$ref":"#"},"right":{"$ref":"#"}},"additionalProperties":false}`,
+		"a closed tree",
+		`{"type":"object","properties":{"left":{"$ref":"#"},"right":{"$ref":"#"}},` +
+			`"additionalProperties":false}`,
 		[]string{`{}`, `{"left":{"right":{}}}`},
 		[]string{`{"left":{"right":{"up":{}}}}`, `{"left":[]}`},
 	},
 	{
-		"pointers with escapes", `{"$defs":{"a/b":{"c~d":{"type":"null"}},"per cent%":{"type":"string"}},"prefixItems":[{"$ref":"#/$defs/a~1b/c~0d"},{"$ref":"#/$defs/per%20cent%25"}]}`,
+		"pointers with escapes",
+		`{"$defs":{"a/b":{"c~d":{"type":"null"}},"per cent%":{"type":"string"}},` +
+			`"prefixItems":[{"$ref":"#/$defs/a~1b/c~0d"},{"$ref":"#/$defs/per%20cent%25"}]}`,
 		[]string{`[null,"x"]`},
 		[]string{`[1]`, `[null,1]`},
 	},
@@ -39,7 +43,9 @@ var vectors = []struct {
 		[]string{`{"a":[1]}`, `{"b":1}`},
 	},
 	{
-		"a resource with a name that is no address", `{"$id":"urn:example:root","$defs":{"a":{"type":"null"}},"items":{"$ref":"urn:example:root#/$defs/a"}}`,
+		"a resource with a name that is no address",
+		`{"$id":"urn:example:root","$defs":{"a":{"type":"null"}},` +
+			`"items":{"$ref":"urn:example:root#/$defs/a"}}`,
 		[]string{`[null]`},
 		[]string{`[1]`},
 	},
@@ -55,7 +61,8 @@ var vectors = []struct {
 	},
 	{
 		"a dynamic reference: a tree made strict", `{"$id":"https://example.com/strict","$dynamicAnchor":"node","$ref":"tree","unevaluatedProperties":false,` +
-			`"$defs":{"tree":{"$id":"tree","$dynamicAnchor":"node","type":"object","properties":{"data":true,"children":{"type":"array","items":{"$dynamicRef":"#node"}}}}}}`,
+			`"$defs":{"tree":{"$id":"tree","$dynamicAnchor":"node","type":"object",` +
+			`"properties":{"data":true,"children":{"type":"array","items":{"$dynamicRef":"#node"}}}}}}`,
 		[]string{`{"children":[{"data":1}]}`},
 		[]string{`{"children":[{"daat":1}]}`, `{"daat":1}`},
 	},
@@ -67,13 +74,15 @@ var vectors = []struct {
 	},
 	{
 		"generic lists", `{"$id":"https://example.com/strings","$ref":"list","$defs":{"s":{"$dynamicAnchor":"T","type":"string"},` +
-			`"list":{"$id":"list","type":"array","items":{"$dynamicRef":"#T"},"$defs":{"any":{"$dynamicAnchor":"T"}}}}}`,
+			`"list":{"$id":"list","type":"array","items":{"$dynamicRef":"#T"},` +
+			`"$defs":{"any":{"$dynamicAnchor":"T"}}}}}`,
 		[]string{`["a"]`},
 		[]string{`[1]`},
 	},
 	{
 		"2019-09: a recursive reference", `{"$schema":"https://json-schema.org/draft/2019-09/schema","$id":"https://example.com/outer","$recursiveAnchor":true,"type":["object","integer"],` +
-			`"allOf":[{"$ref":"inner"}],"$defs":{"inner":{"$id":"inner","$recursiveAnchor":true,"additionalProperties":{"$recursiveRef":"#"}}}}`,
+			`"allOf":[{"$ref":"inner"}],"$defs":{"inner":{"$id":"inner","$recursiveAnchor":true,` +
+			`"additionalProperties":{"$recursiveRef":"#"}}}}`,
 		[]string{`{"a":{"b":1}}`},
 		[]string{`{"a":{"b":"c"}}`},
 	},
@@ -88,7 +97,8 @@ var vectors = []struct {
 		[]string{`[null]`, `[]`},
 	},
 	{
-		"2020-12: contains evaluates", `{"contains":{"type":"null"},"unevaluatedItems":{"type":"string"}}`,
+		"2020-12: contains evaluates",
+		`{"contains":{"type":"null"},"unevaluatedItems":{"type":"string"}}`,
 		[]string{`[null]`, `["a",null]`},
 		[]string{`[null,1]`},
 	},
@@ -128,8 +138,12 @@ var vectors = []struct {
 		nil,
 	},
 	{
-		"properties that others evaluate", `{"type":"object","properties":{"a":true},"patternProperties":{"^x":true},"if":{"properties":{"b":{"const":1}},"required":["b"]},"then":{"properties":{"c":true}},` +
-			`"dependentSchemas":{"d":{"properties":{"d":true,"e":true}}},"anyOf":[{"properties":{"f":{"type":"null"}}},true],"not":{"properties":{"g":false},"required":["g"]},"unevaluatedProperties":false}`,
+		"properties that others evaluate",
+		`{"type":"object","properties":{"a":true},"patternProperties":{"^x":true},` +
+			`"if":{"properties":{"b":{"const":1}},"required":["b"]},"then":{"properties":{"c":true}},` +
+			`"dependentSchemas":{"d":{"properties":{"d":true,"e":true}}},` +
+			`"anyOf":[{"properties":{"f":{"type":"null"}}},true],"not":{"properties":{"g":false},` +
+			`"required":["g"]},"unevaluatedProperties":false}`,
 		[]string{`{"a":1,"x1":1}`, `{"b":1,"c":1}`, `{"d":1,"e":1}`, `{"f":null}`},
 		[]string{`{"c":1}`, `{"e":1}`, `{"f":1}`, `{"g":1}`, `{"b":2}`},
 	},
@@ -142,7 +156,8 @@ var vectors = []struct {
 		"enum and const", `{"const":1,"enum":[1,2]}`, []string{`1`}, []string{`2`, `3`},
 	},
 	{
-		"members that are there twice", `{"properties":{"a":{"type":"integer"}},"additionalProperties":{"type":"null"}}`,
+		"members that are there twice",
+		`{"properties":{"a":{"type":"integer"}},"additionalProperties":{"type":"null"}}`,
 		[]string{`{"a":1,"a":2}`, `{"b":null,"b":null}`},
 		[]string{`{"a":1,"a":"x"}`, `{"a":"x","a":1}`, `{"a":1,"\u0061":"x"}`, `{"b":null,"b":1}`},
 	},
