@@ -66,7 +66,8 @@ func unfinished(text []byte) int {
 	tail := text[max(0, len(text)-maxHeld):]
 	if i := bytes.LastIndexByte(tail, 0x1b); i >= 0 {
 		sequence := tail[i:]
-		if len(sequence) == 1 || sequence[1] == '[' && len(bytes.TrimLeft(sequence[2:], "0123456789;:")) == 0 {
+		if len(sequence) == 1 ||
+			sequence[1] == '[' && len(bytes.TrimLeft(sequence[2:], "0123456789;:")) == 0 {
 			return len(sequence)
 		}
 	}

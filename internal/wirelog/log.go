@@ -333,7 +333,8 @@ func (t *roundTripper) RoundTrip(r *http.Request) (*http.Response, error) {
 		t.log.note(conn, "no answer: %v", err)
 		return nil, err
 	}
-	if b := newBody(t.log, conn, Received, mediaType(resp.Header), resp.StatusCode, resp.ContentLength == 0); b != nil {
+	if b := newBody(t.log, conn, Received, mediaType(resp.Header), resp.StatusCode,
+		resp.ContentLength == 0); b != nil {
 		resp.Body = &responseBody{resp.Body, b}
 	}
 	return resp, nil

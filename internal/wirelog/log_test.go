@@ -36,7 +36,8 @@ func (l *lines) log() *Log {
 func (l *lines) take() (all []string) {
 	l.log().Flush(time.Minute)
 	for line := range strings.Lines(l.out.String()) {
-		parts := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 3) // the time and the connection are first
+		// the time and the connection are first
+		parts := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 3)
 		all = append(all, parts[len(parts)-1])
 	}
 	l.out.Reset()
@@ -168,7 +169,8 @@ func TestWholeLines(t *testing.T) {
 	}
 	all.Wait()
 	l.Flush(time.Minute)
-	whole := regexp.MustCompile(`^\S+ #\d > (a{100}|b{100}|c{100}|d{100}|e{100}|f{100}|g{100}|h{100})$`)
+	whole := regexp.MustCompile(
+		`^\S+ #\d > (a{100}|b{100}|c{100}|d{100}|e{100}|f{100}|g{100}|h{100})$`)
 	n := 0
 	for line := range strings.Lines(out.String()) {
 		if n++; !whole.MatchString(strings.TrimSuffix(line, "\n")) {
@@ -262,12 +264,14 @@ func TestHTTP(t *testing.T) {
 			[]string{`{"a":1}`, "2"},
 		},
 		{
-			"text/event-stream", "event: endpoint\ndata: /messages?session=secret\n\ndata: 1\ndata: 2\n\ndata: not whole",
+			"text/event-stream",
+			"event: endpoint\ndata: /messages?session=secret\n\ndata: 1\ndata: 2\n\ndata: not whole",
 			[]string{"! event endpoint", "1\n2"},
 		},
 		{"text/plain", "secret", []string{"! HTTP status 200 OK"}},
 	} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL, strings.NewReader(test.body))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL,
+			strings.NewReader(test.body))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -36,10 +36,13 @@ const (
 // than a piece of the text.
 func JSON(raw []byte) (out []byte, err error) {
 	if len(raw) > MaxBytes {
-		return nil, fmt.Errorf("the document has %d bytes; %d are allowed in YAML, and more in JSON", len(raw), MaxBytes)
+		return nil, fmt.Errorf("the document has %d bytes; %d are allowed in YAML, and more in JSON",
+			len(raw), MaxBytes)
 	}
 	if n := bytes.Count(raw, []byte("[")) + bytes.Count(raw, []byte("{")); n > maxBrackets {
-		return nil, fmt.Errorf("the document has %d brackets and braces; %d are allowed in YAML, and more in JSON", n, maxBrackets)
+		return nil,
+			fmt.Errorf("the document has %d brackets and braces; %d are allowed in YAML, and more in JSON",
+				n, maxBrackets)
 	}
 	defer func() {
 		if recover() != nil { // what the parser does with some texts that are no YAML
@@ -54,7 +57,8 @@ func JSON(raw []byte) (out []byte, err error) {
 	if err != nil {
 		var bad *yaml.SyntaxError
 		if errors.As(err, &bad) && bad.Token != nil && bad.Token.Position != nil {
-			return nil, fmt.Errorf("line %d, column %d: it is no YAML: %s", bad.Token.Position.Line, bad.Token.Position.Column, bad.Message)
+			return nil, fmt.Errorf("line %d, column %d: it is no YAML: %s", bad.Token.Position.Line,
+				bad.Token.Position.Column, bad.Message)
 		}
 		return nil, errors.New("it cannot be read as YAML")
 	}
@@ -96,7 +100,9 @@ func checkTokens(tokens token.Tokens) error {
 				commas++
 			}
 			if commas > maxBrackets {
-				return fmt.Errorf("line %d: there are more than %d values in brackets and braces; write the document as JSON", t.Position.Line, maxBrackets)
+				return fmt.Errorf(
+					"line %d: there are more than %d values in brackets and braces; write the document as JSON",
+					t.Position.Line, maxBrackets)
 			}
 			continue
 		}
@@ -109,7 +115,9 @@ func checkTokens(tokens token.Tokens) error {
 			keys.add(tokens[max(i-1, 0)].Position.Column)
 		}
 		if keys.work > maxKeyWork {
-			return fmt.Errorf("line %d: there are too many keys beside each other for YAML; write the document as JSON", t.Position.Line)
+			return fmt.Errorf(
+				"line %d: there are too many keys beside each other for YAML; write the document as JSON",
+				t.Position.Line)
 		}
 	}
 	return nil
@@ -150,7 +158,8 @@ func (y *writer) write(a ast.Node, depth int) error {
 		return fmt.Errorf("line %d: values are nested more than %d deep", lineOf(a), MaxNesting)
 	}
 	if len(y.out) > maxExpanded {
-		return fmt.Errorf("the document has more than %d bytes when its aliases are expanded", maxExpanded)
+		return fmt.Errorf("the document has more than %d bytes when its aliases are expanded",
+			maxExpanded)
 	}
 	switch a := a.(type) {
 	case *ast.MappingNode:
@@ -168,7 +177,8 @@ func (y *writer) write(a ast.Node, depth int) error {
 	case *ast.AliasNode:
 		at, ok := y.anchors[a.Value.GetToken().Value]
 		if !ok {
-			return fmt.Errorf("line %d: there is no anchor %s before this alias", lineOf(a), quote(a.Value.GetToken().Value))
+			return fmt.Errorf("line %d: there is no anchor %s before this alias", lineOf(a),
+				quote(a.Value.GetToken().Value))
 		}
 		y.out = append(y.out, y.out[at[0]:at[1]]...)
 	case *ast.TagNode:
@@ -301,7 +311,8 @@ func keyOf(a ast.Node) (string, error) {
 		return a.Value.Value, nil
 	case *ast.MappingKeyNode:
 		return keyOf(a.Value)
-	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.NullNode, *ast.InfinityNode, *ast.NanNode:
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.NullNode, *ast.InfinityNode,
+		*ast.NanNode:
 		return a.GetToken().Value, nil
 	default:
 		return "", fmt.Errorf("line %d: a key must be a word", lineOf(a))

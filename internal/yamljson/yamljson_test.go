@@ -40,7 +40,10 @@ func TestRefused(t *testing.T) {
 
 // FuzzJSON: whatever the text is, it is refused, or becomes JSON within the bounds.
 func FuzzJSON(f *testing.F) {
-	for _, s := range []string{"a: &x [1]\nb: *x\n", "a: {<<: {b: 1}}", "- !!str 1\n- |\n x\n", "? a\n: b", "a: .inf\nb: 0o7\n"} {
+	for _, s := range []string{
+		"a: &x [1]\nb: *x\n", "a: {<<: {b: 1}}", "- !!str 1\n- |\n x\n",
+		"? a\n: b", "a: .inf\nb: 0o7\n",
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
