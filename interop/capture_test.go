@@ -21,7 +21,8 @@ func TestCaptureInTshark(t *testing.T) {
 	packets := file + ".pcapng"
 	mustFarcall(t, "export", file, "--format", "pcapng", "--out", packets)
 	out, err := exec.CommandContext(t.Context(), tshark, "-r", packets, "-T", "fields",
-		"-e", "_ws.col.Protocol", "-e", "exported_pdu.p2p_dir", "-e", "json.key", "-e", "json.value.string").CombinedOutput()
+		"-e", "_ws.col.Protocol", "-e", "exported_pdu.p2p_dir", "-e", "json.key", "-e",
+		"json.value.string").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -33,7 +34,8 @@ func TestCaptureInTshark(t *testing.T) {
 	if !up || !down {
 		t.Errorf("%s", out)
 	}
-	if out, err = exec.CommandContext(t.Context(), tshark, "-r", packets, "-T", "json").Output(); err != nil {
+	if out, err = exec.CommandContext(t.Context(), tshark, "-r", packets, "-T",
+		"json").Output(); err != nil {
 		t.Fatal(err)
 	}
 	if !json.Valid(out) || strings.Contains(string(out), "_ws.malformed") {

@@ -23,7 +23,8 @@ var contracts = map[string]contract{
 		[]string{"tools/call get-sum breaking: tool-error-changed", "breaking: input-type-narrowed result.tools.get-sum.inputSchema.properties.a.type"},
 	},
 	"server-filesystem": {
-		npmContract("server-filesystem", "DIR", "index.js", `registerTool("read_text_file"`, `registerTool("read_text"`),
+		npmContract("server-filesystem", "DIR", "index.js", `registerTool("read_text_file"`,
+			`registerTool("read_text"`),
 		[]string{"tools", "list_allowed_directories", "list_directory path=DIR", "read_text_file path=DIR/a.txt"},
 		[]string{"breaking: tool-removed result.tools.read_text_file"},
 	},
@@ -35,7 +36,8 @@ var contracts = map[string]contract{
 	"go-sdk": {
 		func(t *testing.T) (command, changed []string) {
 			path := child(t, "go-sdk").Path
-			return []string{"env", childVariable + "=go-sdk", path}, []string{"env", childVariable + "=go-sdk changed", path}
+			return []string{"env", childVariable + "=go-sdk", path},
+				[]string{"env", childVariable + "=go-sdk changed", path}
 		},
 		[]string{"tools", "prompts", "resources", "add A=2 B=3", "count N=2"},
 		[]string{"breaking: tool-removed result.tools.chatter", "tools/call add breaking: type-changed result.structuredContent"},
@@ -44,7 +46,9 @@ var contracts = map[string]contract{
 
 // npmContract returns the commands of an npm package, with an argument, and of a copy of it with
 // another text in a file.
-func npmContract(name, argument, file, old, with string) func(t *testing.T) (command, changed []string) {
+func npmContract(
+	name, argument, file, old, with string,
+) func(t *testing.T) (command, changed []string) {
 	return func(t *testing.T) (command, changed []string) {
 		modules, err := filepath.Abs(filepath.Join("node", "node_modules"))
 		if err != nil {
@@ -61,7 +65,8 @@ func npmContract(name, argument, file, old, with string) func(t *testing.T) (com
 			t.Fatal(err)
 		}
 		for path, content := range map[string]string{
-			"package.json": `{"type":"module"}`, filepath.Join("dist", file): strings.Replace(string(text), old, with, 1),
+			"package.json":              `{"type":"module"}`,
+			filepath.Join("dist", file): strings.Replace(string(text), old, with, 1),
 		} {
 			if err := os.WriteFile(filepath.Join(other, path), []byte(content), 0o600); err != nil {
 				t.Fatal(err)
@@ -71,7 +76,8 @@ func npmContract(name, argument, file, old, with string) func(t *testing.T) (com
 			t.Fatal(err)
 		}
 		run := []string{"env", "MEMORY_FILE_PATH=DIR/memory.jsonl", node}
-		return append(run[:3:3], filepath.Join(dist, "index.js"), argument), append(run[:3:3], filepath.Join(other, "dist", "index.js"), argument)
+		return append(run[:3:3], filepath.Join(dist, "index.js"), argument),
+			append(run[:3:3], filepath.Join(other, "dist", "index.js"), argument)
 	}
 }
 
@@ -85,7 +91,8 @@ func TestVerify(t *testing.T) {
 			command, changed := c.server(t)
 			file := filepath.Join(t.TempDir(), "a.jsonl")
 			dir := ""
-			in := func(words []string) []string { // each run of a server has a new directory of the same name
+			in := func(words []string) []string {
+				// each run of a server has a new directory of the same name
 				if dir == "" {
 					dir = filepath.Join(t.TempDir(), "dir")
 				}
@@ -104,14 +111,18 @@ func TestVerify(t *testing.T) {
 				}
 				return out
 			}
-			shell := exec.CommandContext(t.Context(), farcallPath, append([]string{"shell", "--", farcallPath, "tap", "--raw", "--out", file, "--"}, in(command)...)...)
+			shell := exec.CommandContext(t.Context(), farcallPath,
+				append([]string{"shell", "--", farcallPath, "tap", "--raw", "--out", file, "--"},
+					in(command)...)...)
 			shell.Env = append(os.Environ(), "HOME="+t.TempDir())
-			shell.Stdin = strings.NewReader(strings.ReplaceAll(strings.Join(c.calls, "\n"), "DIR", dir) + "\n")
+			shell.Stdin = strings.NewReader(
+				strings.ReplaceAll(strings.Join(c.calls, "\n"), "DIR", dir) + "\n")
 			if out, err := shell.CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
 			verify := []string{"verify", file, "--"}
-			if out := mustFarcall(t, append(verify, in(command)...)...); !strings.Contains(out, " 0 breaking, 0 unclear") {
+			if out := mustFarcall(t, append(verify, in(command)...)...); !strings.Contains(out,
+				" 0 breaking, 0 unclear") {
 				t.Errorf("the same server: %s", out)
 			}
 			out, stderr, code := program(t, append(verify, in(changed)...)...)

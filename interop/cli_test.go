@@ -20,10 +20,12 @@ func TestCallJrpc2(t *testing.T) {
 		if got := mustFarcall(t, "call", target, "echo", `{"a":1.0}`); got != `{"a":1.0}` {
 			t.Errorf("echo = %s", got)
 		}
-		if got := mustFarcall(t, "call", target, "callback", "--answer", `ask={"yes":true}`); got != `{"yes":true}` {
+		if got := mustFarcall(t, "call", target, "callback", "--answer",
+			`ask={"yes":true}`); got != `{"yes":true}` {
 			t.Errorf("callback = %s", got)
 		}
-		if _, stderr, code := program(t, "call", target, "nosuch"); code != 4 || !strings.Contains(stderr, "-32601") {
+		if _, stderr, code := program(t, "call", target, "nosuch"); code != 4 ||
+			!strings.Contains(stderr, "-32601") {
 			t.Errorf("nosuch: exit status %d, %s", code, stderr)
 		}
 	}
@@ -36,10 +38,12 @@ func TestCallGeth(t *testing.T) {
 			t.Errorf("add = %s", got)
 		}
 		_, stderr, code := program(t, "call", target, "calc_fail")
-		if code != 4 || !strings.Contains(stderr, `error 4711: it failed`) || !strings.Contains(stderr, `{"at":7}`) {
+		if code != 4 || !strings.Contains(stderr, `error 4711: it failed`) ||
+			!strings.Contains(stderr, `{"at":7}`) {
 			t.Errorf("fail: exit status %d, %s", code, stderr)
 		}
-		if _, stderr, code := program(t, "discover", target); code != 4 || !strings.Contains(stderr, "does not describe itself") {
+		if _, stderr, code := program(t, "discover", target); code != 4 ||
+			!strings.Contains(stderr, "does not describe itself") {
 			t.Errorf("discover: exit status %d, %s", code, stderr)
 		}
 	}
@@ -54,7 +58,8 @@ func TestFollowGeth(t *testing.T) {
 		t.Fatalf("%q", lines)
 	}
 	for i, line := range lines[1:] {
-		if !strings.HasPrefix(line, `{"method":"calc_subscription","params":{"subscription":`+lines[0]) || !strings.Contains(line, `"result":`+string(rune('0'+i))) {
+		if !strings.HasPrefix(line, `{"method":"calc_subscription","params":{"subscription":`+lines[0]) ||
+			!strings.Contains(line, `"result":`+string(rune('0'+i))) {
 			t.Errorf("item %d: %s", i, line)
 		}
 	}

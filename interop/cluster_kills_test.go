@@ -25,8 +25,8 @@ import (
 	"github.com/farcall-dev/farcall/mcp/era"
 )
 
-// killsVar says how many nodes TestMCPClusterKills kills, one each minute. Without it one is killed,
-// in less time.
+// killsVar says how many nodes TestMCPClusterKills kills, one each minute. Without it one is
+// killed, in less time.
 const killsVar = "FARCALL_KILLS"
 
 // A roundRobin gives each connection to the next of some addresses that takes it.
@@ -52,8 +52,8 @@ func (b *roundRobin) dial(ctx context.Context, network, _ string) (conn net.Conn
 }
 
 // serve listens, and gives each request to one of the addresses. It reads it first, as most
-// balancers do: ReverseProxy breaks an answer off that begins while it still looks for the end of the
-// request.
+// balancers do: ReverseProxy breaks an answer off that begins while it still looks for the end of
+// the request.
 func (b *roundRobin) serve(t *testing.T) string {
 	t.Helper()
 	proxy := &httputil.ReverseProxy{
@@ -103,8 +103,10 @@ func clusterConfigs(t *testing.T, upstream string) (configs, addresses []string)
 		dir := t.TempDir()
 		config := filepath.Join(dir, "farcall.yaml")
 		for name, text := range map[string]string{
-			config: fmt.Sprintf("listen: %s\ncluster: {listen: '%s', peers: ['%s'], key: 'file:cluster.key', skew: 1s}\n"+
-				"upstreams: {ours: {url: '%s'}}\n", addresses[i], addresses[3+i], strings.Join(addresses[3:], "', '"), upstream),
+			config: fmt.Sprintf(
+				"listen: %s\ncluster: {listen: '%s', peers: ['%s'], key: 'file:cluster.key', skew: 1s}\n"+
+					"upstreams: {ours: {url: '%s'}}\n", addresses[i], addresses[3+i],
+				strings.Join(addresses[3:], "', '"), upstream),
 			filepath.Join(dir, "cluster.key"): string(key),
 		} {
 			if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
@@ -128,8 +130,8 @@ type kills struct {
 	longest time.Duration
 }
 
-// near is how long after a kill a call may fail: it was at the node, or its client has not yet found
-// that its stream or session is gone.
+// near is how long after a kill a call may fail: it was at the node, or its client has not yet
+// found that its stream or session is gone.
 const near = 15 * time.Second
 
 // note books one call of a client.
@@ -187,8 +189,8 @@ func things(u clusterUser) []func(context.Context) error {
 	return all
 }
 
-// task runs a tool as a task, and waits for its end: when the client has its id, it goes on whatever
-// happens to nodes, and is known until its time is over.
+// task runs a tool as a task, and waits for its end: when the client has its id, it goes on
+// whatever happens to nodes, and is known until its time is over.
 func (u *our) task(ctx context.Context) error {
 	started, err := u.client.StartTask(ctx, "count", counted{N: 15, Pause: 100}, time.Minute)
 	if err != nil {
@@ -242,8 +244,9 @@ type clusterUser interface {
 }
 
 // TestMCPClusterKills has three nodes of a cluster behind a round robin, and clients of others that
-// use them all the time, are asked, run tasks and watch a resource. So many nodes as FARCALL_KILLS says are killed and start
-// again: but for calls that it had, all go on, and each call ends within 30 s.
+// use them all the time, are asked, run tasks and watch a resource. So many nodes as FARCALL_KILLS
+// says are killed and start again: but for calls that it had, all go on, and each call ends within
+// 30 s.
 func TestMCPClusterKills(t *testing.T) {
 	count, between := 1, 20*time.Second
 	if n, err := strconv.Atoi(os.Getenv(killsVar)); err == nil {
@@ -273,7 +276,8 @@ func TestMCPClusterKills(t *testing.T) {
 			users["mcp-go "+rev] = things(useMCPGo(t, place, "http", rev))
 		}
 		if findNode() == "" && os.Getenv("CI") == "" {
-			t.Log("without the TypeScript client: there is no Node.js of version 22 or later on this machine")
+			t.Log(
+				"without the TypeScript client: there is no Node.js of version 22 or later on this machine")
 			continue
 		}
 		script := useTypeScript(t, place.http, rev)

@@ -97,7 +97,8 @@ var jrpc2Deviations = []string{
 
 func TestConformJrpc2(t *testing.T) {
 	compareUnordered(t, "tcp://"+jrpc2Server(t, channel.LSP)+"?framing=header", jrpc2Deviations)
-	lines := append(slices.Clip(jrpc2Deviations), "framing/empty-lines") // an empty line is an empty message
+	// an empty line is an empty message
+	lines := append(slices.Clip(jrpc2Deviations), "framing/empty-lines")
 	compareUnordered(t, "tcp://"+jrpc2Server(t, channel.Line), lines)
 }
 
@@ -134,15 +135,18 @@ var gethDeviations = []string{
 
 func TestConformGethHTTP(t *testing.T) {
 	httpURL, _ := gethServer(t)
-	compare(t, conform(t, httpURL), append(slices.Clip(gethDeviations), "json/invalid-utf-8", "json/surrogate-utf-8"))
+	compare(t, conform(t, httpURL),
+		append(slices.Clip(gethDeviations), "json/invalid-utf-8", "json/surrogate-utf-8"))
 }
 
 // Over WebSocket it closes the connection after what is not JSON.
 func TestConformGethWebSocket(t *testing.T) {
 	_, wsURL := gethServer(t)
-	known := append(slices.Clip(gethDeviations), "batch/truncated", "s1/05-invalid-json", "s1/07-batch-invalid-json")
+	known := append(slices.Clip(gethDeviations), "batch/truncated", "s1/05-invalid-json",
+		"s1/07-batch-invalid-json")
 	for _, name := range []string{
-		"truncated", "not-json", "trailing-data", "trailing-comma", "unquoted-name", "single-quotes", "comment", "literal", "missing-value",
+		"truncated", "not-json", "trailing-data", "trailing-comma", "unquoted-name", "single-quotes",
+		"comment", "literal", "missing-value",
 		"leading-zero", "nan", "bad-escape", "bad-id", "control-character", "byte-order-mark", "depth",
 	} {
 		known = append(known, "json/"+name)

@@ -52,11 +52,14 @@ func stdioOf(command *exec.Cmd) *place { return &place{stdio: func() *exec.Cmd {
 
 // faultClients are clients of the playground.
 var faultClients = map[string]twice{
-	"farcall": func(t *testing.T, command *exec.Cmd) [2]string { return farcallTwice(t, command, "math_add", "a", "b") },
+	"farcall": func(t *testing.T, command *exec.Cmd) [2]string {
+		return farcallTwice(t, command, "math_add", "a", "b")
+	},
 	"go-sdk": func(t *testing.T, command *exec.Cmd) [2]string {
 		u := useGoSDK(t, stdioOf(command), "stdio", "2025-11-25")
 		return calling(t, func(ctx context.Context, a int) (string, error) {
-			r, err := u.session.CallTool(ctx, &gosdk.CallToolParams{Name: "math_add", Arguments: map[string]int{"a": a, "b": 3}})
+			r, err := u.session.CallTool(ctx,
+				&gosdk.CallToolParams{Name: "math_add", Arguments: map[string]int{"a": a, "b": 3}})
 			if err != nil || len(r.Content) == 0 {
 				return "", err
 			}
@@ -67,7 +70,10 @@ var faultClients = map[string]twice{
 	"mcp-go": func(t *testing.T, command *exec.Cmd) [2]string {
 		u := useMCPGo(t, stdioOf(command), "stdio", "2025-11-25")
 		return calling(t, func(ctx context.Context, a int) (string, error) {
-			r, err := u.client.CallTool(ctx, mcpgo.CallToolRequest{Params: mcpgo.CallToolParams{Name: "math_add", Arguments: map[string]int{"a": a, "b": 3}}})
+			r, err := u.client.CallTool(ctx,
+				mcpgo.CallToolRequest{
+					Params: mcpgo.CallToolParams{Name: "math_add", Arguments: map[string]int{"a": a, "b": 3}},
+				})
 			if err != nil || len(r.Content) == 0 {
 				return "", err
 			}
@@ -75,7 +81,9 @@ var faultClients = map[string]twice{
 		})
 	},
 	"TypeScript SDK": func(t *testing.T, command *exec.Cmd) [2]string {
-		first, second, _ := strings.Cut(strings.TrimSpace(string(node(t, nil, append([]string{"fault-client.mjs"}, command.Args...)...))), "\n")
+		first, second, _ := strings.Cut(
+			strings.TrimSpace(
+				string(node(t, nil, append([]string{"fault-client.mjs"}, command.Args...)...))), "\n")
 		return [2]string{first, second}
 	},
 }
@@ -97,10 +105,18 @@ var faultServers = map[string]struct {
 	command func(t *testing.T) *exec.Cmd
 	add     [3]string
 }{
-	"farcall":        {func(t *testing.T) *exec.Cmd { return child(t, "farcall") }, [3]string{"add", "A", "B"}},
-	"go-sdk":         {func(t *testing.T) *exec.Cmd { return child(t, "go-sdk") }, [3]string{"add", "A", "B"}},
-	"mcp-go":         {func(t *testing.T) *exec.Cmd { return child(t, "mcp-go") }, [3]string{"add", "A", "B"}},
-	"TypeScript SDK": {func(t *testing.T) *exec.Cmd { return npm(t, "server-everything", "stdio") }, [3]string{"get-sum", "a", "b"}},
+	"farcall": {func(t *testing.T) *exec.Cmd {
+		return child(t, "farcall")
+	}, [3]string{"add", "A", "B"}},
+	"go-sdk": {func(t *testing.T) *exec.Cmd {
+		return child(t, "go-sdk")
+	}, [3]string{"add", "A", "B"}},
+	"mcp-go": {func(t *testing.T) *exec.Cmd {
+		return child(t, "mcp-go")
+	}, [3]string{"add", "A", "B"}},
+	"TypeScript SDK": {func(t *testing.T) *exec.Cmd {
+		return npm(t, "server-everything", "stdio")
+	}, [3]string{"get-sum", "a", "b"}},
 }
 
 // TestFaults prints what becomes of the clients and servers of four makers when farcall fault
@@ -108,12 +124,15 @@ var faultServers = map[string]struct {
 // What it requires in any case: our client never takes a wrong answer for the right one.
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	faults := strings.Fields("delay late drop silence reorder duplicate duplicate-id wrong-id duplicate-member error huge garbage bad-utf8 split slow half close reset")
+	faults := strings.Fields(
+		"delay late drop silence reorder duplicate duplicate-id wrong-id duplicate-member error huge " +
+			"garbage bad-utf8 split slow half close reset")
 	if os.Getenv("FARCALL_FAULTS") == "" {
 		faults = []string{"duplicate", "garbage", "close"}
 	}
 	through := func(rule string, server *exec.Cmd) *exec.Cmd {
-		cmd := exec.Command(farcallPath, append([]string{"fault", "-q", "--seed", "7", "--fault", rule, "--"}, server.Args...)...)
+		cmd := exec.Command(farcallPath,
+			append([]string{"fault", "-q", "--seed", "7", "--fault", rule, "--"}, server.Args...)...)
 		cmd.Dir, cmd.Env = server.Dir, server.Env
 		return cmd
 	}
@@ -139,7 +158,8 @@ func TestFaults(t *testing.T) {
 		}
 		for name, s := range faultServers {
 			t.Run("server "+fault+" "+name, func(t *testing.T) {
-				did := farcallTwice(t, through(rule+",to=server,of=request", s.command(t)), s.add[0], s.add[1], s.add[2])
+				did := farcallTwice(t, through(rule+",to=server,of=request", s.command(t)), s.add[0], s.add[1],
+					s.add[2])
 				t.Logf("ROW | %s | server | %s | %s | %s |", fault, name, did[0], did[1])
 			})
 		}

@@ -100,9 +100,13 @@ func TestGatewayBridgeForeign(t *testing.T) {
 				marked(t, cmd)
 				return cmd
 			}
-			missing := map[string][]string{"go-sdk": {"change"}}[name] // with one of its subscriptions it ends all others
+			// with one of its subscriptions it ends all others
+			missing := map[string][]string{"go-sdk": {"change"}}[name]
 			for maker, m := range makers {
-				for _, where := range []string{"stdio 2026-07-28", "stdio 2025-11-25", "stdio 2024-11-05", "sse 2025-11-25", "sse 2024-11-05", "http 2025-06-18"} {
+				for _, where := range []string{
+					"stdio 2026-07-28", "stdio 2025-11-25", "stdio 2024-11-05",
+					"sse 2025-11-25", "sse 2024-11-05", "http 2025-06-18",
+				} {
 					way, revision, _ := strings.Cut(where, " ")
 					if maker == "farcall" && where == "sse 2025-11-25" {
 						continue // it finds the other transport first

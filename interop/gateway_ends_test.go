@@ -15,7 +15,8 @@ import (
 func (f *far) kill(word string) (n int) {
 	for _, process := range processes(f.dir) {
 		pid, line, _ := strings.Cut(process, " ")
-		if id, err := strconv.Atoi(pid); err == nil && id != f.cmd.Process.Pid && strings.Contains(line, word) {
+		if id, err := strconv.Atoi(pid); err == nil && id != f.cmd.Process.Pid &&
+			strings.Contains(line, word) {
 			syscall.Kill(id, syscall.SIGKILL)
 			n++
 		}
@@ -28,7 +29,9 @@ func stateful(t *testing.T) *far {
 	t.Helper()
 	memory := npm(t, "server-memory")
 	memory.Env = append(memory.Env, "MEMORY_FILE_PATH="+short(t, "memory.jsonl"))
-	forks := runs("forks", exec.Command("sh", "-c", "setsid sleep 1000 & sleep 1000 & exec "+farcallPath+" serve --stdio --log off"))
+	forks := runs("forks",
+		exec.Command("sh", "-c",
+			"setsid sleep 1000 & sleep 1000 & exec "+farcallPath+" serve --stdio --log off"))
 	return gatewayOf(t, "",
 		runs("local", npm(t, "server-everything", "stdio")),
 		runs("memory", memory),
@@ -139,16 +142,22 @@ func TestGatewayNothingLeft(t *testing.T) {
 			t.Parallel()
 			f := stateful(t)
 			u := useAs(t, f.place(""), "http", "legacy")
-			for _, tool := range []string{"local__echo", "memory__read_graph", "gosdk__add", "forks__math_add"} {
-				u.call(within(t), tool, map[string]any{"message": "x", "A": 1, "B": 2, "a": 1, "b": 2}) // have them started
+			for _, tool := range []string{
+				"local__echo", "memory__read_graph", "gosdk__add",
+				"forks__math_add",
+			} {
+				// have them started
+				u.call(within(t), tool, map[string]any{"message": "x", "A": 1, "B": 2, "a": 1, "b": 2})
 			}
 			ended := make(chan error, 1)
 			go func() {
-				_, err := u.call(within(t), "local__trigger-long-running-operation", map[string]any{"duration": 2})
+				_, err := u.call(within(t), "local__trigger-long-running-operation",
+					map[string]any{"duration": 2})
 				ended <- err
 			}()
 			f.status(t, func(s status) bool { return s.of("local").InFlight == 1 })
-			if n := len(processes(f.dir)); n < 7 { // itself, four children, and two that one of them has started
+			if n := len(processes(f.dir)); n < 7 {
+				// itself, four children, and two that one of them has started
 				t.Errorf("there are %d processes: %q", n, processes(f.dir))
 			}
 			f.cmd.Process.Signal(signal)
@@ -172,7 +181,8 @@ func TestGatewayNothingLeft(t *testing.T) {
 			cmd.Dir = node.Dir
 			dir := marked(t, cmd)
 			u := useAs(t, &place{stdio: func() *exec.Cmd { return cmd }}, "stdio", "legacy")
-			if got, err := u.call(within(t), "echo", map[string]string{"message": "hello"}); err != nil || got != "Echo: hello" {
+			if got, err := u.call(within(t), "echo", map[string]string{"message": "hello"}); err != nil ||
+				got != "Echo: hello" {
 				t.Fatalf("echo = %s, %v", got, err)
 			}
 			if way == "closes" {

@@ -43,17 +43,20 @@ func gethCalls(t *testing.T, ctx context.Context, c *rpc.Client) {
 	}
 	var same json.RawMessage
 	const text = `{"a":1.0,"b":9007199254740993,"c":"\u00e9"}`
-	if err := c.CallContext(ctx, &same, "calc_echo", json.RawMessage(text)); err != nil || string(same) != text {
+	if err := c.CallContext(ctx, &same, "calc_echo", json.RawMessage(text)); err != nil ||
+		string(same) != text {
 		t.Errorf("echo = %s, %v", same, err)
 	}
 	var coded rpc.Error
 	var data rpc.DataError
-	if err := c.CallContext(ctx, nil, "calc_fail"); !errors.As(err, &coded) || coded.ErrorCode() != 4711 || coded.Error() != "it failed" {
+	if err := c.CallContext(ctx, nil, "calc_fail"); !errors.As(err, &coded) ||
+		coded.ErrorCode() != 4711 || coded.Error() != "it failed" {
 		t.Errorf("fail: %v", err)
 	} else if !errors.As(err, &data) || data.ErrorData().(map[string]any)["at"] != 7.0 {
 		t.Errorf("fail: %v has no data", err)
 	}
-	if err := c.CallContext(ctx, nil, "nosuch"); !errors.As(err, &coded) || coded.ErrorCode() != -32601 {
+	if err := c.CallContext(ctx, nil, "nosuch"); !errors.As(err, &coded) ||
+		coded.ErrorCode() != -32601 {
 		t.Errorf("nosuch: %v", err)
 	}
 	sums := make([]float64, 100)
@@ -112,7 +115,8 @@ func TestGatewayJrpc2(t *testing.T) {
 		query   string
 		framing channel.Framing
 	}{{"", channel.Line}, {"?framing=header", channel.LSP}, {"?framing=raw", channel.RawJSON}} {
-		f := starts(t, "bridge", "127.0.0.1:0", "tcp://"+jrpc2Server(t, c.framing)+c.query, "--profile", "raw")
+		f := starts(t, "bridge", "127.0.0.1:0", "tcp://"+jrpc2Server(t, c.framing)+c.query,
+			"--profile", "raw")
 		e := newEditor(t.Context(), dialHeader(t, f.address))
 		var sum float64
 		if err := e.conn.Call(t.Context(), "add", []int{2, 3}, &sum); err != nil || sum != 5 {
@@ -126,7 +130,8 @@ func TestGatewayJrpc2(t *testing.T) {
 			t.Errorf("ask %s", *e.last["ask"].Params)
 		}
 		var wire *jsonrpc2.Error
-		if err := e.conn.Call(t.Context(), "nosuch", nil, nil); !errors.As(err, &wire) || wire.Code != jsonrpc2.CodeMethodNotFound {
+		if err := e.conn.Call(t.Context(), "nosuch", nil, nil); !errors.As(err, &wire) ||
+			wire.Code != jsonrpc2.CodeMethodNotFound {
 			t.Errorf("nosuch: %v", err)
 		}
 		e.conn.Close()

@@ -52,7 +52,8 @@ func processes(dir string) (found []string) {
 			continue
 		}
 		line, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
-		found = append(found, filepath.Base(filepath.Dir(file))+" "+strings.ReplaceAll(string(line), "\x00", " "))
+		found = append(found,
+			filepath.Base(filepath.Dir(file))+" "+strings.ReplaceAll(string(line), "\x00", " "))
 	}
 	return found
 }

@@ -12,16 +12,24 @@ import (
 // a script for the client of the TypeScript SDK.
 func crowdPrograms(t *testing.T, c *crowd) {
 	for _, era := range []string{"legacy", "auto", "modern"} {
-		inspector := []string{"--server-url", c.place("").http, "--transport", "http", "--protocol-era", era, "--method"}
+		inspector := []string{
+			"--server-url", c.place("").http, "--transport", "http", "--protocol-era",
+			era, "--method",
+		}
 		for args, want := range map[string]string{
 			"tools/list": "events__trigger-long-running-operation",
-			"tools/call --tool-name local__echo --tool-arg message=hello":                            "Echo: hello",
-			"tools/call --tool-name gosdk-web__add --tool-arg A=2 B=3":                               "5",
-			"tools/call --tool-name files__read_text_file --tool-arg path=" + c.files + "/hello.txt": "Hello from a file",
-			"resources/read --uri mcpgo+note://numbered/7":                                           "Note 7.",
-			"resources/templates/list":                                                               "demo://resource/dynamic/text/{resourceId}",
-			"prompts/get --prompt-name web__args-prompt --prompt-args city=Paris":                    "What's weather in Paris?",
-			"tools/call --tool-name events__get-structured-content --tool-arg location=Chicago":      "Light rain",
+			"tools/call --tool-name local__echo --tool-arg " +
+				"message=hello": "Echo: hello",
+			"tools/call --tool-name gosdk-web__add --tool-arg A=2 B=3": "5",
+			"tools/call --tool-name files__read_text_file --tool-arg path=" + c.files +
+				"/hello.txt": "Hello from a file",
+			"resources/read --uri " +
+				"mcpgo+note://numbered/7": "Note 7.",
+			"resources/templates/list": "demo://resource/dynamic/text/{resourceId}",
+			"prompts/get --prompt-name web__args-prompt " +
+				"--prompt-args city=Paris": "What's weather in Paris?",
+			"tools/call --tool-name events__get-structured-content --tool-arg " +
+				"location=Chicago": "Light rain",
 		} {
 			t.Run("inspector "+era+"/"+args, func(t *testing.T) {
 				t.Parallel()
@@ -31,7 +39,10 @@ func crowdPrograms(t *testing.T, c *crowd) {
 				}
 			})
 		}
-		for name, server := range map[string]string{"legacy": "gosdk-stateless", "auto": "mcpgo-web", "modern": "gosdk-web"} {
+		for name, server := range map[string]string{
+			"legacy": "gosdk-stateless", "auto": "mcpgo-web",
+			"modern": "gosdk-web",
+		} {
 			if name == era {
 				t.Run("typescript "+era, func(t *testing.T) {
 					t.Parallel()
@@ -54,7 +65,8 @@ func crowdPrograms(t *testing.T, c *crowd) {
 			t.Run("farcall "+era+"/"+args, func(t *testing.T) {
 				t.Parallel()
 				verb, rest, _ := strings.Cut(args, " ")
-				all := append([]string{"mcp", verb, c.place("").http, "--era", era}, strings.Fields(strings.TrimPrefix(rest, "@ "))...)
+				all := append([]string{"mcp", verb, c.place("").http, "--era", era},
+					strings.Fields(strings.TrimPrefix(rest, "@ "))...)
 				if got := mustFarcall(t, all...); !strings.Contains(got, want) {
 					t.Errorf("%s\nwant %q", got, want)
 				}
@@ -75,7 +87,8 @@ func typeScript(t *testing.T, args ...string) {
 		Complete                        []string
 		Progress                        []float64
 	}
-	if err := json.Unmarshal(node(t, nil, append([]string{"mcp-client.mjs"}, args...)...), &got); err != nil {
+	if err := json.Unmarshal(node(t, nil, append([]string{"mcp-client.mjs"}, args...)...),
+		&got); err != nil {
 		t.Fatal(err)
 	}
 	want := "2026-07-28"

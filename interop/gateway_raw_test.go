@@ -29,7 +29,8 @@ const goplsVersion = "v0.23.0"
 func gopls(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	install := exec.CommandContext(t.Context(), "go", "install", "golang.org/x/tools/gopls@"+goplsVersion)
+	install := exec.CommandContext(t.Context(), "go", "install",
+		"golang.org/x/tools/gopls@"+goplsVersion)
 	install.Dir = dir
 	// As CI builds, so that much of it is built already.
 	install.Env = append(os.Environ(), "GOBIN="+dir, "GOFLAGS=-trimpath", "CGO_ENABLED=0")
@@ -55,7 +56,10 @@ func main() {
 func workspace(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, text := range map[string]string{"go.mod": "module example.com/hello\n\ngo 1.26\n", "main.go": program1} {
+	for name, text := range map[string]string{
+		"go.mod":  "module example.com/hello\n\ngo 1.26\n",
+		"main.go": program1,
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +76,10 @@ type editor struct {
 }
 
 func newEditor(ctx context.Context, stream jsonrpc2.ObjectStream) *editor {
-	e := &editor{told: make(chan *jsonrpc2.Request, 1000), last: map[string]*jsonrpc2.Request{}, hold: make(chan struct{})}
+	e := &editor{
+		told: make(chan *jsonrpc2.Request, 1000), last: map[string]*jsonrpc2.Request{},
+		hold: make(chan struct{}),
+	}
 	handler := jsonrpc2.AsyncHandler(jsonrpc2.HandlerWithError(e.handle).SuppressErrClosed())
 	e.conn = jsonrpc2.NewConn(ctx, stream, handler, jsonrpc2.SetLogger(log.New(io.Discard, "", 0)))
 	return e
@@ -99,7 +106,9 @@ func (e *editor) await(t *testing.T, methods ...string) {
 	t.Helper()
 	deadline := time.After(waitLimit)
 	for {
-		missing := slices.DeleteFunc(slices.Clone(methods), func(m string) bool { return e.last[m] != nil })
+		missing := slices.DeleteFunc(slices.Clone(methods), func(m string) bool {
+			return e.last[m] != nil
+		})
 		if len(missing) == 0 {
 			return
 		}
@@ -150,13 +159,17 @@ type object = map[string]any
 func (e *editor) session(t *testing.T, dir string) {
 	uri := "file://" + filepath.Join(dir, "main.go")
 	at := func(line, character int) object {
-		return object{"textDocument": object{"uri": uri}, "position": object{"line": line, "character": character}}
+		return object{
+			"textDocument": object{"uri": uri}, "position": object{"line": line, "character": character},
+		}
 	}
 	told := e.call(t, "initialize", object{
 		"processId": os.Getpid(), "rootUri": "file://" + dir,
 		"workspaceFolders": []object{{"uri": "file://" + dir, "name": "hello"}},
 		"capabilities": object{
-			"workspace":    object{"configuration": true, "didChangeWatchedFiles": object{"dynamicRegistration": true}},
+			"workspace": object{
+				"configuration": true, "didChangeWatchedFiles": object{"dynamicRegistration": true},
+			},
 			"window":       object{"workDoneProgress": true},
 			"textDocument": object{"documentSymbol": object{"hierarchicalDocumentSymbolSupport": true}},
 		},
@@ -168,16 +181,19 @@ func (e *editor) session(t *testing.T, dir string) {
 	e.await(t, "workspace/configuration", "window/workDoneProgress/create")
 	e.cancels(t, at(8, 14))
 	e.await(t, "client/registerCapability", "$/progress")
-	e.notify(t, "textDocument/didOpen", object{"textDocument": object{"uri": uri, "languageId": "go", "version": 1, "text": program1}})
+	e.notify(t, "textDocument/didOpen",
+		object{"textDocument": object{"uri": uri, "languageId": "go", "version": 1, "text": program1}})
 	e.await(t, "textDocument/publishDiagnostics")
 
 	if got := e.call(t, "textDocument/hover", at(8, 14)); !strings.Contains(got, "greet says hello.") {
 		t.Errorf("hover = %s", got)
 	}
-	if got := e.call(t, "textDocument/completion", at(8, 8)); !strings.Contains(got, `"label":"Println"`) {
+	if got := e.call(t, "textDocument/completion", at(8, 8)); !strings.Contains(got,
+		`"label":"Println"`) {
 		t.Errorf("completion = %.300s", got)
 	}
-	if got := e.call(t, "textDocument/documentSymbol", at(0, 0)); !strings.Contains(got, `"name":"greet"`) || !strings.Contains(got, `"name":"main"`) {
+	if got := e.call(t, "textDocument/documentSymbol",
+		at(0, 0)); !strings.Contains(got, `"name":"greet"`) || !strings.Contains(got, `"name":"main"`) {
 		t.Errorf("documentSymbol = %s", got)
 	}
 
@@ -216,7 +232,10 @@ func (e *editor) cancels(t *testing.T, position object) {
 // each has its own process, which ends with the connection.
 func TestGatewayLanguageServer(t *testing.T) {
 	t.Parallel()
-	server := []string{"--profile", "raw", "--framing", "header", "--env", "GOPLSCACHE=" + t.TempDir(), "--", gopls(t), "serve"}
+	server := []string{
+		"--profile", "raw", "--framing", "header", "--env", "GOPLSCACHE=" + t.TempDir(),
+		"--", gopls(t), "serve",
+	}
 	f := starts(t, append([]string{"bridge", "127.0.0.1:0"}, server...)...)
 	overTCP := func(t *testing.T) jsonrpc2.ObjectStream { return dialHeader(t, f.address) }
 	overWebSocket := func(t *testing.T) jsonrpc2.ObjectStream {
@@ -228,7 +247,10 @@ func TestGatewayLanguageServer(t *testing.T) {
 	}
 	t.Run("TCP and WebSocket", func(t *testing.T) { // at the same time
 		var both sync.WaitGroup
-		for name, open := range map[string]func(*testing.T) jsonrpc2.ObjectStream{"TCP": overTCP, "WebSocket": overWebSocket} {
+		for name, open := range map[string]func(*testing.T) jsonrpc2.ObjectStream{
+			"TCP":       overTCP,
+			"WebSocket": overWebSocket,
+		} {
 			e, dir := newEditor(t.Context(), open(t)), workspace(t)
 			both.Go(func() {
 				t.Run(name, func(t *testing.T) {
@@ -247,7 +269,8 @@ func TestGatewayLanguageServer(t *testing.T) {
 		onlyLeft(t, f, "gopls")
 	})
 	t.Run("stdio", func(t *testing.T) {
-		cmd := exec.Command(farcallPath, append([]string{"bridge", "stdio", "--log", "off"}, server...)...)
+		cmd := exec.Command(farcallPath,
+			append([]string{"bridge", "stdio", "--log", "off"}, server...)...)
 		marked(t, cmd)
 		cmd.Stderr = os.Stderr
 		stdin, err := cmd.StdinPipe()
@@ -261,7 +284,8 @@ func TestGatewayLanguageServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := newEditor(t.Context(), jsonrpc2.NewBufferedStream(&pipes{stdout, stdin}, jsonrpc2.VSCodeObjectCodec{}))
+		e := newEditor(t.Context(),
+			jsonrpc2.NewBufferedStream(&pipes{stdout, stdin}, jsonrpc2.VSCodeObjectCodec{}))
 		e.session(t, workspace(t))
 		e.ends(t)
 		if err := cmd.Wait(); err != nil {

@@ -21,7 +21,10 @@ import (
 // time that one could wait for them. No call of a client sees the directory of another one.
 func TestGatewayRootsPaused(t *testing.T) {
 	t.Parallel()
-	keys := map[string]string{"ada": "ada-0123456789abcdef0123456789abcdef", "bob": "bob-0123456789abcdef0123456789abcdef"}
+	keys := map[string]string{
+		"ada": "ada-0123456789abcdef0123456789abcdef",
+		"bob": "bob-0123456789abcdef0123456789abcdef",
+	}
 	var guard strings.Builder
 	guard.WriteString("guard:\n  allow: [{calls: [\"*\"]}]\n  keys:\n")
 	for id, key := range keys {
@@ -37,9 +40,13 @@ func TestGatewayRootsPaused(t *testing.T) {
 				i := len(clients)
 				dir := t.TempDir()
 				o := ada(era)
-				o.Roots = func(context.Context) ([]mcp.Root, error) { return []mcp.Root{{URI: "file://" + dir}}, nil }
+				o.Roots = func(context.Context) ([]mcp.Root, error) {
+					return []mcp.Root{{URI: "file://" + dir}}, nil
+				}
 				if settings != "" {
-					o.HTTP = &mcphttp.DialOptions{Header: http.Header{"X-Api-Key": {keys[[]string{"ada", "bob"}[i%2]]}}}
+					o.HTTP = &mcphttp.DialOptions{
+						Header: http.Header{"X-Api-Key": {keys[[]string{"ada", "bob"}[i%2]]}},
+					}
 				}
 				dirs = append(dirs, dir) // before the client can ask anything
 				clients = append(clients, dial(t, f.place("").http, o))
@@ -62,7 +69,8 @@ func pause(t *testing.T, f *far, d time.Duration, do func()) {
 	var stopped []int
 	for _, line := range processes(f.dir) {
 		number, command, _ := strings.Cut(line, " ")
-		if pid, err := strconv.Atoi(number); err == nil && strings.Contains(command, "server-filesystem") {
+		if pid, err := strconv.Atoi(number); err == nil &&
+			strings.Contains(command, "server-filesystem") {
 			if err := syscall.Kill(pid, syscall.SIGSTOP); err == nil {
 				stopped = append(stopped, pid)
 			}

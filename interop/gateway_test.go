@@ -23,14 +23,16 @@ type crowd struct {
 func serveCrowd(t *testing.T) *crowd {
 	t.Helper()
 	c := &crowd{files: t.TempDir()}
-	if err := os.WriteFile(filepath.Join(c.files, "hello.txt"), []byte("Hello from a file"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(c.files, "hello.txt"), []byte("Hello from a file"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	at := func(name, url string) upstream { return upstream{name, map[string]any{"url": url}} }
 	memory := npm(t, "server-memory")
 	memory.Env = append(memory.Env, "MEMORY_FILE_PATH="+filepath.Join(t.TempDir(), "memory.jsonl"))
 	goSDK, mcpGo := serveGoSDK(t, nil), serveMCPGo(t)
-	stateless := serveGoSDK(t, &gosdk.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true})
+	stateless := serveGoSDK(t,
+		&gosdk.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true})
 	c.far = gatewayOf(t, "",
 		runs("local", everything(t, "stdio").stdio()),
 		at("web", everything(t, "http").http),
@@ -59,7 +61,10 @@ func TestGateway(t *testing.T) {
 
 // All servers are at one address; their names say which server they are of.
 func crowdTogether(t *testing.T, c *crowd) {
-	for _, era := range []string{"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"} {
+	for _, era := range []string{
+		"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26",
+		"2024-11-05",
+	} {
 		u := useAs(t, c.place(""), "http", era)
 		tools, resources, templates, prompts, err := u.lists(within(t))
 		if err != nil {
@@ -72,7 +77,9 @@ func crowdTogether(t *testing.T, c *crowd) {
 			}},
 			"resources": {resources, {"gosdk+note://text", "gosdk-web+note://text", "mcpgo+note://text"}},
 			"templates": {templates, {"gosdk+note://numbered/{n}", "mcpgo+note://numbered/{n}"}},
-			"prompts":   {prompts, {"local__args-prompt", "web__args-prompt", "gosdk__greet", "mcpgo__greet"}},
+			"prompts": {
+				prompts, {"local__args-prompt", "web__args-prompt", "gosdk__greet", "mcpgo__greet"},
+			},
 		} {
 			for _, name := range lists[1] {
 				if !slices.Contains(lists[0], name) {
@@ -94,7 +101,8 @@ func crowdTogether(t *testing.T, c *crowd) {
 		says(t, u.client, "Ada "+era, "memory__read_graph", nil)
 		for _, name := range []string{"local", "web", "events"} {
 			says(t, u.client, "Echo: "+name, name+"__echo", map[string]string{"message": name})
-			if got, err := u.prompt(within(t), name+"__args-prompt", map[string]string{"city": name}); err != nil || got != "What's weather in "+name+"?" {
+			if got, err := u.prompt(within(t), name+"__args-prompt",
+				map[string]string{"city": name}); err != nil || got != "What's weather in "+name+"?" {
 				t.Errorf("%s: args-prompt = %q, %v", era, got, err)
 			}
 		}
@@ -116,7 +124,9 @@ type oneOf struct {
 	prefix, uriPrefix string
 }
 
-func (u *oneOf) lists(ctx context.Context) (tools, resources, templates, prompts []string, err error) {
+func (u *oneOf) lists(
+	ctx context.Context,
+) (tools, resources, templates, prompts []string, err error) {
 	tools, resources, templates, prompts, err = u.our.lists(ctx)
 	cut := func(names []string, prefix string) (own []string) {
 		for _, name := range names {
@@ -126,7 +136,8 @@ func (u *oneOf) lists(ctx context.Context) (tools, resources, templates, prompts
 		}
 		return own
 	}
-	return cut(tools, u.prefix), cut(resources, u.uriPrefix), cut(templates, u.uriPrefix), cut(prompts, u.prefix), err
+	return cut(tools, u.prefix), cut(resources, u.uriPrefix), cut(templates, u.uriPrefix),
+		cut(prompts, u.prefix), err
 }
 
 func (u *oneOf) call(ctx context.Context, tool string, args any) (string, error) {
@@ -151,7 +162,8 @@ func crowdEverything(t *testing.T, c *crowd) {
 	for _, name := range []string{"local", "web", "events"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, era := range []string{"modern", "legacy"} { // one after the other: some tools are switches
+			for _, era := range []string{"modern", "legacy"} {
+				// one after the other: some tools are switches
 				t.Run(era, func(t *testing.T) {
 					u := useAs(t, c.place(name), "http", era)
 					t.Run("tools", func(t *testing.T) { everythingTools(t, u) })
@@ -173,10 +185,14 @@ var makers = map[string]struct {
 	lacking func(revision string) []string
 }{
 	"farcall": {
-		func(t *testing.T, p *place, way, revision string) user { return useAs(t, p, way, revision) }, missingIn,
+		func(t *testing.T, p *place, way, revision string) user {
+			return useAs(t, p, way, revision)
+		}, missingIn,
 	},
 	"go-sdk": {
-		func(t *testing.T, p *place, way, revision string) user { return useGoSDK(t, p, way, revision) }, missingIn,
+		func(t *testing.T, p *place, way, revision string) user {
+			return useGoSDK(t, p, way, revision)
+		}, missingIn,
 	},
 	"mcp-go": {
 		func(t *testing.T, p *place, way, revision string) user { return useMCPGo(t, p, way, revision) },
@@ -202,7 +218,10 @@ func crowdClients(t *testing.T, c *crowd) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for maker, m := range makers {
-				for _, revision := range []string{"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"} {
+				for _, revision := range []string{
+					"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26",
+					"2024-11-05",
+				} {
 					t.Run(maker+" "+revision, func(t *testing.T) {
 						u := m.use(t, c.place(name), "http", revision)
 						if got := u.revision(); got != revision {
@@ -234,7 +253,8 @@ func TestGatewayRoots(t *testing.T) {
 	t.Parallel()
 	for lifetime, era := range map[string]string{
 		"auto": "legacy", "session": "legacy", // each session has its own process
-		"call": "modern", // requests that stand alone share processes otherwise, and the roots of the last one
+		// requests that stand alone share processes otherwise, and the roots of the last one
+		"call": "modern",
 	} {
 		files := runs("files", npm(t, "server-filesystem"))
 		files.at["lifetime"] = lifetime
@@ -245,7 +265,9 @@ func TestGatewayRoots(t *testing.T) {
 			for range 3 {
 				dir := t.TempDir()
 				o := ada(era)
-				o.Roots = func(context.Context) ([]mcp.Root, error) { return []mcp.Root{{URI: "file://" + dir}}, nil }
+				o.Roots = func(context.Context) ([]mcp.Root, error) {
+					return []mcp.Root{{URI: "file://" + dir}}, nil
+				}
 				o.OnWarning = func(err error) { t.Logf("warning: %v", err) }
 				clients, dirs = append(clients, dial(t, f.place("").http, o)), append(dirs, dir)
 			}

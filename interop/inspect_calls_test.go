@@ -45,17 +45,23 @@ func everyKind(t *testing.T) *mcp.Server {
 		}
 		return data
 	}
-	s := mcp.NewServer("every-kind", "1.0.0", &mcp.ServerOptions{Logger: slog.New(slog.DiscardHandler)})
-	s.AddTool(mcp.Tool{Name: "order", InputSchema: []byte(orderSchema)}, func(_ context.Context, args jsonrpc.Raw) (*mcp.ToolResult, error) {
-		return &mcp.ToolResult{Content: []mcp.Content{mcp.Text("ordered " + string(args))}}, nil
-	})
+	s := mcp.NewServer("every-kind", "1.0.0",
+		&mcp.ServerOptions{Logger: slog.New(slog.DiscardHandler)})
+	s.AddTool(mcp.Tool{Name: "order", InputSchema: []byte(orderSchema)},
+		func(_ context.Context, args jsonrpc.Raw) (*mcp.ToolResult, error) {
+			return &mcp.ToolResult{Content: []mcp.Content{mcp.Text("ordered " + string(args))}}, nil
+		})
 	content := []mcp.Content{
 		mcp.Text("# A heading\n\n- **bold** and `code` <script>window.pwned = 1</script>"),
-		mcp.Image(asset("pixel.png"), "image/png"), mcp.Audio(asset("silence.wav"), "audio/wav"), mcp.Text(`{"deep":{"er":[1,2]}}`),
-		mcp.Embed(mcp.ResourceContents{URI: "test://embedded", MIMEType: "text/plain", Text: "embedded text"}),
+		mcp.Image(asset("pixel.png"), "image/png"), mcp.Audio(asset("silence.wav"), "audio/wav"),
+		mcp.Text(`{"deep":{"er":[1,2]}}`),
+		mcp.Embed(
+			mcp.ResourceContents{URI: "test://embedded", MIMEType: "text/plain", Text: "embedded text"}),
 		mcp.Link(mcp.Resource{URI: "test://linked", Name: "linked"}),
 	}
-	mcp.AddTool(s, mcp.Tool{Name: "content"}, func(context.Context, none) ([]mcp.Content, error) { return content, nil })
+	mcp.AddTool(s, mcp.Tool{Name: "content"}, func(context.Context, none) ([]mcp.Content, error) {
+		return content, nil
+	})
 	mcp.AddTool(s, mcp.Tool{Name: "steps"}, func(ctx context.Context, _ none) (string, error) {
 		for n := range 5 {
 			if err := mcp.Progress(ctx, float64(n+1), 5, "step"); err != nil {
@@ -70,7 +76,9 @@ func everyKind(t *testing.T) *mcp.Server {
 	})
 	mcp.AddTool(s, mcp.Tool{Name: "model"}, func(ctx context.Context, _ none) (string, error) {
 		answer, err := mcp.Sample(ctx, &spec.CreateMessageRequestParams{
-			Messages:  []spec.SamplingMessage{{Role: spec.RoleUser, Content: []mcp.Content{mcp.Text("Which city?")}}},
+			Messages: []spec.SamplingMessage{
+				{Role: spec.RoleUser, Content: []mcp.Content{mcp.Text("Which city?")}},
+			},
 			MaxTokens: 100,
 		})
 		if err != nil {
@@ -94,25 +102,31 @@ func everyKind(t *testing.T) *mcp.Server {
 		});
 		send('ui/notifications/initialized');
 	</script>`})
-	mcp.AddTool(s, apps.WithPage(mcp.Tool{Name: "page"}, "ui://page/one"), func(context.Context, none) (string, error) { return "has a page", nil })
+	mcp.AddTool(s, apps.WithPage(mcp.Tool{Name: "page"}, "ui://page/one"),
+		func(context.Context, none) (string, error) { return "has a page", nil })
 	type greetArgs struct {
 		Name string `json:"name"`
 	}
-	mcp.AddPrompt(s, mcp.Prompt{Name: "greet"}, func(_ context.Context, in greetArgs) (*mcp.PromptResult, error) {
-		return &mcp.PromptResult{Messages: []mcp.PromptMessage{{Role: spec.RoleUser, Content: mcp.Text("Greet " + in.Name)}}}, nil
-	})
+	mcp.AddPrompt(s, mcp.Prompt{Name: "greet"},
+		func(_ context.Context, in greetArgs) (*mcp.PromptResult, error) {
+			return &mcp.PromptResult{
+				Messages: []mcp.PromptMessage{{Role: spec.RoleUser, Content: mcp.Text("Greet " + in.Name)}},
+			}, nil
+		})
 	s.AddTemplate(mcp.ResourceTemplate{URITemplate: "test://note/{id}", Name: "note"},
 		func(_ context.Context, _ string, vars mcp.Vars) ([]mcp.ResourceContents, error) {
 			return []mcp.ResourceContents{{Text: "the note " + vars.Get("id")}}, nil
 		})
-	s.AddResource(mcp.Resource{URI: "test://linked", Name: "linked"}, func(context.Context, string) ([]mcp.ResourceContents, error) {
-		return []mcp.ResourceContents{{Text: "the linked text"}}, nil
-	})
+	s.AddResource(mcp.Resource{URI: "test://linked", Name: "linked"},
+		func(context.Context, string) ([]mcp.ResourceContents, error) {
+			return []mcp.ResourceContents{{Text: "the linked text"}}, nil
+		})
 	return s
 }
 
-// A browser fills in forms made from schemas, answers a model's question, sets roots, sees progress,
-// a log, content of every kind and a page of a tool, and copies calls, which run as they are.
+// A browser fills in forms made from schemas, answers a model's question, sets roots, sees
+// progress, a log, content of every kind and a page of a tool, and copies calls, which run as they
+// are.
 func TestInspectCalls(t *testing.T) {
 	t.Parallel()
 	browser := findBrowser(t)
@@ -127,21 +141,29 @@ func TestInspectCalls(t *testing.T) {
 		Axe                               map[string][]string
 		Complaints                        []string
 	}
-	out := node(t, nil, "inspect-calls.mjs", browser, inspectorOf(t, url, "--era", "2025-11-25"), t.TempDir())
+	out := node(t, nil, "inspect-calls.mjs", browser, inspectorOf(t, url, "--era", "2025-11-25"),
+		t.TempDir())
 	if err := json.Unmarshal(out, &got); err != nil {
 		t.Fatal(err)
 	}
 	for what, is := range map[string]bool{
-		"the page is ready": got.Ready, "what does not fit is named while it is typed": got.Rejected, "what fits is accepted": got.Accepted,
-		"JSON fills in the form": got.Written, "an image is shown": got.Image, "a sound can be played": got.Audio,
-		"Markdown is shown without its HTML": got.Markdown, "JSON is a tree": got.Tree, "a link is read": got.Read,
-		"the page of a tool is shown": got.Page, "the log has a line": got.Log, "the history opens a call with its arguments": got.Opened,
+		"the page is ready": got.Ready, "what does not fit is named while it is typed": got.Rejected,
+		"what fits is accepted":  got.Accepted,
+		"JSON fills in the form": got.Written, "an image is shown": got.Image,
+		"a sound can be played":              got.Audio,
+		"Markdown is shown without its HTML": got.Markdown, "JSON is a tree": got.Tree,
+		"a link is read":              got.Read,
+		"the page of a tool is shown": got.Page, "the log has a line": got.Log,
+		"the history opens a call with its arguments": got.Opened,
 	} {
 		if !is {
 			t.Errorf("not so: %s", what)
 		}
 	}
-	if want := []string{"Small (s)", "Large (l)", "Card", "Cash", "by the door"}; !slices.Equal(got.Fields, want) {
+	if want := []string{
+		"Small (s)", "Large (l)", "Card", "Cash",
+		"by the door",
+	}; !slices.Equal(got.Fields, want) {
 		t.Errorf("the form has %q, want %q", got.Fields, want)
 	}
 	const args = `{"to":{"name":"Ada"},"size":"l","items":["tea"],"pay":{"coins":3}}`
@@ -174,7 +196,8 @@ func TestInspectCalls(t *testing.T) {
 		{"TypeScript", pasted(t, got.TypeScript)},
 	} {
 		answer, err := run.cmd.CombinedOutput()
-		if text := strings.ReplaceAll(string(answer), `\`, ""); err != nil || !strings.Contains(text, `"name":"Ada"`) || !strings.Contains(text, "ordered") {
+		if text := strings.ReplaceAll(string(answer), `\`, ""); err != nil ||
+			!strings.Contains(text, `"name":"Ada"`) || !strings.Contains(text, "ordered") {
 			t.Errorf("what is copied as %s: %v, %s", run.what, err, answer)
 		}
 	}
@@ -204,13 +227,17 @@ func goProgram(t *testing.T, statements string) *exec.Cmd {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(change(string(data))), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(change(string(data))),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	program := "package main\n\nimport (\n\t\"context\"\n\t\"fmt\"\n\t\"os\"\n\n\t\"github.com/farcall-dev/farcall/jsonrpc\"\n\t\"github.com/farcall-dev/farcall/mcp\"\n)\n\n" +
-		"func call(ctx context.Context) error {\n" + statements + "fmt.Println(result.Content[0].Text)\nreturn err\n}\n\n" +
-		"func main() {\n\tif err := call(context.Background()); err != nil {\n\t\tfmt.Println(err)\n\t\tos.Exit(1)\n\t}\n}\n"
+	program := "package main\n\nimport (\n\t\"context\"\n\t\"fmt\"\n\t\"os\"\n\n" +
+		"\t\"github.com/farcall-dev/farcall/jsonrpc\"\n\t\"github.com/farcall-dev/farcall/mcp\"\n)\n\n" +
+		"func call(ctx context.Context) error {\n" + statements +
+		"fmt.Println(result.Content[0].Text)\nreturn err\n}\n\n" +
+		"func main() {\n\tif err := call(context.Background()); err != nil {\n\t\tfmt.Println(err)\n" +
+		"\t\tos.Exit(1)\n\t}\n}\n"
 	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -223,6 +250,7 @@ func goProgram(t *testing.T, statements string) *exec.Cmd {
 func pasted(t *testing.T, statements string) *exec.Cmd {
 	t.Helper()
 	cmd := nodeCommand(t, t.Context(), "--input-type=module")
-	cmd.Stdin = strings.NewReader(statements + "console.log(result.content[0].text);\nawait client.close();\n")
+	cmd.Stdin = strings.NewReader(
+		statements + "console.log(result.content[0].text);\nawait client.close();\n")
 	return cmd
 }

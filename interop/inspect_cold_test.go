@@ -34,7 +34,8 @@ func TestInspectMarksCold(t *testing.T) {
 		callCold(t, tool)
 		inspected = min(inspected, time.Since(began))
 	}
-	t.Logf("a call of a server that is not running yet takes %v, from farcall inspect %v", direct, inspected)
+	t.Logf("a call of a server that is not running yet takes %v, from farcall inspect %v", direct,
+		inspected)
 	if more := inspected - direct; more > 100*time.Millisecond {
 		t.Errorf("a call from farcall inspect takes %v more", more)
 	}
@@ -59,7 +60,8 @@ func callCold(t *testing.T, tool string) {
 				Data json.RawMessage `json:"data"`
 			} `json:"events"`
 		}
-		if err := page.Call(t.Context(), "poll", map[string]uint64{"frames": 1 << 40, "events": next}, &r); err != nil {
+		if err := page.Call(t.Context(), "poll", map[string]uint64{"frames": 1 << 40, "events": next},
+			&r); err != nil {
 			t.Fatal(err)
 		}
 		next = r.After
@@ -70,7 +72,10 @@ func callCold(t *testing.T, tool string) {
 	var o struct {
 		Result string `json:"result"`
 	}
-	params := map[string]any{"conn": 1, "call": "c", "kind": "tools", "name": tool, "params": struct{}{}}
+	params := map[string]any{
+		"conn": 1, "call": "c", "kind": "tools", "name": tool,
+		"params": struct{}{},
+	}
 	if err := page.Call(t.Context(), "call", params, &o); err != nil || o.Result == "" {
 		t.Fatalf("%+v, %v", o, err)
 	}

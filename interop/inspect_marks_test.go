@@ -18,8 +18,9 @@ import (
 	"github.com/farcall-dev/farcall/mcp/mcptest"
 )
 
-// What the page of farcall inspect takes in a browser, which docs/inspect.md lists. Tasks are judged
-// by how long they use the processor: the clock says more of a machine under load than of the page.
+// What the page of farcall inspect takes in a browser, which docs/inspect.md lists. Tasks are
+// judged by how long they use the processor: the clock says more of a machine under load than of
+// the page.
 func TestInspectMarks(t *testing.T) {
 	if os.Getenv("FARCALL_MARKS") == "" {
 		t.Skip("skipped: FARCALL_MARKS is not set")
@@ -30,7 +31,8 @@ func TestInspectMarks(t *testing.T) {
 	millionFrames(t, file)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // a loaded machine
 	defer cancel()
-	cmd := nodeCommand(t, ctx, "inspect-marks.mjs", browser, inspectorOf(t, marksServer(t, 50_000)), dir, file)
+	cmd := nodeCommand(t, ctx, "inspect-marks.mjs", browser, inspectorOf(t, marksServer(t, 50_000)),
+		dir, file)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -49,8 +51,10 @@ func TestInspectMarks(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, one := range map[string]tasks{
-		"the page opens": got.Open, "50,000 tools are filtered": got.Filter, "400 reports of progress": got.Progress,
-		"10,000 frames a second": got.Flood, "20,000 lines of a log": got.Log, "a million frames": got.Million,
+		"the page opens": got.Open, "50,000 tools are filtered": got.Filter,
+		"400 reports of progress": got.Progress,
+		"10,000 frames a second":  got.Flood, "20,000 lines of a log": got.Log,
+		"a million frames":              got.Million,
 		"a million frames are scrolled": got.Scroll, "a million frames are filtered": got.Chosen,
 		"a filter is taken away": got.All, "the oldest frames leave": got.Full,
 	} {
@@ -59,7 +63,8 @@ func TestInspectMarks(t *testing.T) {
 		}
 	}
 	if got.Memory.PssMB > 300 || got.Frames < 990_000 {
-		t.Errorf("the tab has %.0f MB with %.0f frames, 300 allowed with a million", got.Memory.PssMB, got.Frames)
+		t.Errorf("the tab has %.0f MB with %.0f frames, 300 allowed with a million", got.Memory.PssMB,
+			got.Frames)
 	}
 }
 
@@ -143,7 +148,8 @@ func marksServer(t *testing.T, tools int) string {
 		return "done", nil
 	})
 	for n := range tools {
-		mcp.AddTool(s, mcp.Tool{Name: fmt.Sprintf("t%05d", n), Description: "A tool with a number."}, func(context.Context, struct{}) (string, error) { return "", nil })
+		mcp.AddTool(s, mcp.Tool{Name: fmt.Sprintf("t%05d", n), Description: "A tool with a number."},
+			func(context.Context, struct{}) (string, error) { return "", nil })
 	}
 	return mcptest.Listen(t, s)
 }
@@ -169,12 +175,17 @@ func millionFrames(t *testing.T, file string) {
 		tool := fmt.Sprintf("t%d", n%1000)
 		request := seq + 1
 		frame("up", fmt.Sprintf(`"kind":"request","id":"%d","method":"tools/call","name":%q`, n, tool),
-			fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"_meta":{"progressToken":%d}}}`, n, tool, n))
+			fmt.Sprintf(
+				`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,`+
+					`"_meta":{"progressToken":%d}}}`, n, tool, n))
 		if n%2 == 0 {
 			frame("down", `"kind":"notification","method":"notifications/progress"`,
-				fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%d,"progress":1}}`, n))
+				fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%d,`+
+					`"progress":1}}`, n))
 		}
-		frame("down", fmt.Sprintf(`"kind":"response","id":"%d","method":"tools/call","name":%q,"ref":%d,"dur":100000`, n, tool, request),
+		frame("down",
+			fmt.Sprintf(`"kind":"response","id":"%d","method":"tools/call","name":%q,"ref":%d,"dur":100000`,
+				n, tool, request),
 			fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"done"}]}}`, n))
 	}
 	if err := errors.Join(w.Flush(), f.Close()); err != nil {

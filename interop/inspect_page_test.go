@@ -29,7 +29,8 @@ func TestInspectPage(t *testing.T) {
 		return "hello " + a.Name, err
 	})
 	mcp.AddTool(s, mcp.Tool{Name: "hostile"}, func(context.Context, struct{}) (string, error) {
-		return "<img src=x onerror=\"window.pwned=1\"><script>window.pwned=1</script> \u202egnp.exe \x1b[31m", nil
+		return "<img src=x onerror=\"window.pwned=1\"><script>window.pwned=1</script> " +
+			"\u202egnp.exe \x1b[31m", nil
 	})
 	mcp.AddTool(s, mcp.Tool{Name: "later", Execution: &spec.ToolExecution{TaskSupport: "optional"}},
 		func(ctx context.Context, _ struct{}) (string, error) {
@@ -56,7 +57,8 @@ func TestInspectPage(t *testing.T) {
 		Axe        map[string][]string
 		Complaints []string
 	}
-	next := mcp.NewServer("looked-at", "2.0.0", &mcp.ServerOptions{Logger: slog.New(slog.DiscardHandler)})
+	next := mcp.NewServer("looked-at", "2.0.0",
+		&mcp.ServerOptions{Logger: slog.New(slog.DiscardHandler)})
 	mcp.AddTool(next, mcp.Tool{Name: "ask"}, func(context.Context, struct {
 		Name string `json:"name"`
 	},
@@ -65,7 +67,8 @@ func TestInspectPage(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute) // a loaded machine
 	defer cancel()
-	cmd := nodeCommand(t, ctx, "inspect.mjs", browser, inspectorOf(t, mcptest.Listen(t, s)), t.TempDir(),
+	cmd := nodeCommand(t, ctx, "inspect.mjs", browser, inspectorOf(t, mcptest.Listen(t, s)),
+		t.TempDir(),
 		mcptest.Listen(t, next))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
@@ -77,7 +80,8 @@ func TestInspectPage(t *testing.T) {
 	}
 	t.Logf("first paint %.0f ms", got.Paint)
 	if !got.Ready || got.Token || !strings.Contains(got.Answer, "hello Ada") {
-		t.Errorf("ready %v, the token is in the address bar %v, the answer is %q", got.Ready, got.Token, got.Answer)
+		t.Errorf("ready %v, the token is in the address bar %v, the answer is %q", got.Ready, got.Token,
+			got.Answer)
 	}
 	if got.Hostile.Pwned || got.Hostile.Images > 0 || got.Hostile.Spelled < 2 {
 		t.Errorf("a hostile text: %+v", got.Hostile)
@@ -91,8 +95,10 @@ func TestInspectPage(t *testing.T) {
 	if len(got.Wide) == 0 || got.Checks == "" {
 		t.Errorf("views: %v, checks %q", got.Wide, got.Checks)
 	}
-	if !strings.Contains(got.Started, "The task ") || !strings.Contains(got.Task, "later, Ada") || !got.Cancelled {
-		t.Errorf("a task: started %q, come to %q, another was cancelled %v", got.Started, got.Task, got.Cancelled)
+	if !strings.Contains(got.Started, "The task ") || !strings.Contains(got.Task, "later, Ada") ||
+		!got.Cancelled {
+		t.Errorf("a task: started %q, come to %q, another was cancelled %v", got.Started, got.Task,
+			got.Cancelled)
 	}
 	if !got.Left {
 		t.Error("scrolling up does not stop following the traffic")
@@ -100,7 +106,8 @@ func TestInspectPage(t *testing.T) {
 	if !named(got.Conform, "It keeps to MCP.", "0 failed", "revision") {
 		t.Errorf("the checks of the specification say %q", got.Conform)
 	}
-	if !named(got.Diff, "tool-removed", "tools.hostile", "input-required-added", "tools.later", "Breaking 3") {
+	if !named(got.Diff, "tool-removed", "tools.hostile", "input-required-added", "tools.later",
+		"Breaking 3") {
 		t.Errorf("what has changed: %q", got.Diff)
 	}
 	for view, wide := range got.Wide {
@@ -116,10 +123,12 @@ func TestInspectPage(t *testing.T) {
 	}
 }
 
-// inspectorOf starts farcall inspect for a target, or -- and a command, and returns the URL of its page.
+// inspectorOf starts farcall inspect for a target, or -- and a command, and returns the URL of its
+// page.
 func inspectorOf(t *testing.T, target ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), farcallPath, append([]string{"inspect", "--no-browser", "--listen", "127.0.0.1:0"}, target...)...)
+	cmd := exec.CommandContext(t.Context(), farcallPath,
+		append([]string{"inspect", "--no-browser", "--listen", "127.0.0.1:0"}, target...)...)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

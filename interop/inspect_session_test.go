@@ -9,7 +9,8 @@ import (
 )
 
 // A browser uses the page of farcall inspect with servers of other people: it connects, lists their
-// tools and calls one; go-ethereum's server, which describes none of its methods, is called all the same.
+// tools and calls one; go-ethereum's server, which describes none of its methods, is called all the
+// same.
 func TestInspectSessions(t *testing.T) {
 	browser := findBrowser(t)
 	dir := t.TempDir()
@@ -25,9 +26,15 @@ func TestInspectSessions(t *testing.T) {
 		command          []string
 		tool, args, want string
 	}{
-		"geth":       {[]string{socket}, "calc_subscribe", `["ticks",3]`, "0x"},
-		"everything": {npm(t, "server-everything", "stdio").Args, "echo", `{"message":"hello"}`, "Echo: hello"},
-		"filesystem": {npm(t, "server-filesystem", dir).Args, "read_text_file", string(note), "kept here"},
+		"geth": {[]string{socket}, "calc_subscribe", `["ticks",3]`, "0x"},
+		"everything": {
+			npm(t, "server-everything", "stdio").Args, "echo", `{"message":"hello"}`,
+			"Echo: hello",
+		},
+		"filesystem": {
+			npm(t, "server-filesystem", dir).Args, "read_text_file", string(note),
+			"kept here",
+		},
 		"memory": {
 			npm(t, "server-memory").Args, "create_entities",
 			`{"entities":[{"name":"Ada","entityType":"person","observations":["writes"]}]}`, "Ada",
@@ -44,7 +51,8 @@ func TestInspectSessions(t *testing.T) {
 				kind, test.command = "tools", append([]string{"--"}, test.command...)
 			}
 			page := inspectorOf(t, test.command...)
-			out := node(t, nil, "inspect-session.mjs", browser, page, t.TempDir(), kind, test.tool, test.args)
+			out := node(t, nil, "inspect-session.mjs", browser, page, t.TempDir(), kind, test.tool,
+				test.args)
 			var got struct {
 				Ready                  bool
 				State, Answer, Traffic string
@@ -53,7 +61,8 @@ func TestInspectSessions(t *testing.T) {
 			if err := json.Unmarshal(out, &got); err != nil {
 				t.Fatal(err)
 			}
-			if !got.Ready || !strings.Contains(got.Answer, test.want) || got.Traffic == "" || len(got.Complaints) > 0 {
+			if !got.Ready || !strings.Contains(got.Answer, test.want) || got.Traffic == "" ||
+				len(got.Complaints) > 0 {
 				t.Errorf("%s", out)
 			}
 		})

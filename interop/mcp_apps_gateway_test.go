@@ -40,7 +40,8 @@ func TestMCPAppsGateway(t *testing.T) {
 		{"ui://cohorts+/get-cohort-data/mcp-app.html", "Retention", "get-cohort-data"},
 	} {
 		app := got.Apps[i]
-		if app.URI != want.uri || app.Page != want.uri || app.Name == "" || !strings.Contains(app.Text, want.text) {
+		if app.URI != want.uri || app.Page != want.uri || app.Name == "" ||
+			!strings.Contains(app.Text, want.text) {
 			t.Errorf("%+v, want %+v", app, want)
 		}
 		failed := slices.ContainsFunc(app.Calls, func(c struct {

@@ -56,11 +56,16 @@ func TestMCPAppsHost(t *testing.T) {
 		Allow, App      string
 		Log, Complaints []string
 	}
-	if err := json.Unmarshal(node(t, nil, "apps-host.mjs", mcptest.Listen(t, s), browser, t.TempDir()), &got); err != nil {
+	if err := json.Unmarshal(node(t, nil, "apps-host.mjs", mcptest.Listen(t, s), browser, t.TempDir()),
+		&got); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string][3]bool{"today": {true, false, false}, "again": {true, true, false}, "tomorrow": {true, false, true}, "plain": {false, false, false}} {
-		if tool := got.Tools[name]; !tool.Valid || (tool.Page == uri) != want[0] || tool.AppOnly != want[1] || tool.ModelOnly != want[2] {
+	for name, want := range map[string][3]bool{
+		"today": {true, false, false},
+		"again": {true, true, false}, "tomorrow": {true, false, true}, "plain": {false, false, false},
+	} {
+		if tool := got.Tools[name]; !tool.Valid || (tool.Page == uri) != want[0] ||
+			tool.AppOnly != want[1] || tool.ModelOnly != want[2] {
 			t.Errorf("%s: %+v, want %v", name, tool, want)
 		}
 	}
@@ -68,7 +73,8 @@ func TestMCPAppsHost(t *testing.T) {
 		!slices.Equal(got.CSP["connectDomains"], []string{"https://api.example.com"}) || !slices.Equal(got.CSP["resourceDomains"], []string{"https://cdn.example.com"}) {
 		t.Errorf("the page is %+v", got)
 	}
-	if len(got.Log) != 3 || !strings.Contains(got.Log[0], "Brno") || !strings.Contains(got.Log[0], "Sunny in Brno") || !strings.Contains(got.Log[1], "Still sunny") {
+	if len(got.Log) != 3 || !strings.Contains(got.Log[0], "Brno") ||
+		!strings.Contains(got.Log[0], "Sunny in Brno") || !strings.Contains(got.Log[1], "Still sunny") {
 		t.Errorf("the page has shown %q", got.Log)
 	}
 	if got.App != "weather" || len(got.Complaints) > 0 {

@@ -19,10 +19,15 @@ const childVariable = "FARCALL_INTEROP_CHILD"
 // children serve MCP on standard input and output.
 var children = map[string]func(context.Context) error{
 	"farcall": func(ctx context.Context) error { return ours().ServeStdio(ctx) },
-	"go-sdk":  func(ctx context.Context) error { return goSDKServer().Run(ctx, &gosdk.StdioTransport{}) },
-	"go-sdk changed": func(ctx context.Context) error { // with another result of add, and without chatter
+	"go-sdk": func(ctx context.Context) error {
+		return goSDKServer().Run(ctx, &gosdk.StdioTransport{})
+	},
+	"go-sdk changed": func(ctx context.Context) error {
+		// with another result of add, and without chatter
 		s := goSDKServer()
-		goSDKTool(s, "add", func(context.Context, *gosdk.CallToolRequest, addends) (*gosdk.CallToolResult, map[string]string, error) {
+		goSDKTool(s, "add", func(
+			context.Context, *gosdk.CallToolRequest, addends,
+		) (*gosdk.CallToolResult, map[string]string, error) {
 			return nil, map[string]string{"Sum": "five"}, nil
 		})
 		s.RemoveTools("chatter")

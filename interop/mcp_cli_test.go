@@ -13,7 +13,8 @@ import (
 func TestMCPCommand(t *testing.T) {
 	goSDK := serveGoSDK(t, &gosdk.StreamableHTTPOptions{Stateless: true})
 	mcpGo := serveMCPGo(t)
-	for name, where := range map[string][2][]string{ // the target, before and after the other arguments
+	for name, where := range map[string][2][]string{
+		// the target, before and after the other arguments
 		"go-sdk http":  {{goSDK.http}, nil},
 		"go-sdk sse":   {{goSDK.sse}, nil},
 		"go-sdk stdio": {nil, command(child(t, "go-sdk"))},
@@ -39,7 +40,8 @@ func TestMCPCommand(t *testing.T) {
 				rest = strings.TrimPrefix(rest, "@ ")
 				all := append([]string{"mcp", verb}, where[0]...)
 				all = append(append(all, strings.Fields(rest)...), where[1]...)
-				if got := mustFarcall(t, all...); !strings.Contains(strings.ToLower(got), strings.ToLower(want)) {
+				if got := mustFarcall(t, all...); !strings.Contains(strings.ToLower(got),
+					strings.ToLower(want)) {
 					t.Errorf("%s\nwant %q", got, want)
 				}
 			})
@@ -64,7 +66,8 @@ func TestMCPCommandEverything(t *testing.T) {
 	if got := mustFarcall(t, "mcp", "call", target, "echo", "message=hello"); got != "Echo: hello" {
 		t.Errorf("echo: %s", got)
 	}
-	if got := mustFarcall(t, "mcp", "call", target, "trigger-elicitation-request", "--answer", `{"name":"Ada"}`); !strings.Contains(got, "Name: Ada") {
+	if got := mustFarcall(t, "mcp", "call", target, "trigger-elicitation-request", "--answer",
+		`{"name":"Ada"}`); !strings.Contains(got, "Name: Ada") {
 		t.Errorf("trigger-elicitation-request: %s", got)
 	}
 	dir := t.TempDir()
@@ -72,7 +75,8 @@ func TestMCPCommandEverything(t *testing.T) {
 	if files, err := filepath.Glob(filepath.Join(dir, "*.png")); err != nil || len(files) != 1 {
 		t.Errorf("get-tiny-image: %q, %v", files, err)
 	}
-	if _, stderr, code := program(t, "mcp", "call", target, "no-such-tool"); code == 0 || stderr == "" {
+	if _, stderr, code := program(t, "mcp", "call", target, "no-such-tool"); code == 0 ||
+		stderr == "" {
 		t.Errorf("a tool that does not exist: exit status %d, %s", code, stderr)
 	}
 }
