@@ -63,19 +63,23 @@ func TestMCPServerEverything(t *testing.T) {
 }
 
 func everythingTools(t *testing.T, u *our) {
-	names(t, u.client, "echo", "get-sum", "get-structured-content", "trigger-sampling-request", "get-roots-list", "trigger-url-elicitation")
+	names(t, u.client, "echo", "get-sum", "get-structured-content", "trigger-sampling-request",
+		"get-roots-list", "trigger-url-elicitation")
 	says(t, u.client, "Echo: hello", "echo", map[string]string{"message": "hello"})
 	says(t, u.client, "5", "get-sum", map[string]int{"a": 2, "b": 3})
 	type weather struct {
 		Temperature float64 `json:"temperature"`
 		Conditions  string  `json:"conditions"`
 	}
-	got, err := mcp.CallTool[weather](within(t), u.client, "get-structured-content", map[string]string{"location": "Chicago"})
+	got, err := mcp.CallTool[weather](within(t), u.client, "get-structured-content",
+		map[string]string{"location": "Chicago"})
 	if err != nil || got != (weather{36, "Light rain / drizzle"}) {
 		t.Errorf("get-structured-content: %+v, %v", got, err)
 	}
 	r, err := u.client.CallTool(within(t), "get-tiny-image", nil)
-	if err != nil || !slices.ContainsFunc(r.Content, func(c mcp.Content) bool { return c.Type == "image" && len(c.Data) > 100 }) {
+	if err != nil || !slices.ContainsFunc(r.Content, func(c mcp.Content) bool {
+		return c.Type == "image" && len(c.Data) > 100
+	}) {
 		t.Errorf("get-tiny-image: %v", err)
 	}
 	r, err = u.client.CallTool(within(t), "get-resource-links", map[string]int{"count": 2})
@@ -83,22 +87,26 @@ func everythingTools(t *testing.T, u *our) {
 		t.Errorf("get-resource-links: %+v, %v", r, err)
 	}
 	var failure *mcp.ToolError
-	if _, err := mcp.CallTool[string](within(t), u.client, "get-sum", map[string]string{"a": "two"}); !errors.As(err, &failure) {
+	if _, err := mcp.CallTool[string](within(t), u.client, "get-sum",
+		map[string]string{"a": "two"}); !errors.As(err, &failure) {
 		t.Errorf("get-sum with wrong arguments: %v", err)
 	}
 }
 
 func everythingAsks(t *testing.T, u *our) {
 	says(t, u.client, "Name: Ada", "trigger-elicitation-request", nil)
-	says(t, u.client, "Paris", "trigger-sampling-request", map[string]string{"prompt": "The capital of France?"})
+	says(t, u.client, "Paris", "trigger-sampling-request",
+		map[string]string{"prompt": "The capital of France?"})
 	says(t, u.client, root, "get-roots-list", nil)
 	page := map[string]any{"url": "https://example.com/"}
 	says(t, u.client, "User completed", "trigger-url-elicitation", page)
 	page["errorPath"] = true
 	var wire *jsonrpc.Error
 	switch r, err := u.client.CallTool(within(t), "trigger-url-elicitation", page); {
-	case err == nil && strings.Contains(string(r.AppendJSON(nil)), "User completed"): // asked, and called again
-	case errors.As(err, &wire) && strings.Contains(string(wire.Data), "elicitationId"): // left to the caller
+	case err == nil && strings.Contains(string(r.AppendJSON(nil)), "User completed"):
+	// asked, and called again
+	case errors.As(err, &wire) && strings.Contains(string(wire.Data), "elicitationId"):
+	// left to the caller
 	default:
 		t.Errorf("trigger-url-elicitation by an error: %+v, %v", r, err)
 	}
@@ -130,15 +138,18 @@ func everythingPrompts(t *testing.T, u *our) {
 	if prompts, err := u.client.Prompts(within(t)); err != nil || len(prompts) < 4 {
 		t.Errorf("Prompts: %+v, %v", prompts, err)
 	}
-	if got, err := u.prompt(within(t), "args-prompt", map[string]string{"city": "Paris"}); err != nil || got != "What's weather in Paris?" {
+	if got, err := u.prompt(within(t), "args-prompt",
+		map[string]string{"city": "Paris"}); err != nil || got != "What's weather in Paris?" {
 		t.Errorf("args-prompt = %q, %v", got, err)
 	}
-	if got, err := u.complete(within(t), "completable-prompt", "department", "S"); err != nil || !slices.Equal(got, []string{"Sales", "Support"}) {
+	if got, err := u.complete(within(t), "completable-prompt", "department", "S"); err != nil ||
+		!slices.Equal(got, []string{"Sales", "Support"}) {
 		t.Errorf("department = %q, %v", got, err)
 	}
 	r, err := u.client.Complete(within(t), &spec.CompleteRequestParams{
-		Ref: spec.CompleteReference{Type: "ref/prompt", Name: "completable-prompt"}, Argument: spec.CompleteArgument{Name: "name"},
-		Context: &spec.CompleteContext{Arguments: map[string]string{"department": "Sales"}},
+		Ref:      spec.CompleteReference{Type: "ref/prompt", Name: "completable-prompt"},
+		Argument: spec.CompleteArgument{Name: "name"},
+		Context:  &spec.CompleteContext{Arguments: map[string]string{"department": "Sales"}},
 	})
 	if err != nil || !slices.Equal(r.Completion.Values, []string{"David", "Eve", "Frank"}) {
 		t.Errorf("name = %+v, %v", r, err)
@@ -147,14 +158,18 @@ func everythingPrompts(t *testing.T, u *our) {
 
 func everythingProgress(t *testing.T, u *our) {
 	var got []float64
-	ctx := mcp.OnProgress(within(t), func(p spec.ProgressNotificationParams) { got = append(got, p.Progress) })
-	r, err := u.client.CallTool(ctx, "trigger-long-running-operation", map[string]float64{"duration": 0.2, "steps": 5})
+	ctx := mcp.OnProgress(within(t), func(p spec.ProgressNotificationParams) {
+		got = append(got, p.Progress)
+	})
+	r, err := u.client.CallTool(ctx, "trigger-long-running-operation",
+		map[string]float64{"duration": 0.2, "steps": 5})
 	if err != nil || r.IsError || !slices.Equal(got, []float64{1, 2, 3, 4, 5}) {
 		t.Errorf("the operation: progress %v, %v", got, err)
 	}
 	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := u.client.CallTool(short, "trigger-long-running-operation", map[string]float64{"duration": 60}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := u.client.CallTool(short, "trigger-long-running-operation",
+		map[string]float64{"duration": 60}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a cancelled operation: %v", err)
 	}
 	says(t, u.client, "Echo: still there", "echo", map[string]string{"message": "still there"})
@@ -187,7 +202,8 @@ func awaitLog(t *testing.T, u *our) {
 		select {
 		case <-came:
 		case <-time.After(500 * time.Millisecond):
-			_, _ = u.client.CallTool(ctx, "trigger-long-running-operation", map[string]float64{"duration": 6, "steps": 1})
+			_, _ = u.client.CallTool(ctx, "trigger-long-running-operation",
+				map[string]float64{"duration": 6, "steps": 1})
 		}
 	})
 	defer call.Wait()
@@ -197,15 +213,18 @@ func awaitLog(t *testing.T, u *our) {
 
 // everythingTask runs a tool that always is a task, which asks before it ends.
 func everythingTask(t *testing.T, u *our) {
-	says(t, u.client, "python (programming)", "simulate-research-query", map[string]any{"topic": "python", "ambiguous": true})
-	task, err := u.client.StartTask(within(t), "simulate-research-query", map[string]any{"topic": "snakes"}, time.Minute)
+	says(t, u.client, "python (programming)", "simulate-research-query",
+		map[string]any{"topic": "python", "ambiguous": true})
+	task, err := u.client.StartTask(within(t), "simulate-research-query",
+		map[string]any{"topic": "snakes"}, time.Minute)
 	if err != nil {
 		t.Fatalf("StartTask: %v", err)
 	}
 	if err := u.client.CancelTask(within(t), task.TaskID); err != nil {
 		t.Errorf("CancelTask: %v", err)
 	}
-	if state, err := u.client.Task(within(t), task.TaskID); err != nil || state.Status != spec.TaskCancelled {
+	if state, err := u.client.Task(within(t), task.TaskID); err != nil ||
+		state.Status != spec.TaskCancelled {
 		t.Errorf("Task: %+v, %v", state, err)
 	}
 }
@@ -213,14 +232,17 @@ func everythingTask(t *testing.T, u *our) {
 func TestMCPServerFilesystem(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "hello.txt"), []byte("Hello from a file"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "hello.txt"), []byte("Hello from a file"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	c := start(t, npm(t, "server-filesystem", dir), nil)
 	names(t, c, "read_text_file", "list_directory")
 	says(t, c, "hello.txt", "list_directory", map[string]string{"path": dir})
-	says(t, c, "Hello from a file", "read_text_file", map[string]string{"path": filepath.Join(dir, "hello.txt")})
-	if r, err := c.CallTool(within(t), "read_text_file", map[string]string{"path": "/etc/passwd"}); err != nil || !r.IsError {
+	says(t, c, "Hello from a file", "read_text_file",
+		map[string]string{"path": filepath.Join(dir, "hello.txt")})
+	if r, err := c.CallTool(within(t), "read_text_file",
+		map[string]string{"path": "/etc/passwd"}); err != nil || !r.IsError {
 		t.Errorf("a file elsewhere: %+v, %v", r, err)
 	}
 }
@@ -261,12 +283,14 @@ func TestMCPServerMemory(t *testing.T) {
 		EntityType   string   `json:"entityType"`
 		Observations []string `json:"observations"`
 	}
-	says(t, c, "Ada", "create_entities", map[string]any{"entities": []entity{{"Ada", "person", []string{"asks"}}}})
+	says(t, c, "Ada", "create_entities",
+		map[string]any{"entities": []entity{{"Ada", "person", []string{"asks"}}}})
 	says(t, c, "Ada", "read_graph", nil)
 	type graph struct {
 		Entities []entity `json:"entities"`
 	}
-	if got, err := mcp.CallTool[graph](within(t), c, "search_nodes", map[string]string{"query": "person"}); err != nil || len(got.Entities) != 1 {
+	if got, err := mcp.CallTool[graph](within(t), c, "search_nodes",
+		map[string]string{"query": "person"}); err != nil || len(got.Entities) != 1 {
 		t.Errorf("search_nodes: %+v, %v", got, err)
 	}
 }

@@ -23,31 +23,46 @@ type goSDK struct {
 func useGoSDK(t *testing.T, p *place, way, revision string) *goSDK {
 	t.Helper()
 	u := &goSDK{event: make(chan string, 100), progress: make(chan float64, 100)}
-	client := gosdk.NewClient(&gosdk.Implementation{Name: "go-sdk", Version: "1"}, &gosdk.ClientOptions{
-		Capabilities: &gosdk.ClientCapabilities{
-			RootsV2:     &gosdk.RootCapabilities{ListChanged: true},
-			Elicitation: &gosdk.ElicitationCapabilities{Form: &gosdk.FormElicitationCapabilities{}, URL: &gosdk.URLElicitationCapabilities{}},
-		},
-		ElicitationHandler: func(_ context.Context, req *gosdk.ElicitRequest) (*gosdk.ElicitResult, error) {
-			if req.Params.Mode == "url" {
-				return &gosdk.ElicitResult{Action: "accept"}, nil
-			}
-			return &gosdk.ElicitResult{Action: "accept", Content: map[string]any{"name": "Ada"}}, nil
-		},
-		CreateMessageHandler: func(context.Context, *gosdk.CreateMessageRequest) (*gosdk.CreateMessageResult, error) {
-			return &gosdk.CreateMessageResult{Role: "assistant", Model: "a-model", Content: &gosdk.TextContent{Text: "Paris"}}, nil
-		},
-		ProgressNotificationHandler: func(_ context.Context, req *gosdk.ProgressNotificationClientRequest) {
-			u.progress <- req.Params.Progress
-		},
-		LoggingMessageHandler: func(_ context.Context, req *gosdk.LoggingMessageRequest) {
-			u.event <- fmt.Sprintf("log %s %v", req.Params.Level, req.Params.Data)
-		},
-		ToolListChangedHandler: func(context.Context, *gosdk.ToolListChangedRequest) { u.event <- "changed tools" },
-		ResourceUpdatedHandler: func(_ context.Context, req *gosdk.ResourceUpdatedNotificationRequest) {
-			u.event <- "updated " + req.Params.URI
-		},
-	})
+	client := gosdk.NewClient(&gosdk.Implementation{Name: "go-sdk", Version: "1"},
+		&gosdk.ClientOptions{
+			Capabilities: &gosdk.ClientCapabilities{
+				RootsV2: &gosdk.RootCapabilities{ListChanged: true},
+				Elicitation: &gosdk.ElicitationCapabilities{
+					Form: &gosdk.FormElicitationCapabilities{},
+					URL:  &gosdk.URLElicitationCapabilities{},
+				},
+			},
+			ElicitationHandler: func(
+				_ context.Context, req *gosdk.ElicitRequest,
+			) (*gosdk.ElicitResult, error) {
+				if req.Params.Mode == "url" {
+					return &gosdk.ElicitResult{Action: "accept"}, nil
+				}
+				return &gosdk.ElicitResult{Action: "accept", Content: map[string]any{"name": "Ada"}}, nil
+			},
+			CreateMessageHandler: func(
+				context.Context, *gosdk.CreateMessageRequest,
+			) (*gosdk.CreateMessageResult, error) {
+				return &gosdk.CreateMessageResult{
+					Role: "assistant", Model: "a-model",
+					Content: &gosdk.TextContent{Text: "Paris"},
+				}, nil
+			},
+			ProgressNotificationHandler: func(
+				_ context.Context, req *gosdk.ProgressNotificationClientRequest,
+			) {
+				u.progress <- req.Params.Progress
+			},
+			LoggingMessageHandler: func(_ context.Context, req *gosdk.LoggingMessageRequest) {
+				u.event <- fmt.Sprintf("log %s %v", req.Params.Level, req.Params.Data)
+			},
+			ToolListChangedHandler: func(context.Context, *gosdk.ToolListChangedRequest) {
+				u.event <- "changed tools"
+			},
+			ResourceUpdatedHandler: func(_ context.Context, req *gosdk.ResourceUpdatedNotificationRequest) {
+				u.event <- "updated " + req.Params.URI
+			},
+		})
 	client.AddRoots(&gosdk.Root{URI: root, Name: "home"})
 	var transport gosdk.Transport
 	switch way {
@@ -58,7 +73,8 @@ func useGoSDK(t *testing.T, p *place, way, revision string) *goSDK {
 	case "stdio":
 		transport = &gosdk.CommandTransport{Command: p.stdio()}
 	}
-	session, err := client.Connect(t.Context(), transport, &gosdk.ClientSessionOptions{ProtocolVersion: revision})
+	session, err := client.Connect(t.Context(), transport,
+		&gosdk.ClientSessionOptions{ProtocolVersion: revision})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +85,9 @@ func useGoSDK(t *testing.T, p *place, way, revision string) *goSDK {
 
 func (u *goSDK) revision() string { return u.session.InitializeResult().ProtocolVersion }
 
-func (u *goSDK) lists(ctx context.Context) (tools, resources, templates, prompts []string, err error) {
+func (u *goSDK) lists(
+	ctx context.Context,
+) (tools, resources, templates, prompts []string, err error) {
 	for one, err := range u.session.Tools(ctx, nil) {
 		if err != nil {
 			return nil, nil, nil, nil, err
@@ -146,7 +164,8 @@ func (u *goSDK) logFrom(ctx context.Context, level string) error {
 		u.level = level
 		return nil
 	}
-	return u.session.SetLoggingLevel(ctx, &gosdk.SetLoggingLevelParams{Level: gosdk.LoggingLevel(level)})
+	return u.session.SetLoggingLevel(ctx,
+		&gosdk.SetLoggingLevelParams{Level: gosdk.LoggingLevel(level)})
 }
 
 func (u *goSDK) read(ctx context.Context, uri string) (string, error) {
@@ -171,7 +190,8 @@ func (u *goSDK) prompt(ctx context.Context, name string, args map[string]string)
 
 func (u *goSDK) complete(ctx context.Context, prompt, argument, value string) ([]string, error) {
 	r, err := u.session.Complete(ctx, &gosdk.CompleteParams{
-		Ref: &gosdk.CompleteReference{Type: "ref/prompt", Name: prompt}, Argument: gosdk.CompleteParamsArgument{Name: argument, Value: value},
+		Ref:      &gosdk.CompleteReference{Type: "ref/prompt", Name: prompt},
+		Argument: gosdk.CompleteParamsArgument{Name: argument, Value: value},
 	})
 	if err != nil {
 		return nil, err

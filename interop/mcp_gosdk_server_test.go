@@ -21,45 +21,70 @@ var nameSchema = map[string]any{
 func goSDKServer() *gosdk.Server {
 	s := gosdk.NewServer(&gosdk.Implementation{Name: "go-sdk", Version: "1"}, &gosdk.ServerOptions{
 		PageSize: 5,
-		CompletionHandler: func(_ context.Context, req *gosdk.CompleteRequest) (*gosdk.CompleteResult, error) {
-			return &gosdk.CompleteResult{Completion: gosdk.CompletionResultDetails{Values: completions(req.Params.Argument.Value)}}, nil
+		CompletionHandler: func(
+			_ context.Context, req *gosdk.CompleteRequest,
+		) (*gosdk.CompleteResult, error) {
+			return &gosdk.CompleteResult{
+				Completion: gosdk.CompletionResultDetails{Values: completions(req.Params.Argument.Value)},
+			}, nil
 		},
 		SubscribeHandler:   func(context.Context, *gosdk.SubscribeRequest) error { return nil },
 		UnsubscribeHandler: func(context.Context, *gosdk.UnsubscribeRequest) error { return nil },
 	})
-	goSDKTool(s, "add", func(_ context.Context, _ *gosdk.CallToolRequest, in addends) (*gosdk.CallToolResult, sum, error) {
+	goSDKTool(s, "add", func(
+		_ context.Context, _ *gosdk.CallToolRequest, in addends,
+	) (*gosdk.CallToolResult, sum, error) {
 		return nil, sum{in.A + in.B}, nil
 	})
-	goSDKTool(s, "fail", func(context.Context, *gosdk.CallToolRequest, none) (*gosdk.CallToolResult, any, error) {
+	goSDKTool(s, "fail", func(
+		context.Context, *gosdk.CallToolRequest, none,
+	) (*gosdk.CallToolResult, any, error) {
 		return nil, nil, errors.New("it went wrong")
 	})
-	goSDKTool(s, "count", func(ctx context.Context, req *gosdk.CallToolRequest, in counted) (*gosdk.CallToolResult, any, error) {
+	goSDKTool(s, "count", func(
+		ctx context.Context, req *gosdk.CallToolRequest, in counted,
+	) (*gosdk.CallToolResult, any, error) {
 		for i := range in.N {
-			report := &gosdk.ProgressNotificationParams{ProgressToken: req.Params.GetProgressToken(), Progress: float64(i + 1), Total: float64(in.N)}
+			report := &gosdk.ProgressNotificationParams{
+				ProgressToken: req.Params.GetProgressToken(),
+				Progress:      float64(i + 1), Total: float64(in.N),
+			}
 			if err := req.Session.NotifyProgress(ctx, report); err != nil {
 				return nil, nil, err
 			}
 		}
 		return goSDKText("Counted."), nil, nil
 	})
-	goSDKTool(s, "chatter", func(ctx context.Context, req *gosdk.CallToolRequest, _ none) (*gosdk.CallToolResult, any, error) {
+	goSDKTool(s, "chatter", func(
+		ctx context.Context, req *gosdk.CallToolRequest, _ none,
+	) (*gosdk.CallToolResult, any, error) {
 		return goSDKText("Logged."), nil, errors.Join(
 			req.Session.Log(ctx, &gosdk.LoggingMessageParams{Level: "info", Data: "not much"}),
 			req.Session.Log(ctx, &gosdk.LoggingMessageParams{Level: "error", Data: "something bad"}))
 	})
 	w := newWaits()
-	goSDKTool(s, "wait", func(ctx context.Context, _ *gosdk.CallToolRequest, in waiting) (*gosdk.CallToolResult, any, error) {
+	goSDKTool(s, "wait", func(
+		ctx context.Context, _ *gosdk.CallToolRequest, in waiting,
+	) (*gosdk.CallToolResult, any, error) {
 		w.wait(ctx, in.Key)
 		return nil, nil, ctx.Err()
 	})
-	goSDKTool(s, "cancelled", func(_ context.Context, _ *gosdk.CallToolRequest, in waiting) (*gosdk.CallToolResult, any, error) {
+	goSDKTool(s, "cancelled", func(
+		_ context.Context, _ *gosdk.CallToolRequest, in waiting,
+	) (*gosdk.CallToolResult, any, error) {
 		return goSDKText(w.count(in.Key)), nil, nil
 	})
-	goSDKTool(s, "touch", func(ctx context.Context, _ *gosdk.CallToolRequest, _ none) (*gosdk.CallToolResult, any, error) {
-		return goSDKText("Changed."), nil, s.ResourceUpdated(ctx, &gosdk.ResourceUpdatedNotificationParams{URI: "note://text"})
-	})
-	goSDKTool(s, "change", func(context.Context, *gosdk.CallToolRequest, none) (*gosdk.CallToolResult, any, error) {
-		goSDKTool(s, "new", func(context.Context, *gosdk.CallToolRequest, none) (*gosdk.CallToolResult, any, error) {
+	goSDKTool(s, "touch",
+		func(ctx context.Context, _ *gosdk.CallToolRequest, _ none) (*gosdk.CallToolResult, any, error) {
+			return goSDKText("Changed."), nil,
+				s.ResourceUpdated(ctx, &gosdk.ResourceUpdatedNotificationParams{URI: "note://text"})
+		})
+	goSDKTool(s, "change", func(
+		context.Context, *gosdk.CallToolRequest, none,
+	) (*gosdk.CallToolResult, any, error) {
+		goSDKTool(s, "new", func(
+			context.Context, *gosdk.CallToolRequest, none,
+		) (*gosdk.CallToolResult, any, error) {
 			return nil, nil, nil
 		})
 		s.RemoveTools("new")
@@ -79,8 +104,12 @@ func goSDKText(text string) *gosdk.CallToolResult {
 }
 
 // goSDKQuestion adds a tool that asks one thing.
-func goSDKQuestion[Response gosdk.InputResponse](s *gosdk.Server, name string, ask gosdk.InputRequest, say func(Response) string) {
-	goSDKTool(s, name, func(_ context.Context, req *gosdk.CallToolRequest, _ none) (*gosdk.CallToolResult, any, error) {
+func goSDKQuestion[Response gosdk.InputResponse](
+	s *gosdk.Server, name string, ask gosdk.InputRequest, say func(Response) string,
+) {
+	goSDKTool(s, name, func(
+		_ context.Context, req *gosdk.CallToolRequest, _ none,
+	) (*gosdk.CallToolResult, any, error) {
 		answer, ok := req.Params.InputResponses["it"].(Response)
 		if !ok {
 			return &gosdk.CallToolResult{InputRequests: gosdk.InputRequestMap{"it": ask}}, nil, nil
@@ -90,7 +119,10 @@ func goSDKQuestion[Response gosdk.InputResponse](s *gosdk.Server, name string, a
 }
 
 func addGoSDKQuestions(s *gosdk.Server) {
-	goSDKQuestion(s, "ask", &gosdk.ElicitParams{Message: "What is your name?", RequestedSchema: nameSchema}, func(r *gosdk.ElicitResult) string {
+	goSDKQuestion(s, "ask", &gosdk.ElicitParams{
+		Message:         "What is your name?",
+		RequestedSchema: nameSchema,
+	}, func(r *gosdk.ElicitResult) string {
 		name, _ := r.Content["name"].(string)
 		return "Hello, " + name + "!"
 	})
@@ -102,17 +134,24 @@ func addGoSDKQuestions(s *gosdk.Server) {
 			return "Visited."
 		})
 	question := &gosdk.CreateMessageParams{
-		MaxTokens: 10, Messages: []*gosdk.SamplingMessage{{Role: "user", Content: &gosdk.TextContent{Text: "The capital of France?"}}},
+		MaxTokens: 10,
+		Messages: []*gosdk.SamplingMessage{
+			{Role: "user", Content: &gosdk.TextContent{Text: "The capital of France?"}},
+		},
 	}
 	goSDKQuestion(s, "think", question, func(r *gosdk.CreateMessageWithToolsResult) string {
 		return "It says " + r.Content[0].(*gosdk.TextContent).Text
 	})
-	goSDKQuestion(s, "places", &gosdk.ListRootsParams{}, func(r *gosdk.ListRootsResult) string { return r.Roots[0].URI })
+	goSDKQuestion(s, "places", &gosdk.ListRootsParams{}, func(r *gosdk.ListRootsResult) string {
+		return r.Roots[0].URI
+	})
 }
 
 func addGoSDKContents(s *gosdk.Server) {
 	note := func(c gosdk.ResourceContents) gosdk.ResourceHandler {
-		return func(_ context.Context, req *gosdk.ReadResourceRequest) (*gosdk.ReadResourceResult, error) {
+		return func(
+			_ context.Context, req *gosdk.ReadResourceRequest,
+		) (*gosdk.ReadResourceResult, error) {
 			c := c
 			if c.URI = req.Params.URI; c.URI == "note://numbered/7" {
 				c.Text = "Note 7."
@@ -120,13 +159,21 @@ func addGoSDKContents(s *gosdk.Server) {
 			return &gosdk.ReadResourceResult{Contents: []*gosdk.ResourceContents{&c}}, nil
 		}
 	}
-	s.AddResource(&gosdk.Resource{URI: "note://text", Name: "text"}, note(gosdk.ResourceContents{Text: "A note."}))
-	s.AddResource(&gosdk.Resource{URI: "note://bytes", Name: "bytes"}, note(gosdk.ResourceContents{Blob: []byte("\x00\x01\xff")}))
-	s.AddResourceTemplate(&gosdk.ResourceTemplate{URITemplate: "note://numbered/{n}", Name: "numbered"}, note(gosdk.ResourceContents{}))
-	s.AddPrompt(&gosdk.Prompt{Name: "greet", Arguments: []*gosdk.PromptArgument{{Name: "name", Required: true}}},
+	s.AddResource(&gosdk.Resource{URI: "note://text", Name: "text"},
+		note(gosdk.ResourceContents{Text: "A note."}))
+	s.AddResource(&gosdk.Resource{URI: "note://bytes", Name: "bytes"},
+		note(gosdk.ResourceContents{Blob: []byte("\x00\x01\xff")}))
+	s.AddResourceTemplate(
+		&gosdk.ResourceTemplate{URITemplate: "note://numbered/{n}", Name: "numbered"},
+		note(gosdk.ResourceContents{}))
+	s.AddPrompt(&gosdk.Prompt{
+		Name: "greet", Arguments: []*gosdk.PromptArgument{{Name: "name", Required: true}},
+	},
 		func(_ context.Context, req *gosdk.GetPromptRequest) (*gosdk.GetPromptResult, error) {
 			text := "Please greet " + req.Params.Arguments["name"] + "."
-			return &gosdk.GetPromptResult{Messages: []*gosdk.PromptMessage{{Role: "user", Content: &gosdk.TextContent{Text: text}}}}, nil
+			return &gosdk.GetPromptResult{
+				Messages: []*gosdk.PromptMessage{{Role: "user", Content: &gosdk.TextContent{Text: text}}},
+			}, nil
 		})
 }
 
@@ -148,7 +195,8 @@ func serveGoSDK(t *testing.T, o *gosdk.StreamableHTTPOptions) *place {
 
 func TestMCPGoSDKServer(t *testing.T) {
 	stateful := serveGoSDK(t, nil)
-	stateless := serveGoSDK(t, &gosdk.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true})
+	stateless := serveGoSDK(t,
+		&gosdk.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true})
 	for name, test := range map[string]struct {
 		place                   *place
 		way, era, wantsRevision string

@@ -89,16 +89,24 @@ func TestMCPHostGoSDK(t *testing.T) {
 		"events": map[string]any{"type": "sse", "url": at.sse},
 		"absent": map[string]any{"command": "/no/such/program"},
 	}, &host.Options{
-		Elicit: func(_ context.Context, server string, _ *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
-			return &spec.ElicitResult{Action: spec.ElicitAccept, Content: jsonrpc.Raw(`{"name":"` + server + `"}`)}, nil
+		Elicit: func(
+			_ context.Context, server string, _ *spec.ElicitRequestParams,
+		) (*spec.ElicitResult, error) {
+			return &spec.ElicitResult{
+				Action:  spec.ElicitAccept,
+				Content: jsonrpc.Raw(`{"name":"` + server + `"}`),
+			}, nil
 		},
 	})
 	tools := h.Tools()
-	if len(tools.Missing) != 1 || tools.Missing[0].Name != "absent" || !errors.Is(tools.Missing[0].Err, os.ErrNotExist) {
+	if len(tools.Missing) != 1 || tools.Missing[0].Name != "absent" ||
+		!errors.Is(tools.Missing[0].Err, os.ErrNotExist) {
 		t.Errorf("missing: %+v", tools.Missing)
 	}
 	for _, server := range []string{"child", "web", "events"} {
-		if !slices.ContainsFunc(tools.Items, func(i host.Item[mcp.Tool]) bool { return i.Server == server && i.Value.Name == server+"__add" }) {
+		if !slices.ContainsFunc(tools.Items, func(i host.Item[mcp.Tool]) bool {
+			return i.Server == server && i.Value.Name == server+"__add"
+		}) {
 			t.Errorf("%s has no tool add", server)
 		}
 		answers(t, h, "5", server+"__add", addends{2, 3})
@@ -122,10 +130,16 @@ func TestMCPHostGoSDK(t *testing.T) {
 func TestMCPHostEverything(t *testing.T) {
 	t.Parallel()
 	h := hostOf(t, map[string]any{
-		"one": entryOf(t, npm(t, "server-everything", "stdio"), "HOME"), "two": entryOf(t, npm(t, "server-everything", "stdio"), "HOME"),
+		"one": entryOf(t, npm(t, "server-everything", "stdio"), "HOME"),
+		"two": entryOf(t, npm(t, "server-everything", "stdio"), "HOME"),
 	}, &host.Options{
-		Sample: func(_ context.Context, server string, _ *spec.CreateMessageRequestParams) (*spec.CreateMessageResult, error) {
-			return &spec.CreateMessageResult{Role: "assistant", Model: "m", Content: []mcp.Content{mcp.Text("asked by " + server)}}, nil
+		Sample: func(
+			_ context.Context, server string, _ *spec.CreateMessageRequestParams,
+		) (*spec.CreateMessageResult, error) {
+			return &spec.CreateMessageResult{
+				Role: "assistant", Model: "m",
+				Content: []mcp.Content{mcp.Text("asked by " + server)},
+			}, nil
 		},
 		Roots: func(_ context.Context, server string) ([]mcp.Root, error) {
 			return []mcp.Root{{URI: "file:///" + server, Name: server}}, nil
@@ -133,7 +147,9 @@ func TestMCPHostEverything(t *testing.T) {
 	})
 	for late := time.After(waitLimit); ; {
 		tools := h.Tools() // the server adds tools once it knows what the client can be asked
-		if slices.ContainsFunc(tools.Items, func(i host.Item[mcp.Tool]) bool { return i.Value.Name == "two__get-roots-list" }) {
+		if slices.ContainsFunc(tools.Items, func(i host.Item[mcp.Tool]) bool {
+			return i.Value.Name == "two__get-roots-list"
+		}) {
 			break
 		}
 		select {
@@ -144,7 +160,8 @@ func TestMCPHostEverything(t *testing.T) {
 	}
 	for _, server := range []string{"one", "two"} {
 		answers(t, h, "Echo: "+server, server+"__echo", map[string]string{"message": server})
-		answers(t, h, "asked by "+server, server+"__trigger-sampling-request", map[string]string{"prompt": "who?"})
+		answers(t, h, "asked by "+server, server+"__trigger-sampling-request",
+			map[string]string{"prompt": "who?"})
 		answers(t, h, "file:///"+server, server+"__get-roots-list", nil)
 	}
 }

@@ -47,14 +47,18 @@ func TestMCPInspector(t *testing.T) {
 			"read":      {"resources/read --uri playground://users/7", "application/json", false},
 			"templates": {"resources/templates/list", "playground://users/{user_id}", true},
 			"prompts":   {"prompts/list", "review_events", true},
-			"prompt":    {"prompts/get --prompt-name calculate --prompt-args operation=add a=2 b=3", "math_add with a = 2 and b = 3", true},
+			"prompt": {
+				"prompts/get --prompt-name calculate --prompt-args operation=add a=2 b=3",
+				"math_add with a = 2 and b = 3", true,
+			},
 		} {
 			if test.rare && way != "legacy" && way != "modern" {
 				continue
 			}
 			t.Run(way+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				out, err := inspect(t, slices.Concat(where[0], []string{"--method"}, strings.Fields(test.args), where[1])...)
+				out, err := inspect(t,
+					slices.Concat(where[0], []string{"--method"}, strings.Fields(test.args), where[1])...)
 				if (err != nil) != (test.want == "") || !bytes.Contains(out, []byte(test.want)) {
 					t.Errorf("%v\n%s\nwant %q", err, out, test.want)
 				}
@@ -75,7 +79,8 @@ func TestMCPInspectorStrict(t *testing.T) {
 	} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
-			if out, err := inspect(t, append(slices.Clip(url), strings.Fields(args)...)...); err != nil || !bytes.Contains(out, []byte(want)) {
+			if out, err := inspect(t, append(slices.Clip(url), strings.Fields(args)...)...); err != nil ||
+				!bytes.Contains(out, []byte(want)) {
 				t.Errorf("%v\n%s\nwant %q", err, out, want)
 			}
 		})

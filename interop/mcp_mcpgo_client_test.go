@@ -30,8 +30,12 @@ type mcpGo struct {
 }
 
 // Elicit implements client.ElicitationHandler.
-func (u *mcpGo) Elicit(_ context.Context, req mcpgo.ElicitationRequest) (*mcpgo.ElicitationResult, error) {
-	r := &mcpgo.ElicitationResult{ElicitationResponse: mcpgo.ElicitationResponse{Action: mcpgo.ElicitationResponseActionAccept}}
+func (u *mcpGo) Elicit(
+	_ context.Context, req mcpgo.ElicitationRequest,
+) (*mcpgo.ElicitationResult, error) {
+	r := &mcpgo.ElicitationResult{
+		ElicitationResponse: mcpgo.ElicitationResponse{Action: mcpgo.ElicitationResponseActionAccept},
+	}
 	if req.Params.Mode != mcpgo.ElicitationModeURL {
 		r.Content = map[string]any{"name": "Ada"}
 	}
@@ -39,9 +43,12 @@ func (u *mcpGo) Elicit(_ context.Context, req mcpgo.ElicitationRequest) (*mcpgo.
 }
 
 // CreateMessage implements client.SamplingHandler.
-func (u *mcpGo) CreateMessage(context.Context, mcpgo.CreateMessageRequest) (*mcpgo.CreateMessageResult, error) {
+func (u *mcpGo) CreateMessage(
+	context.Context, mcpgo.CreateMessageRequest,
+) (*mcpgo.CreateMessageResult, error) {
 	return &mcpgo.CreateMessageResult{
-		SamplingMessage: mcpgo.SamplingMessage{Role: "assistant", Content: mcpgo.NewTextContent("Paris")}, Model: "a-model",
+		SamplingMessage: mcpgo.SamplingMessage{Role: "assistant", Content: mcpgo.NewTextContent("Paris")},
+		Model:           "a-model",
 	}, nil
 }
 
@@ -77,8 +84,8 @@ func useMCPGo(t *testing.T, p *place, way, revision string) *mcpGo {
 	var err error
 	switch way {
 	case "http":
-		// It cancels its answer to a question when the call has ended. With shared connections one call of
-		// thousands failed with "context canceled" that nothing had cancelled.
+		// It cancels its answer to a question when the call has ended. With shared connections one call
+		// of thousands failed with "context canceled" that nothing had cancelled.
 		apart := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 		options := []transport.StreamableHTTPCOption{transport.WithHTTPBasicClient(apart)}
 		if revision < "2026-07-28" {
@@ -96,7 +103,10 @@ func useMCPGo(t *testing.T, p *place, way, revision string) *mcpGo {
 	}
 	u.client = client.NewClient(tr, client.WithProtocolVersion(revision),
 		client.WithElicitationHandler(u), client.WithSamplingHandler(u), client.WithRootsHandler(u),
-		client.WithClientCapabilities(mcpgo.ClientCapabilities{Elicitation: &mcpgo.ElicitationCapability{Form: &none{}, URL: &none{}}}))
+		client.WithClientCapabilities(
+			mcpgo.ClientCapabilities{
+				Elicitation: &mcpgo.ElicitationCapability{Form: &none{}, URL: &none{}},
+			}))
 	u.client.OnNotification(u.notified)
 	ctx := t.Context() // not within: the connection's
 	if err := u.client.Start(ctx); err != nil {
@@ -114,7 +124,9 @@ func useMCPGo(t *testing.T, p *place, way, revision string) *mcpGo {
 
 func (u *mcpGo) revision() string { return u.client.ProtocolVersion() }
 
-func (u *mcpGo) lists(ctx context.Context) (tools, resources, templates, prompts []string, err error) {
+func (u *mcpGo) lists(
+	ctx context.Context,
+) (tools, resources, templates, prompts []string, err error) {
 	toolList, err := u.client.ListTools(ctx, mcpgo.ListToolsRequest{})
 	if err != nil {
 		return nil, nil, nil, nil, err
@@ -179,11 +191,13 @@ func (u *mcpGo) count(ctx context.Context, n int) (progress []float64, err error
 }
 
 func (u *mcpGo) logFrom(ctx context.Context, level string) error {
-	return u.client.SetLevel(ctx, mcpgo.SetLevelRequest{Params: mcpgo.SetLevelParams{Level: mcpgo.LoggingLevel(level)}})
+	return u.client.SetLevel(ctx,
+		mcpgo.SetLevelRequest{Params: mcpgo.SetLevelParams{Level: mcpgo.LoggingLevel(level)}})
 }
 
 func (u *mcpGo) read(ctx context.Context, uri string) (string, error) {
-	r, err := u.client.ReadResource(ctx, mcpgo.ReadResourceRequest{Params: mcpgo.ReadResourceParams{URI: uri}})
+	r, err := u.client.ReadResource(ctx,
+		mcpgo.ReadResourceRequest{Params: mcpgo.ReadResourceParams{URI: uri}})
 	if err != nil {
 		return "", err
 	}
@@ -199,7 +213,8 @@ func (u *mcpGo) read(ctx context.Context, uri string) (string, error) {
 }
 
 func (u *mcpGo) prompt(ctx context.Context, name string, args map[string]string) (string, error) {
-	r, err := u.client.GetPrompt(ctx, mcpgo.GetPromptRequest{Params: mcpgo.GetPromptParams{Name: name, Arguments: args}})
+	r, err := u.client.GetPrompt(ctx,
+		mcpgo.GetPromptRequest{Params: mcpgo.GetPromptParams{Name: name, Arguments: args}})
 	if err != nil {
 		return "", err
 	}
@@ -208,7 +223,8 @@ func (u *mcpGo) prompt(ctx context.Context, name string, args map[string]string)
 
 func (u *mcpGo) complete(ctx context.Context, prompt, argument, value string) ([]string, error) {
 	r, err := u.client.Complete(ctx, mcpgo.CompleteRequest{Params: mcpgo.CompleteParams{
-		Ref: mcpgo.PromptReference{Type: "ref/prompt", Name: prompt}, Argument: mcpgo.CompleteArgument{Name: argument, Value: value},
+		Ref:      mcpgo.PromptReference{Type: "ref/prompt", Name: prompt},
+		Argument: mcpgo.CompleteArgument{Name: argument, Value: value},
 	}})
 	if err != nil {
 		return nil, err
@@ -220,7 +236,10 @@ func (u *mcpGo) watch(ctx context.Context, uri string) error {
 	if u.revision() < "2026-07-28" {
 		return u.client.Subscribe(ctx, mcpgo.SubscribeRequest{Params: mcpgo.SubscribeParams{URI: uri}})
 	}
-	_, err := u.client.ListenAsync(ctx, mcpgo.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{uri}}, func(err error) {
+	_, err := u.client.ListenAsync(ctx, mcpgo.SubscriptionFilter{
+		ToolsListChanged:      true,
+		ResourceSubscriptions: []string{uri},
+	}, func(err error) {
 		if ctx.Err() == nil && !strings.Contains(err.Error(), "cancel") {
 			u.event <- fmt.Sprintf("the subscription ended: %v", err)
 		}
@@ -277,10 +296,13 @@ func checkMCPGoTask(t *testing.T, c *client.Client) {
 		t.Fatalf("the answer is %s, %v", answer.Result, err)
 	}
 	id := created.Task.TaskId
-	if r, err := c.WaitForTask(ctx, mcpgo.GetTaskRequest{Params: mcpgo.GetTaskParams{TaskId: id}}, 10*time.Millisecond); err != nil || r.Status != "completed" {
+	if r, err := c.WaitForTask(ctx, mcpgo.GetTaskRequest{Params: mcpgo.GetTaskParams{TaskId: id}},
+		10*time.Millisecond); err != nil || r.Status != "completed" {
 		t.Errorf("WaitForTask: %+v, %v", r, err)
 	}
-	if r, err := c.TaskResult(ctx, mcpgo.TaskResultRequest{Params: mcpgo.TaskResultParams{TaskId: id}}); err != nil || mcpGoTextOf(r.Content) != "Worked." {
+	if r, err := c.TaskResult(ctx,
+		mcpgo.TaskResultRequest{Params: mcpgo.TaskResultParams{TaskId: id}}); err != nil ||
+		mcpGoTextOf(r.Content) != "Worked." {
 		t.Errorf("TaskResult: %+v, %v", r, err)
 	}
 	if all, err := c.ListTasks(ctx, mcpgo.ListTasksRequest{}); err != nil || len(all.Tasks) == 0 {

@@ -19,27 +19,39 @@ import (
 
 type mcpGoCompleter struct{}
 
-func (mcpGoCompleter) CompletePromptArgument(_ context.Context, _ string, a mcpgo.CompleteArgument, _ mcpgo.CompleteContext) (*mcpgo.Completion, error) {
+func (mcpGoCompleter) CompletePromptArgument(
+	_ context.Context, _ string, a mcpgo.CompleteArgument, _ mcpgo.CompleteContext,
+) (*mcpgo.Completion, error) {
 	return &mcpgo.Completion{Values: completions(a.Value)}, nil
 }
 
 // mcpGoServer is the server of mcp-go.
 func mcpGoServer() *server.MCPServer {
 	s := server.NewMCPServer("mcp-go", "1",
-		server.WithToolCapabilities(true), server.WithResourceCapabilities(true, true), server.WithPromptCapabilities(true),
-		server.WithElicitation(), server.WithRoots(), server.WithLogging(), server.WithCompletions(), server.WithPromptCompletionProvider(mcpGoCompleter{}),
-		server.WithTaskCapabilities(true, true, true), server.WithPaginationLimit(5), server.WithInputSchemaValidation())
+		server.WithToolCapabilities(true), server.WithResourceCapabilities(true, true),
+		server.WithPromptCapabilities(true),
+		server.WithElicitation(), server.WithRoots(), server.WithLogging(), server.WithCompletions(),
+		server.WithPromptCompletionProvider(mcpGoCompleter{}),
+		server.WithTaskCapabilities(true, true, true), server.WithPaginationLimit(5),
+		server.WithInputSchemaValidation())
 	s.EnableSampling()
-	mcpGoTool(s, "add", func(_ context.Context, req mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
+	mcpGoTool(s, "add", func(
+		_ context.Context, req mcpgo.CallToolRequest,
+	) (*mcpgo.CallToolResult, error) {
 		return mcpgo.NewToolResultJSON(sum{req.GetInt("A", 0) + req.GetInt("B", 0)})
 	}, mcpgo.WithNumber("A", mcpgo.Required()), mcpgo.WithNumber("B", mcpgo.Required()))
 	mcpGoTool(s, "fail", func(context.Context, mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
 		return mcpgo.NewToolResultError("it went wrong"), nil
 	})
-	mcpGoTool(s, "count", func(ctx context.Context, req mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
+	mcpGoTool(s, "count", func(
+		ctx context.Context, req mcpgo.CallToolRequest,
+	) (*mcpgo.CallToolResult, error) {
 		n := req.GetInt("N", 0)
 		for i := range n {
-			report := map[string]any{"progressToken": req.Params.Meta.ProgressToken, "progress": i + 1, "total": n}
+			report := map[string]any{
+				"progressToken": req.Params.Meta.ProgressToken, "progress": i + 1,
+				"total": n,
+			}
 			if err := s.SendNotificationToClient(ctx, "notifications/progress", report); err != nil {
 				return nil, err
 			}
@@ -47,9 +59,15 @@ func mcpGoServer() *server.MCPServer {
 		}
 		return mcpgo.NewToolResultText("Counted."), nil
 	})
-	mcpGoTool(s, "chatter", func(ctx context.Context, _ mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
-		for level, text := range map[mcpgo.LoggingLevel]string{"info": "not much", "error": "something bad"} {
-			if err := s.SendLogMessageToClient(ctx, mcpgo.NewLoggingMessageNotification(level, "mcp-go", text)); err != nil {
+	mcpGoTool(s, "chatter", func(
+		ctx context.Context, _ mcpgo.CallToolRequest,
+	) (*mcpgo.CallToolResult, error) {
+		for level, text := range map[mcpgo.LoggingLevel]string{
+			"info":  "not much",
+			"error": "something bad",
+		} {
+			if err := s.SendLogMessageToClient(ctx,
+				mcpgo.NewLoggingMessageNotification(level, "mcp-go", text)); err != nil {
 				return nil, err
 			}
 			mcpGoSends()
@@ -57,19 +75,29 @@ func mcpGoServer() *server.MCPServer {
 		return mcpgo.NewToolResultText("Logged."), nil
 	})
 	w := newWaits()
-	mcpGoTool(s, "wait", func(ctx context.Context, req mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
+	mcpGoTool(s, "wait", func(
+		ctx context.Context, req mcpgo.CallToolRequest,
+	) (*mcpgo.CallToolResult, error) {
 		w.wait(ctx, req.GetString("Key", ""))
 		return nil, ctx.Err()
 	})
-	mcpGoTool(s, "cancelled", func(_ context.Context, req mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
-		return mcpgo.NewToolResultText(w.count(req.GetString("Key", ""))), nil
-	})
-	mcpGoTool(s, "touch", func(ctx context.Context, _ mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
-		s.SendNotificationToAllClients("notifications/resources/updated", map[string]any{"uri": "note://text"})
+	mcpGoTool(s, "cancelled",
+		func(_ context.Context, req mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
+			return mcpgo.NewToolResultText(w.count(req.GetString("Key", ""))), nil
+		})
+	mcpGoTool(s, "touch", func(
+		ctx context.Context, _ mcpgo.CallToolRequest,
+	) (*mcpgo.CallToolResult, error) {
+		s.SendNotificationToAllClients("notifications/resources/updated",
+			map[string]any{"uri": "note://text"})
 		return mcpgo.NewToolResultText("Changed."), nil
 	})
-	mcpGoTool(s, "change", func(context.Context, mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
-		mcpGoTool(s, "new", func(context.Context, mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) { return nil, nil })
+	mcpGoTool(s, "change", func(
+		context.Context, mcpgo.CallToolRequest,
+	) (*mcpgo.CallToolResult, error) {
+		mcpGoTool(s, "new", func(context.Context, mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
+			return nil, nil
+		})
 		s.DeleteTools("new")
 		return mcpgo.NewToolResultText("Changed."), nil
 	})
@@ -85,13 +113,19 @@ func mcpGoServer() *server.MCPServer {
 // for the notifications before it, which then come too late or not at all.
 func mcpGoSends() { <-time.After(10 * time.Millisecond) }
 
-func mcpGoTool(s *server.MCPServer, name string, f server.ToolHandlerFunc, options ...mcpgo.ToolOption) {
+func mcpGoTool(
+	s *server.MCPServer, name string, f server.ToolHandlerFunc, options ...mcpgo.ToolOption,
+) {
 	s.AddTool(mcpgo.NewTool(name, options...), f)
 }
 
 func addMCPGoQuestions(s *server.MCPServer) {
-	question := func(name string, ask func(*server.InputRequestBuilder), say func(mcpgo.InputResponses) string) {
-		mcpGoTool(s, name, func(_ context.Context, req mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
+	question := func(
+		name string, ask func(*server.InputRequestBuilder), say func(mcpgo.InputResponses) string,
+	) {
+		mcpGoTool(s, name, func(
+			_ context.Context, req mcpgo.CallToolRequest,
+		) (*mcpgo.CallToolResult, error) {
 			if len(req.Params.InputResponses) > 0 {
 				return mcpgo.NewToolResultText(say(req.Params.InputResponses)), nil
 			}
@@ -101,7 +135,11 @@ func addMCPGoQuestions(s *server.MCPServer) {
 		})
 	}
 	question("ask", func(b *server.InputRequestBuilder) {
-		b.Elicit("it", mcpgo.ElicitationParams{Mode: mcpgo.ElicitationModeForm, Message: "What is your name?", RequestedSchema: nameSchema})
+		b.Elicit("it",
+			mcpgo.ElicitationParams{
+				Mode: mcpgo.ElicitationModeForm, Message: "What is your name?",
+				RequestedSchema: nameSchema,
+			})
 	}, func(r mcpgo.InputResponses) string {
 		content, _ := server.ElicitationResponse(r, "it").Content.(map[string]any)
 		name, _ := content["name"].(string)
@@ -110,7 +148,8 @@ func addMCPGoQuestions(s *server.MCPServer) {
 	question("visit", func(b *server.InputRequestBuilder) {
 		b.Elicit("it", mcpgo.ElicitationParams{Mode: mcpgo.ElicitationModeURL, Message: "Please visit it", URL: "https://example.com/", ElicitationID: "1"})
 	}, func(r mcpgo.InputResponses) string {
-		if action := server.ElicitationResponse(r, "it").Action; action != mcpgo.ElicitationResponseActionAccept {
+		if action := server.ElicitationResponse(r,
+			"it").Action; action != mcpgo.ElicitationResponseActionAccept {
 			return string(action)
 		}
 		return "Visited."
@@ -123,28 +162,37 @@ func addMCPGoQuestions(s *server.MCPServer) {
 		text, _ := json.Marshal(server.SamplingResponse(r, "it").Content)
 		return "It says " + string(text)
 	})
-	question("places", func(b *server.InputRequestBuilder) { b.Roots("it") }, func(r mcpgo.InputResponses) string {
+	question("places", func(b *server.InputRequestBuilder) {
+		b.Roots("it")
+	}, func(r mcpgo.InputResponses) string {
 		return server.RootsResponse(r, "it").Roots[0].URI
 	})
 }
 
 func addMCPGoContents(s *server.MCPServer) {
-	s.AddResource(mcpgo.NewResource("note://text", "text"), func(context.Context, mcpgo.ReadResourceRequest) ([]mcpgo.ResourceContents, error) {
-		return []mcpgo.ResourceContents{mcpgo.TextResourceContents{URI: "note://text", Text: "A note."}}, nil
-	})
-	s.AddResource(mcpgo.NewResource("note://bytes", "bytes"), func(context.Context, mcpgo.ReadResourceRequest) ([]mcpgo.ResourceContents, error) {
-		blob := base64.StdEncoding.EncodeToString([]byte("\x00\x01\xff"))
-		return []mcpgo.ResourceContents{mcpgo.BlobResourceContents{URI: "note://bytes", Blob: blob}}, nil
-	})
+	s.AddResource(mcpgo.NewResource("note://text", "text"),
+		func(context.Context, mcpgo.ReadResourceRequest) ([]mcpgo.ResourceContents, error) {
+			return []mcpgo.ResourceContents{mcpgo.TextResourceContents{URI: "note://text", Text: "A note."}},
+				nil
+		})
+	s.AddResource(mcpgo.NewResource("note://bytes", "bytes"),
+		func(context.Context, mcpgo.ReadResourceRequest) ([]mcpgo.ResourceContents, error) {
+			blob := base64.StdEncoding.EncodeToString([]byte("\x00\x01\xff"))
+			return []mcpgo.ResourceContents{mcpgo.BlobResourceContents{URI: "note://bytes", Blob: blob}}, nil
+		})
 	s.AddResourceTemplate(mcpgo.NewResourceTemplate("note://numbered/{n}", "numbered"),
 		func(_ context.Context, req mcpgo.ReadResourceRequest) ([]mcpgo.ResourceContents, error) {
 			n := strings.TrimPrefix(req.Params.URI, "note://numbered/")
-			return []mcpgo.ResourceContents{mcpgo.TextResourceContents{URI: req.Params.URI, Text: "Note " + n + "."}}, nil
+			return []mcpgo.ResourceContents{
+				mcpgo.TextResourceContents{URI: req.Params.URI, Text: "Note " + n + "."},
+			}, nil
 		})
 	s.AddPrompt(mcpgo.NewPrompt("greet", mcpgo.WithArgument("name", mcpgo.RequiredArgument())),
 		func(_ context.Context, req mcpgo.GetPromptRequest) (*mcpgo.GetPromptResult, error) {
 			text := mcpgo.NewTextContent("Please greet " + req.Params.Arguments["name"] + ".")
-			return &mcpgo.GetPromptResult{Messages: []mcpgo.PromptMessage{mcpgo.NewPromptMessage("user", text)}}, nil
+			return &mcpgo.GetPromptResult{
+				Messages: []mcpgo.PromptMessage{mcpgo.NewPromptMessage("user", text)},
+			}, nil
 		})
 }
 
@@ -171,8 +219,10 @@ func TestMCPGoServer(t *testing.T) {
 		way, era, wantsRevision string
 		lacking                 []string
 	}{
-		"http":             {"http", "auto", "2026-07-28", []string{"touch"}},      // which it leaves to its users
-		"http 2025-11-25":  {"http", "legacy", "2025-11-25", []string{"progress"}}, // half of it comes on another stream
+		// which it leaves to its users
+		"http": {"http", "auto", "2026-07-28", []string{"touch"}},
+		// half of it comes on another stream
+		"http 2025-11-25":  {"http", "legacy", "2025-11-25", []string{"progress"}},
 		"sse":              {"sse", "legacy", "2025-11-25", []string{"ask", "visit", "think", "places"}},
 		"stdio":            {"stdio", "auto", "2026-07-28", []string{"touch"}},
 		"stdio 2025-11-25": {"stdio", "legacy", "2025-11-25", nil},

@@ -32,84 +32,125 @@ func ours() *mcp.Server {
 	s := mcp.NewServer("farcall", "1", &mcp.ServerOptions{
 		PageSize: 5,
 		Complete: func(_ context.Context, p *spec.CompleteRequestParams) (*spec.CompleteResult, error) {
-			return &spec.CompleteResult{Completion: spec.Completion{Values: completions(p.Argument.Value)}}, nil
+			return &spec.CompleteResult{Completion: spec.Completion{Values: completions(p.Argument.Value)}},
+				nil
 		},
 	})
-	mcp.AddTool(s, mcp.Tool{Name: "add", Description: "Adds"}, func(_ context.Context, in addends) (sum, error) { return sum{in.A + in.B}, nil })
-	mcp.AddTool(s, mcp.Tool{Name: "fail", Description: "Fails"}, func(context.Context, none) (string, error) { return "", errors.New("it went wrong") })
-	mcp.AddTool(s, mcp.Tool{Name: "panic", Description: "Panics"}, func(context.Context, none) (string, error) { panic("it must not learn why") })
-	mcp.AddTool(s, mcp.Tool{Name: "count", Description: "Counts", Execution: &spec.ToolExecution{TaskSupport: spec.TaskOptional}}, func(ctx context.Context, in counted) (string, error) {
-		for i := range in.N {
-			if err := mcp.Progress(ctx, float64(i+1), float64(in.N), ""); err != nil {
-				return "", err
+	mcp.AddTool(s, mcp.Tool{Name: "add", Description: "Adds"},
+		func(_ context.Context, in addends) (sum, error) { return sum{in.A + in.B}, nil })
+	mcp.AddTool(s, mcp.Tool{Name: "fail", Description: "Fails"},
+		func(context.Context, none) (string, error) { return "", errors.New("it went wrong") })
+	mcp.AddTool(s, mcp.Tool{Name: "panic", Description: "Panics"},
+		func(context.Context, none) (string, error) { panic("it must not learn why") })
+	mcp.AddTool(s, mcp.Tool{
+		Name: "count", Description: "Counts",
+		Execution: &spec.ToolExecution{TaskSupport: spec.TaskOptional},
+	},
+		func(ctx context.Context, in counted) (string, error) {
+			for i := range in.N {
+				if err := mcp.Progress(ctx, float64(i+1), float64(in.N), ""); err != nil {
+					return "", err
+				}
+				<-time.After(time.Duration(in.Pause) * time.Millisecond) // so long does the work take
 			}
-			<-time.After(time.Duration(in.Pause) * time.Millisecond) // so long does the work take
-		}
-		return "Counted.", nil
-	})
-	mcp.AddTool(s, mcp.Tool{Name: "chatter", Description: "Logs"}, func(ctx context.Context, _ none) (string, error) {
-		return "Logged.", errors.Join(mcp.Log(ctx, "info", "ours", "not much"), mcp.Log(ctx, "error", "ours", "something bad"))
-	})
+			return "Counted.", nil
+		})
+	mcp.AddTool(s, mcp.Tool{Name: "chatter", Description: "Logs"},
+		func(ctx context.Context, _ none) (string, error) {
+			return "Logged.", errors.Join(mcp.Log(ctx, "info", "ours", "not much"),
+				mcp.Log(ctx, "error", "ours", "something bad"))
+		})
 	addOurQuestions(s)
 	w := newWaits()
-	mcp.AddTool(s, mcp.Tool{Name: "wait", Description: "Waits until it is cancelled"}, func(ctx context.Context, in waiting) (string, error) {
-		w.wait(ctx, in.Key)
-		return "", ctx.Err()
-	})
-	mcp.AddTool(s, mcp.Tool{Name: "cancelled", Description: "Says how many waits were cancelled"}, func(_ context.Context, in waiting) (string, error) { return w.count(in.Key), nil })
-	mcp.AddTool(s, mcp.Tool{Name: "touch", Description: "Changes the note"}, func(context.Context, none) (string, error) {
-		s.ResourceUpdated("note://text")
-		return "Changed.", nil
-	})
-	mcp.AddTool(s, mcp.Tool{Name: "change", Description: "Changes the list of tools"}, func(context.Context, none) (string, error) {
-		mcp.AddTool(s, mcp.Tool{Name: "new", Description: "Is new"}, func(context.Context, none) (string, error) { return "", nil })
-		s.RemoveTool("new")
-		return "Changed.", nil
-	})
+	mcp.AddTool(s, mcp.Tool{Name: "wait", Description: "Waits until it is cancelled"},
+		func(ctx context.Context, in waiting) (string, error) {
+			w.wait(ctx, in.Key)
+			return "", ctx.Err()
+		})
+	mcp.AddTool(s, mcp.Tool{Name: "cancelled", Description: "Says how many waits were cancelled"},
+		func(_ context.Context, in waiting) (string, error) { return w.count(in.Key), nil })
+	mcp.AddTool(s, mcp.Tool{Name: "touch", Description: "Changes the note"},
+		func(context.Context, none) (string, error) {
+			s.ResourceUpdated("note://text")
+			return "Changed.", nil
+		})
+	mcp.AddTool(s, mcp.Tool{Name: "change", Description: "Changes the list of tools"},
+		func(context.Context, none) (string, error) {
+			mcp.AddTool(s, mcp.Tool{Name: "new", Description: "Is new"},
+				func(context.Context, none) (string, error) {
+					return "", nil
+				})
+			s.RemoveTool("new")
+			return "Changed.", nil
+		})
 	addOurContents(s)
 	return s
 }
 
 func addOurQuestions(s *mcp.Server) {
-	mcp.AddTool(s, mcp.Tool{Name: "ask", Description: "Asks for a name"}, func(ctx context.Context, _ none) (string, error) {
-		f, err := mcp.Elicit[form](ctx, "What is your name?")
-		return "Hello, " + f.Name + "!", err
-	})
-	mcp.AddTool(s, mcp.Tool{Name: "visit", Description: "Asks to visit a page"}, func(ctx context.Context, _ none) (string, error) {
-		return "Visited.", mcp.ElicitURL(ctx, "Please visit it", "https://example.com/")
-	})
-	mcp.AddTool(s, mcp.Tool{Name: "think", Description: "Asks the model"}, func(ctx context.Context, _ none) (string, error) {
-		r, err := mcp.Sample(ctx, &spec.CreateMessageRequestParams{
-			Messages: []spec.SamplingMessage{{Role: "user", Content: []mcp.Content{mcp.Text("The capital of France?")}}}, MaxTokens: 10,
+	mcp.AddTool(s, mcp.Tool{Name: "ask", Description: "Asks for a name"},
+		func(ctx context.Context, _ none) (string, error) {
+			f, err := mcp.Elicit[form](ctx, "What is your name?")
+			return "Hello, " + f.Name + "!", err
 		})
-		if err != nil {
-			return "", err
-		}
-		return "It says " + r.Content[0].Text, nil
-	})
-	mcp.AddTool(s, mcp.Tool{Name: "places", Description: "Asks for the roots"}, func(ctx context.Context, _ none) (string, error) {
-		roots, err := mcp.Roots(ctx)
-		if err != nil {
-			return "", err
-		}
-		return roots[0].URI, nil
-	})
-	mcp.AddTool(s, mcp.Tool{Name: "work", Description: "Works, as a task if wanted", Execution: &spec.ToolExecution{TaskSupport: spec.TaskOptional}}, func(ctx context.Context, _ none) (string, error) { return "Worked.", nil })
+	mcp.AddTool(s, mcp.Tool{Name: "visit", Description: "Asks to visit a page"},
+		func(ctx context.Context, _ none) (string, error) {
+			return "Visited.", mcp.ElicitURL(ctx, "Please visit it", "https://example.com/")
+		})
+	mcp.AddTool(s, mcp.Tool{Name: "think", Description: "Asks the model"},
+		func(ctx context.Context, _ none) (string, error) {
+			r, err := mcp.Sample(ctx, &spec.CreateMessageRequestParams{
+				Messages: []spec.SamplingMessage{
+					{Role: "user", Content: []mcp.Content{mcp.Text("The capital of France?")}},
+				}, MaxTokens: 10,
+			})
+			if err != nil {
+				return "", err
+			}
+			return "It says " + r.Content[0].Text, nil
+		})
+	mcp.AddTool(s, mcp.Tool{Name: "places", Description: "Asks for the roots"},
+		func(ctx context.Context, _ none) (string, error) {
+			roots, err := mcp.Roots(ctx)
+			if err != nil {
+				return "", err
+			}
+			return roots[0].URI, nil
+		})
+	mcp.AddTool(s, mcp.Tool{
+		Name: "work", Description: "Works, as a task if wanted",
+		Execution: &spec.ToolExecution{TaskSupport: spec.TaskOptional},
+	},
+		func(ctx context.Context, _ none) (string, error) {
+			return "Worked.", nil
+		})
 }
 
 func addOurContents(s *mcp.Server) {
-	note := func(c mcp.ResourceContents) func(context.Context, string) ([]mcp.ResourceContents, error) {
-		return func(context.Context, string) ([]mcp.ResourceContents, error) { return []mcp.ResourceContents{c}, nil }
+	note := func(
+		c mcp.ResourceContents,
+	) func(context.Context, string) ([]mcp.ResourceContents, error) {
+		return func(context.Context, string) ([]mcp.ResourceContents, error) {
+			return []mcp.ResourceContents{c}, nil
+		}
 	}
-	s.AddResource(mcp.Resource{URI: "note://text", Name: "text", MIMEType: "text/plain"}, note(mcp.ResourceContents{Text: "A note."}))
-	s.AddResource(mcp.Resource{URI: "note://bytes", Name: "bytes"}, note(mcp.ResourceContents{Blob: []byte("\x00\x01\xff")}))
+	s.AddResource(mcp.Resource{URI: "note://text", Name: "text", MIMEType: "text/plain"},
+		note(mcp.ResourceContents{Text: "A note."}))
+	s.AddResource(mcp.Resource{URI: "note://bytes", Name: "bytes"},
+		note(mcp.ResourceContents{Blob: []byte("\x00\x01\xff")}))
 	s.AddTemplate(mcp.ResourceTemplate{URITemplate: "note://numbered/{n}", Name: "numbered"},
 		func(_ context.Context, _ string, vars mcp.Vars) ([]mcp.ResourceContents, error) {
 			return []mcp.ResourceContents{{Text: "Note " + vars.Get("n") + "."}}, nil
 		})
-	s.AddPrompt(mcp.Prompt{Name: "greet", Arguments: []spec.PromptArgument{{Name: "name", Required: true}}},
+	s.AddPrompt(mcp.Prompt{
+		Name: "greet", Arguments: []spec.PromptArgument{{Name: "name", Required: true}},
+	},
 		func(_ context.Context, args map[string]string) (*mcp.PromptResult, error) {
-			return &mcp.PromptResult{Messages: []mcp.PromptMessage{{Role: "user", Content: mcp.Text("Please greet " + args["name"] + ".")}}}, nil
+			return &mcp.PromptResult{
+				Messages: []mcp.PromptMessage{
+					{Role: "user", Content: mcp.Text("Please greet " + args["name"] + ".")},
+				},
+			}, nil
 		})
 }
 
@@ -147,11 +188,20 @@ func useAs(t *testing.T, p *place, way, era string) *our {
 	t.Helper()
 	u := &our{t: t, event: make(chan string, 100)}
 	o := ada(era)
-	o.Sample = func(context.Context, *spec.CreateMessageRequestParams) (*spec.CreateMessageResult, error) {
-		return &spec.CreateMessageResult{Role: "assistant", Model: "a-model", Content: []mcp.Content{mcp.Text("Paris")}}, nil
+	o.Sample = func(
+		context.Context, *spec.CreateMessageRequestParams,
+	) (*spec.CreateMessageResult, error) {
+		return &spec.CreateMessageResult{
+			Role: "assistant", Model: "a-model",
+			Content: []mcp.Content{mcp.Text("Paris")},
+		}, nil
 	}
-	o.Roots = func(context.Context) ([]mcp.Root, error) { return []mcp.Root{{URI: root, Name: "home"}}, nil }
-	o.OnLog = func(p *spec.LoggingMessageNotificationParams) { u.event <- "log " + p.Level + " " + string(p.Data) }
+	o.Roots = func(context.Context) ([]mcp.Root, error) {
+		return []mcp.Root{{URI: root, Name: "home"}}, nil
+	}
+	o.OnLog = func(p *spec.LoggingMessageNotificationParams) {
+		u.event <- "log " + p.Level + " " + string(p.Data)
+	}
 	o.OnListChanged = func(kind string) { u.event <- "changed " + kind }
 	o.OnResourceUpdated = func(uri string) { u.event <- "updated " + uri }
 	o.OnListening = func(granted spec.SubscriptionFilter) { u.event <- "listening" }
@@ -169,7 +219,9 @@ func useAs(t *testing.T, p *place, way, era string) *our {
 
 func (u *our) revision() string { return u.client.Server().Revision }
 
-func (u *our) lists(ctx context.Context) (tools, resources, templates, prompts []string, err error) {
+func (u *our) lists(
+	ctx context.Context,
+) (tools, resources, templates, prompts []string, err error) {
 	toolList, err1 := u.client.Tools(ctx)
 	for _, one := range toolList {
 		tools = append(tools, one.Name)
@@ -205,7 +257,9 @@ func (u *our) call(ctx context.Context, tool string, args any) (string, error) {
 }
 
 func (u *our) count(ctx context.Context, n int) (progress []float64, err error) {
-	ctx = mcp.OnProgress(ctx, func(p spec.ProgressNotificationParams) { progress = append(progress, p.Progress) })
+	ctx = mcp.OnProgress(ctx, func(p spec.ProgressNotificationParams) {
+		progress = append(progress, p.Progress)
+	})
 	_, err = u.call(ctx, "count", counted{N: n})
 	return progress, err
 }
@@ -232,7 +286,8 @@ func (u *our) prompt(ctx context.Context, name string, args map[string]string) (
 
 func (u *our) complete(ctx context.Context, prompt, argument, value string) ([]string, error) {
 	r, err := u.client.Complete(ctx, &spec.CompleteRequestParams{
-		Ref: spec.CompleteReference{Type: "ref/prompt", Name: prompt}, Argument: spec.CompleteArgument{Name: argument, Value: value},
+		Ref:      spec.CompleteReference{Type: "ref/prompt", Name: prompt},
+		Argument: spec.CompleteArgument{Name: argument, Value: value},
 	})
 	if err != nil {
 		return nil, err
@@ -241,7 +296,8 @@ func (u *our) complete(ctx context.Context, prompt, argument, value string) ([]s
 }
 
 func (u *our) watch(ctx context.Context, uri string) error {
-	go u.client.Listen(ctx, spec.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{uri}})
+	go u.client.Listen(ctx,
+		spec.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{uri}})
 	await(u.t, u, "listening")
 	return nil
 }

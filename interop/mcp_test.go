@@ -18,7 +18,9 @@ import (
 func fixture(t *testing.T) string {
 	t.Helper()
 	cmd := exec.Command(fixturePath)
-	return "127.0.0.1:" + listening(t, cmd, func(port string) { cmd.Args = append(cmd.Args, "--listen", "127.0.0.1:"+port) })
+	return "127.0.0.1:" + listening(t, cmd, func(port string) {
+		cmd.Args = append(cmd.Args, "--listen", "127.0.0.1:"+port)
+	})
 }
 
 // listening starts a program that listens on a port of our choice and returns
@@ -139,7 +141,9 @@ func says(t *testing.T, c *mcp.Client, want, tool string, args any) {
 		t.Errorf("%s: %v", tool, err)
 		return
 	}
-	if has := func(block mcp.Content) bool { return strings.Contains(block.Text, want) }; r.IsError || !slices.ContainsFunc(r.Content, has) {
+	if has := func(block mcp.Content) bool {
+		return strings.Contains(block.Text, want)
+	}; r.IsError || !slices.ContainsFunc(r.Content, has) {
 		t.Errorf("%s: the result is %s; want %q", tool, r.AppendJSON(nil), want)
 	}
 }
@@ -147,7 +151,10 @@ func says(t *testing.T, c *mcp.Client, want, tool string, args any) {
 // Our client and our server, over each transport in each revision.
 func TestMCPEras(t *testing.T) {
 	address := fixture(t)
-	for _, era := range []string{"auto", "2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"} {
+	for _, era := range []string{
+		"auto", "2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26",
+		"2024-11-05",
+	} {
 		for name, connect := range map[string]func(*testing.T, *mcp.ClientOptions) *mcp.Client{
 			"http": func(t *testing.T, o *mcp.ClientOptions) *mcp.Client { return dial(t, "http://"+address+"/mcp", o) },
 			"sse":  func(t *testing.T, o *mcp.ClientOptions) *mcp.Client { return dial(t, "http://"+address+"/sse", o) },
@@ -160,7 +167,8 @@ func TestMCPEras(t *testing.T) {
 			}
 			t.Run(era+"/"+name, func(t *testing.T) {
 				c := connect(t, ada(era))
-				if got := c.Server().Revision; got != era && era != "auto" || era == "auto" && got != "2026-07-28" {
+				if got := c.Server().Revision; got != era && era != "auto" ||
+					era == "auto" && got != "2026-07-28" {
 					t.Errorf("the revision is %s", got)
 				}
 				names(t, c, "test_simple_text", "greet", "slow_compute")
@@ -171,11 +179,14 @@ func TestMCPEras(t *testing.T) {
 					says(t, c, "Hello, Ada!", "test_input_required_result_elicitation", nil)
 				}
 				r, err := c.Read(within(t), "test://template/7/data")
-				if err != nil || len(r.Contents) != 1 || !strings.Contains(r.Contents[0].Text, "Data for ID: 7") {
+				if err != nil || len(r.Contents) != 1 ||
+					!strings.Contains(r.Contents[0].Text, "Data for ID: 7") {
 					t.Errorf("Read: %+v, %v", r, err)
 				}
-				p, err := c.Prompt(within(t), "test_prompt_with_arguments", map[string]string{"arg1": "a", "arg2": "b"})
-				if err != nil || len(p.Messages) != 1 || !strings.Contains(p.Messages[0].Content.Text, "arg2='b'") {
+				p, err := c.Prompt(within(t), "test_prompt_with_arguments",
+					map[string]string{"arg1": "a", "arg2": "b"})
+				if err != nil || len(p.Messages) != 1 ||
+					!strings.Contains(p.Messages[0].Content.Text, "arg2='b'") {
 					t.Errorf("Prompt: %+v, %v", p, err)
 				}
 			})
@@ -199,7 +210,9 @@ func TestMCPTaskNotifications(t *testing.T) {
 	}
 	listening, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- c.Listen(listening, spec.SubscriptionFilter{TaskIDs: []string{task.TaskID}}) }()
+	go func() {
+		ended <- c.Listen(listening, spec.SubscriptionFilter{TaskIDs: []string{task.TaskID}})
+	}()
 	if filter := <-granted; !slices.Equal(filter.TaskIDs, []string{task.TaskID}) {
 		t.Fatalf("granted: %+v", filter)
 	}

@@ -32,7 +32,8 @@ func TestMCPTypeScriptClient(t *testing.T) {
 				Complete                        []string
 				Progress                        []float64
 			}
-			if err := json.Unmarshal(node(t, nil, append([]string{"mcp-client.mjs"}, test.args...)...), &got); err != nil {
+			if err := json.Unmarshal(node(t, nil, append([]string{"mcp-client.mjs"}, test.args...)...),
+				&got); err != nil {
 				t.Fatal(err)
 			}
 			if got.Revision != test.revision {
