@@ -47,8 +47,9 @@ type user interface {
 	read(ctx context.Context, uri string) (string, error)
 	prompt(ctx context.Context, name string, args map[string]string) (string, error)
 	complete(ctx context.Context, prompt, argument, value string) ([]string, error)
-	watch(ctx context.Context, uri string) error // from now on the changes of lists and of a resource are reported
-	events() <-chan string                       // "log …", "changed tools", "updated URI"
+	// from now on the changes of lists and of a resource are reported
+	watch(ctx context.Context, uri string) error
+	events() <-chan string // "log …", "changed tools", "updated URI"
 }
 
 type toolFailure struct{ text string }
@@ -89,7 +90,10 @@ func checkLists(t *testing.T, u user) {
 		t.Fatal(err)
 	}
 	for what, lists := range map[string][2][]string{
-		"tools":     {tools, {"add", "ask", "cancelled", "change", "chatter", "count", "fail", "places", "think", "touch", "visit", "wait"}},
+		"tools": {tools, {
+			"add", "ask", "cancelled", "change", "chatter", "count", "fail", "places",
+			"think", "touch", "visit", "wait",
+		}},
 		"resources": {resources, {"note://bytes", "note://text"}},
 		"templates": {templates, {"note://numbered/{n}"}},
 		"prompts":   {prompts, {"greet"}},
@@ -107,7 +111,8 @@ func checkResults(t *testing.T, u user) {
 		t.Errorf("add = %s, %v", got, err)
 	}
 	failure := new(toolFailure)
-	if got, err := u.call(within(t), "fail", nil); !errors.As(err, &failure) || !strings.Contains(failure.text, "it went wrong") {
+	if got, err := u.call(within(t), "fail", nil); !errors.As(err, &failure) ||
+		!strings.Contains(failure.text, "it went wrong") {
 		t.Errorf("fail = %s, %v", got, err)
 	}
 	if got, err := u.call(within(t), "no-such-tool", nil); err == nil || errors.As(err, &failure) {
@@ -117,7 +122,8 @@ func checkResults(t *testing.T, u user) {
 
 func checkValidation(t *testing.T, u user) {
 	failure := new(toolFailure)
-	if got, err := u.call(within(t), "add", map[string]any{"A": 1, "B": "two"}); !errors.As(err, &failure) || !strings.Contains(failure.text, "B") {
+	if got, err := u.call(within(t), "add", map[string]any{"A": 1, "B": "two"}); !errors.As(err,
+		&failure) || !strings.Contains(failure.text, "B") {
 		t.Errorf("add = %s, %v", got, err)
 	}
 }
@@ -195,13 +201,15 @@ func checkRead(t *testing.T, u user) {
 }
 
 func checkPrompt(t *testing.T, u user) {
-	if got, err := u.prompt(within(t), "greet", map[string]string{"name": "Bob"}); err != nil || got != "Please greet Bob." {
+	if got, err := u.prompt(within(t), "greet", map[string]string{"name": "Bob"}); err != nil ||
+		got != "Please greet Bob." {
 		t.Errorf("greet = %q, %v", got, err)
 	}
 }
 
 func checkComplete(t *testing.T, u user) {
-	if got, err := u.complete(within(t), "greet", "name", "B"); err != nil || !slices.Equal(got, []string{"Bea", "Bob"}) {
+	if got, err := u.complete(within(t), "greet", "name", "B"); err != nil ||
+		!slices.Equal(got, []string{"Bea", "Bob"}) {
 		t.Errorf("complete = %q, %v", got, err)
 	}
 }
@@ -210,7 +218,10 @@ func checkEvents(t *testing.T, u user, lacking []string) {
 	if err := u.watch(t.Context(), "note://text"); err != nil {
 		t.Fatal(err)
 	}
-	for tool, want := range map[string]string{"touch": "updated note://text", "change": "changed tools"} {
+	for tool, want := range map[string]string{
+		"touch":  "updated note://text",
+		"change": "changed tools",
+	} {
 		if slices.Contains(lacking, tool) {
 			continue
 		}

@@ -26,7 +26,8 @@ type wire struct {
 }
 
 const modernMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
-	`"io.modelcontextprotocol/clientInfo":{"name":"wire","version":"1"},"io.modelcontextprotocol/clientCapabilities":{},"progressToken":"p"}`
+	`"io.modelcontextprotocol/clientInfo":{"name":"wire","version":"1"},` +
+	`"io.modelcontextprotocol/clientCapabilities":{},"progressToken":"p"}`
 
 // eras calls f with a wire of each era.
 func eras(t *testing.T, f func(t *testing.T, w *wire)) {
@@ -38,8 +39,9 @@ func eras(t *testing.T, f func(t *testing.T, w *wire)) {
 func legacyWire(t *testing.T, url, revision string) *wire {
 	t.Helper()
 	w := &wire{t: t, url: url}
-	r := w.post(t.Context(), fmt.Sprintf(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":%q,`+
-		`"capabilities":{},"clientInfo":{"name":"wire","version":"1"}}}`, revision), nil)
+	r := w.post(t.Context(),
+		fmt.Sprintf(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":%q,`+
+			`"capabilities":{},"clientInfo":{"name":"wire","version":"1"}}}`, revision), nil)
 	defer r.Body.Close()
 	if w.session = r.Header.Get("Mcp-Session-Id"); w.session == "" {
 		t.Fatalf("initialize: %s, and no session", r.Status)
@@ -116,7 +118,8 @@ func (w *wire) begin(ctx context.Context, id, method, params string) *http.Respo
 	if params != "" {
 		params = "," + params
 	}
-	return w.post(ctx, `{"jsonrpc":"2.0","id":`+id+`,"method":"`+method+`","params":{`+meta+params+`}}`, header)
+	return w.post(ctx,
+		`{"jsonrpc":"2.0","id":`+id+`,"method":"`+method+`","params":{`+meta+params+`}}`, header)
 }
 
 // tool returns the params that call a tool.
@@ -126,10 +129,12 @@ func tool(name, arguments string) string { return `"name":"` + name + `","argume
 func TestMCPWirePanic(t *testing.T) {
 	eras(t, func(t *testing.T, w *wire) {
 		_, answer := w.call("1", "tools/call", tool("panic", "{}"))
-		if !strings.Contains(answer, `"id":1`) || strings.Contains(answer, "told why") || !strings.Contains(answer, "-32603") {
+		if !strings.Contains(answer, `"id":1`) || strings.Contains(answer, "told why") ||
+			!strings.Contains(answer, "-32603") {
 			t.Errorf("a tool that panics: %s", answer)
 		}
-		if _, answer := w.call("2", "tools/call", tool("add", `{"A":2,"B":3}`)); !strings.Contains(answer, `"Sum":5`) {
+		if _, answer := w.call("2", "tools/call", tool("add", `{"A":2,"B":3}`)); !strings.Contains(answer,
+			`"Sum":5`) {
 			t.Errorf("a call after it: %s", answer)
 		}
 	})
@@ -138,8 +143,12 @@ func TestMCPWirePanic(t *testing.T) {
 // Others round large ids, and cut off fractions.
 func TestMCPWireIDs(t *testing.T) {
 	eras(t, func(t *testing.T, w *wire) {
-		for _, id := range []string{"9007199254740993", "-1", "1.5", "12345678901234567890123", `"é\n"`, `""`} {
-			if _, answer := w.call(id, "tools/call", tool("add", `{"A":2,"B":3}`)); !strings.Contains(answer, `"id":`+id) {
+		for _, id := range []string{
+			"9007199254740993", "-1", "1.5", "12345678901234567890123",
+			`"é\n"`, `""`,
+		} {
+			if _, answer := w.call(id, "tools/call", tool("add", `{"A":2,"B":3}`)); !strings.Contains(answer,
+				`"id":`+id) {
 				t.Errorf("id %s: %s", id, answer)
 			}
 		}
@@ -150,10 +159,12 @@ func TestMCPWireIDs(t *testing.T) {
 // without regard to case.
 func TestMCPWireErrors(t *testing.T) {
 	eras(t, func(t *testing.T, w *wire) {
-		if _, answer := w.call("1", "no/such-method", ""); !strings.Contains(answer, "-32601") || !strings.Contains(answer, `"id":1`) {
+		if _, answer := w.call("1", "no/such-method", ""); !strings.Contains(answer, "-32601") ||
+			!strings.Contains(answer, `"id":1`) {
 			t.Errorf("an unknown method: %s", answer)
 		}
-		if _, answer := w.call("1", "tools/call", tool("no-such-tool", "{}")); !strings.Contains(answer, "-32602") {
+		if _, answer := w.call("1", "tools/call", tool("no-such-tool", "{}")); !strings.Contains(answer,
+			"-32602") {
 			t.Errorf("an unknown tool: %s", answer)
 		}
 		for body, code := range map[string]string{
@@ -171,7 +182,8 @@ func TestMCPWireErrors(t *testing.T) {
 			r := w.post(t.Context(), body, header)
 			data, _ := io.ReadAll(r.Body)
 			r.Body.Close()
-			if kind := r.Header.Get("Content-Type"); !strings.HasPrefix(kind, "application/json") || !strings.Contains(string(data), code) {
+			if kind := r.Header.Get("Content-Type"); !strings.HasPrefix(kind, "application/json") ||
+				!strings.Contains(string(data), code) {
 				t.Errorf("%s: %s, %s, %s; want %s", body, r.Status, kind, data, code)
 			}
 		}
@@ -186,7 +198,8 @@ func TestMCPWireDisconnect(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{` + modernMeta + "," + tool("wait", `{"Key":"gone"}`) + `}}`
+		body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{` + modernMeta + "," +
+			tool("wait", `{"Key":"gone"}`) + `}}`
 		req, _ := http.NewRequestWithContext(ctx, http.MethodPost, w.url, strings.NewReader(body))
 		for name, value := range map[string]string{
 			"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
@@ -208,7 +221,8 @@ func TestMCPWireDisconnect(t *testing.T) {
 func (w *wire) await(key string) {
 	w.t.Helper()
 	for late := time.After(waitLimit); ; {
-		if _, answer := w.call("2", "tools/call", tool("cancelled", `{"Key":"`+key+`"}`)); strings.Contains(answer, `"text":"1"`) {
+		if _, answer := w.call("2", "tools/call",
+			tool("cancelled", `{"Key":"`+key+`"}`)); strings.Contains(answer, `"text":"1"`) {
 			return
 		}
 		select {
@@ -236,7 +250,8 @@ func TestMCPWireProgress(t *testing.T) {
 					Method string
 					Params struct{ Progress float64 }
 				}
-				if err := json.Unmarshal([]byte(line), &report); err != nil || report.Method != "notifications/progress" || report.Params.Progress != float64(i+1) {
+				if err := json.Unmarshal([]byte(line), &report); err != nil ||
+					report.Method != "notifications/progress" || report.Params.Progress != float64(i+1) {
 					t.Fatalf("run %d: message %d is %s", run, i, line)
 				}
 			}
@@ -248,11 +263,13 @@ func TestMCPWireProgress(t *testing.T) {
 func TestMCPWireBatch(t *testing.T) {
 	w := legacyWire(t, serveOurs(t).http, "2025-03-26")
 	r := w.post(t.Context(), `[{"jsonrpc":"2.0","id":1,"method":"ping"},`+
-		`{"jsonrpc":"2.0","method":"notifications/initialized"},{"jsonrpc":"2.0","id":2,"method":"ping"}]`,
+		`{"jsonrpc":"2.0","method":"notifications/initialized"},{"jsonrpc":"2.0","id":2,`+
+		`"method":"ping"}]`,
 		map[string]string{"Mcp-Protocol-Version": "2025-03-26"})
 	defer r.Body.Close()
 	data, _ := io.ReadAll(r.Body)
-	if got := string(data); r.StatusCode != http.StatusOK || !strings.Contains(got, `"id":1`) || !strings.Contains(got, `"id":2`) {
+	if got := string(data); r.StatusCode != http.StatusOK || !strings.Contains(got, `"id":1`) ||
+		!strings.Contains(got, `"id":2`) {
 		t.Errorf("%s: %s", r.Status, data)
 	}
 }

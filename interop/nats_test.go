@@ -31,7 +31,8 @@ func TestNATS(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
-	cmd := nodeCommand(t, ctx, "nats-client.mjs", strings.TrimPrefix(engine.ClientURL(), "nats://"), "play")
+	cmd := nodeCommand(t, ctx, "nats-client.mjs", strings.TrimPrefix(engine.ClientURL(), "nats://"),
+		"play")
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

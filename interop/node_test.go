@@ -105,11 +105,13 @@ func TestVSCodeClient(t *testing.T) {
 			if got.Unicode["text"] != "žluťoučký 😀\x00" {
 				t.Errorf("echo = %q", got.Unicode)
 			}
-			if want := map[string]any{"asked": map[string]any{"n": 1.0}}; !reflect.DeepEqual(got.Callback, want) {
+			if want := map[string]any{"asked": map[string]any{"n": 1.0}}; !reflect.DeepEqual(got.Callback,
+				want) {
 				t.Errorf("callback = %v", got.Callback)
 			}
 			if got.Unknown.Code != -32601 || got.BadParams.Code != -32602 || got.Cancelled.Code != -32800 {
-				t.Errorf("codes: unknown %d, bad params %d, cancelled %d", got.Unknown.Code, got.BadParams.Code, got.Cancelled.Code)
+				t.Errorf("codes: unknown %d, bad params %d, cancelled %d", got.Unknown.Code, got.BadParams.Code,
+					got.Cancelled.Code)
 			}
 			for i, v := range got.Concurrent {
 				if v != i+1 {
@@ -117,7 +119,8 @@ func TestVSCodeClient(t *testing.T) {
 				}
 			}
 			if len(got.Concurrent) != 50 || got.Slept == nil || !got.Progress {
-				t.Errorf("%d concurrent calls, slept %v, progress %v", len(got.Concurrent), got.Slept, got.Progress)
+				t.Errorf("%d concurrent calls, slept %v, progress %v", len(got.Concurrent), got.Slept,
+					got.Progress)
 			}
 		})
 	}

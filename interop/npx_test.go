@@ -40,25 +40,34 @@ type proxy struct {
 
 func newProxy(t *testing.T) *proxy {
 	t.Helper()
-	p := &proxy{file: filepath.Join(t.TempDir(), "ca.pem"), conns: make(chan net.Conn), hosts: map[string]int{}}
+	p := &proxy{
+		file: filepath.Join(t.TempDir(), "ca.pem"), conns: make(chan net.Conn),
+		hosts: map[string]int{},
+	}
 	var err error
 	if p.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
 		t.Fatal(err)
 	}
 	p.ca = &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "the company"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "the company"}, IsCA: true,
+		BasicConstraintsValid: true,
+		NotBefore:             time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageCertSign,
 	}
 	raw, err := x509.CreateCertificate(rand.Reader, p.ca, p.ca, &p.key.PublicKey, p.key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(p.file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw}), 0o600); err != nil {
+	if err := os.WriteFile(p.file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw}),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	inner := &http.Server{ErrorLog: log.New(t.Output(), "", 0), Handler: &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-		r.Out.URL.Scheme, r.Out.URL.Host = "https", r.In.Host
-	}}}
+	inner := &http.Server{
+		ErrorLog: log.New(t.Output(), "", 0),
+		Handler: &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host = "https", r.In.Host
+		}},
+	}
 	go func() { _ = inner.Serve(p) }()
 	front := httptest.NewServer(http.HandlerFunc(p.connect))
 	t.Cleanup(func() {
@@ -83,7 +92,8 @@ func (p *proxy) connect(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_, _ = conn.Write([]byte("HTTP/1.1 200 OK\r\n\r\n"))
-	p.conns <- tls.Server(conn, &tls.Config{GetCertificate: p.certificate, MinVersion: tls.VersionTLS12})
+	p.conns <- tls.Server(conn,
+		&tls.Config{GetCertificate: p.certificate, MinVersion: tls.VersionTLS12})
 }
 
 func (p *proxy) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -116,15 +126,18 @@ func TestNPXBehindProxy(t *testing.T) {
 		missing(t, "the registry of npm cannot be reached")
 	}
 	p, home := newProxy(t), t.TempDir()
-	cmd := exec.Command(farcallPath, "bridge", "127.0.0.1:0", "--", "npx", "-y", "@modelcontextprotocol/server-everything")
+	cmd := exec.Command(farcallPath, "bridge", "127.0.0.1:0", "--", "npx", "-y",
+		"@modelcontextprotocol/server-everything")
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "npm_config_cache=" + filepath.Join(home, "npm"),
-		"npm_config_globalconfig=" + filepath.Join(home, "npmrc"), // that of the machine may name another CA
+		// that of the machine may name another CA
+		"npm_config_globalconfig=" + filepath.Join(home, "npmrc"),
 		"HTTPS_PROXY=" + p.url, "NODE_EXTRA_CA_CERTS=" + p.file,
 	}
 	f := begins(t, cmd)
 	var last error
-	for begun := time.Now(); time.Since(begun) < 3*time.Minute; { // each call waits 25 s for the package
+	for begun := time.Now(); time.Since(begun) < 3*time.Minute; {
+		// each call waits 25 s for the package
 		c, err := mcp.Dial(t.Context(), "http://"+f.address+"/mcp", nil)
 		if err != nil {
 			last = err

@@ -34,7 +34,8 @@ func principalsSignIn(t *testing.T, p *provider) {
 	l.Close()
 	var keys []string
 	for _, who := range []string{"ann", "bob"} {
-		keys = append(keys, fmt.Sprintf(`{id: %s, hash: "sha256:%x"}`, who, sha256.Sum256([]byte(personKey(who)))))
+		keys = append(keys,
+			fmt.Sprintf(`{id: %s, hash: "sha256:%x"}`, who, sha256.Sum256([]byte(personKey(who)))))
 	}
 	config := fmt.Sprintf(`guard: {keys: [%s], audit: {file: audit.jsonl}}
 sign_in: {url: "http://%s", keys: ["file:sign-in.key"], dir: sign-in}
@@ -42,13 +43,17 @@ upstreams:
   far: {url: "%s/mcp", lifetime: principal, auth: {type: sign_in, dpop: true}}
 `, strings.Join(keys, ", "), address, g.URL)
 	file := filepath.Join(dir, "farcall.yaml")
-	for name, text := range map[string]string{"farcall.yaml": config, "sign-in.key": strings.Repeat("5e", 32)} {
+	for name, text := range map[string]string{
+		"farcall.yaml": config,
+		"sign-in.key":  strings.Repeat("5e", 32),
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	serve := func() *far {
-		return starts(t, "serve", "--config", file, "--listen", address, "--log", "text", "--log-level", "debug")
+		return starts(t, "serve", "--config", file, "--listen", address, "--log", "text",
+			"--log-level", "debug")
 	}
 	f := serve()
 	people := []*person{newPerson(t, "ann", address), newPerson(t, "bob", address)}
@@ -72,7 +77,8 @@ upstreams:
 		who.dial(t)
 		who.is(t, 1) // without another sign-in
 	}
-	out, err := exec.Command(farcallPath, "logout", "--config", file, "--principal", "ann", "--upstream", "far").CombinedOutput()
+	out, err := exec.Command(farcallPath, "logout", "--config", file, "--principal", "ann",
+		"--upstream", "far").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "signing ann out of far") {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -97,7 +103,8 @@ upstreams:
 		text.WriteString(string(b))
 	}
 	// A JWT has dots, which the sealed parts of files have not: these may begin like one by chance.
-	if found := regexp.MustCompile(`eyJ[\w-]+\.[\w.-]*|access_token":"|code_verifier=|refresh_token=`).FindString(text.String()); found != "" {
+	if found := regexp.MustCompile(`eyJ[\w-]+\.[\w.-]*|access_token":"|code_verifier=|refresh_token=`).
+		FindString(text.String()); found != "" {
 		t.Errorf("the log, the audit or the files of the gateway have %.60q", found)
 	}
 }

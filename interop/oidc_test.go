@@ -54,7 +54,8 @@ func newProvider(t *testing.T, key *ecdsa.PublicKey) *provider {
 		t.Fatal(err)
 	}
 	b64 := base64.RawURLEncoding.EncodeToString
-	jwks := fmt.Sprintf(`{"keys":[{"kty":"EC","crv":"P-256","x":%q,"y":%q}]}`, b64(point[1:33]), b64(point[33:]))
+	jwks := fmt.Sprintf(`{"keys":[{"kty":"EC","crv":"P-256","x":%q,"y":%q}]}`, b64(point[1:33]),
+		b64(point[33:]))
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := nodeCommand(t, ctx, "oidc-provider.mjs", jwks)
 	out, err := cmd.StdoutPipe()
@@ -183,7 +184,9 @@ type guarded struct {
 func newGuarded(t *testing.T, p *provider) *guarded {
 	t.Helper()
 	s := mcp.NewServer("guarded", "1", nil)
-	mcp.AddTool(s, mcp.Tool{Name: "hello"}, func(context.Context, struct{}) (string, error) { return "come in", nil })
+	mcp.AddTool(s, mcp.Tool{Name: "hello"}, func(context.Context, struct{}) (string, error) {
+		return "come in", nil
+	})
 	mcp.AddTool(s, mcp.Tool{Name: "whoami"}, func(ctx context.Context, _ struct{}) (string, error) {
 		_, token, _ := strings.Cut(mcphttp.RequestFrom(ctx).Header.Get("Authorization"), " ")
 		claims, err := p.verify(token)
@@ -196,10 +199,12 @@ func newGuarded(t *testing.T, p *provider) *guarded {
 	g := &guarded{}
 	mux := http.NewServeMux()
 	g.Server = httptest.NewServer(mux)
-	mux.HandleFunc("/.well-known/oauth-protected-resource/mcp", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"resource":"%s/mcp","authorization_servers":[%q],"scopes_supported":["read"]}`, g.URL, p.issuer)
-	})
+	mux.HandleFunc("/.well-known/oauth-protected-resource/mcp",
+		func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"resource":"%s/mcp","authorization_servers":[%q],"scopes_supported":["read"]}`,
+				g.URL, p.issuer)
+		})
 	mux.HandleFunc("/mcp", func(w http.ResponseWriter, r *http.Request) {
 		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		claims, err := p.verify(token)
@@ -213,7 +218,8 @@ func newGuarded(t *testing.T, p *provider) *guarded {
 			err = proved(r, claims.Confirm.Thumbprint)
 		}
 		if err != nil {
-			w.Header().Set("WWW-Authenticate", `Bearer resource_metadata="`+g.URL+`/.well-known/oauth-protected-resource/mcp"`)
+			w.Header().Set("WWW-Authenticate",
+				`Bearer resource_metadata="`+g.URL+`/.well-known/oauth-protected-resource/mcp"`)
 			if token != "" {
 				w.Header().Set("WWW-Authenticate", scheme+` error="invalid_token"`)
 				t.Logf("the server refuses a token: %v", err)
@@ -263,7 +269,8 @@ func proved(r *http.Request, thumbprint string) error {
 		return fmt.Errorf("the proof's key or signature: %w", err)
 	}
 	sum = sha256.Sum256([]byte(words[0] + "." + words[1]))
-	if !ecdsa.Verify(key, sum[:], new(big.Int).SetBytes(signature[:32]), new(big.Int).SetBytes(signature[32:])) {
+	if !ecdsa.Verify(key, sum[:], new(big.Int).SetBytes(signature[:32]),
+		new(big.Int).SetBytes(signature[32:])) {
 		return errors.New("the proof is not signed with its key")
 	}
 	return nil
@@ -288,7 +295,10 @@ func signInAs(t *testing.T, user, address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	browser := &http.Client{Jar: jar, Timeout: waitLimit, Transport: &http.Transport{DisableKeepAlives: true}}
+	browser := &http.Client{
+		Jar: jar, Timeout: waitLimit,
+		Transport: &http.Transport{DisableKeepAlives: true},
+	}
 	resp, err := browser.Get(address)
 	for range 5 {
 		if err != nil {
@@ -391,7 +401,8 @@ func TestOIDCProvider(t *testing.T) {
 			if out, err := homely(home, "logout", g.URL+"/mcp").CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
-			if out, err := homely(home, "mcp", "call", g.URL+"/mcp", "hello").CombinedOutput(); err == nil || !strings.Contains(string(out), "farcall login") {
+			if out, err := homely(home, "mcp", "call", g.URL+"/mcp", "hello").CombinedOutput(); err == nil ||
+				!strings.Contains(string(out), "farcall login") {
 				t.Errorf("after the logout: %v\n%s", err, out)
 			}
 		})
@@ -409,15 +420,19 @@ func gatewayWorks(t *testing.T, p *provider, g *guarded, key *ecdsa.PrivateKey) 
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	config := fmt.Sprintf("upstreams:\n  far:\n    url: %s/mcp\n    auth: {type: client_credentials, client_id: workload, key: \"file:key.pem\", scopes: [read], dpop: true}\n", g.URL)
+	config := fmt.Sprintf(
+		"upstreams:\n  far:\n    url: %s/mcp\n    auth: {type: client_credentials, client_id: "+
+			"workload, key: \"file:key.pem\", scopes: [read], dpop: true}\n", g.URL)
 	for name, text := range map[string][]byte{
-		"key.pem": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), "farcall.yaml": []byte(config),
+		"key.pem":      pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
+		"farcall.yaml": []byte(config),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	cmd := homely(dir, "serve", "--config", filepath.Join(dir, "farcall.yaml"), "--stdio", "--log", "off")
+	cmd := homely(dir, "serve", "--config", filepath.Join(dir, "farcall.yaml"), "--stdio",
+		"--log", "off")
 	c := start(t, cmd, ada(""))
 	says(t, c, "come in", "far__hello", nil)
 	p.waitFor(t, "granted client_credentials to workload")
@@ -452,11 +467,13 @@ upstreams:
 	f := starts(t, "serve", "--config", file, "--listen", l.Addr().String())
 	for _, args := range [][]string{{at}, {at, "--dpop"}} {
 		home := t.TempDir()
-		if out, err := homely(home, "mcp", "tools", at).CombinedOutput(); err == nil || !strings.Contains(string(out), "farcall login "+at) {
+		if out, err := homely(home, "mcp", "tools", at).CombinedOutput(); err == nil ||
+			!strings.Contains(string(out), "farcall login "+at) {
 			t.Fatalf("without a login: %v\n%s", err, out)
 		}
 		login(t, home, args...)
-		if out, err := homely(home, "mcp", "call", at, "far__math_add", "a=2", "b=3").CombinedOutput(); err != nil || !strings.Contains(string(out), "5") {
+		if out, err := homely(home, "mcp", "call", at, "far__math_add", "a=2",
+			"b=3").CombinedOutput(); err != nil || !strings.Contains(string(out), "5") {
 			t.Errorf("%q: %v\n%s\n%s", args, err, out, f.output())
 		}
 	}

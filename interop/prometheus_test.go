@@ -35,7 +35,8 @@ func TestAlerts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(rules)) {
-		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "- alert: "); ok && !strings.Contains(string(tests), "alertname: "+name+"\n") {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "- alert: "); ok &&
+			!strings.Contains(string(tests), "alertname: "+name+"\n") {
 			t.Errorf("the alert %s has no test", name)
 		}
 	}
@@ -75,10 +76,24 @@ func TestDashboard(t *testing.T) {
 	if err := json.Unmarshal(text, &d); err != nil {
 		t.Fatal(err)
 	}
-	f := gatewayOf(t, "cluster: embedded\nguard:\n  anonymous: true\n  allow: \"*\"\n  deny: {name: no echo, calls: [\"tools/call narrow/echo\"]}\n",
+	f := gatewayOf(t,
+		"cluster: embedded\nguard:\n  anonymous: true\n  allow: \"*\"\n"+
+			"  deny: {name: no echo, calls: [\"tools/call narrow/echo\"]}\n",
 		runs("wide", exec.Command(farcallPath, "serve", "--stdio", "--log", "off")),
-		upstream{"narrow", map[string]any{"command": []string{farcallPath, "serve", "--stdio", "--log", "off"}, "max_in_flight": 1, "max_queue": 100}},
-		upstream{"down", map[string]any{"command": []string{"sh", "-c", "exit 3"}, "restart": map[string]string{"min": "100ms", "max": "500ms"}, "preload": true}},
+		upstream{
+			"narrow",
+			map[string]any{
+				"command":       []string{farcallPath, "serve", "--stdio", "--log", "off"},
+				"max_in_flight": 1, "max_queue": 100,
+			},
+		},
+		upstream{
+			"down",
+			map[string]any{
+				"command": []string{"sh", "-c", "exit 3"},
+				"restart": map[string]string{"min": "100ms", "max": "500ms"}, "preload": true,
+			},
+		},
 	)
 	ctx, cancel := context.WithCancel(t.Context())
 	var traffic sync.WaitGroup
@@ -160,7 +175,9 @@ func startPrometheus(t *testing.T, target string) *prometheus {
 	}
 	dir := t.TempDir()
 	file := filepath.Join(dir, "prometheus.yml")
-	config := fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [%q]\nscrape_configs: [{job_name: farcall, static_configs: [{targets: [%q]}]}]\n", rules, target)
+	config := fmt.Sprintf(
+		"global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [%q]\n"+
+			"scrape_configs: [{job_name: farcall, static_configs: [{targets: [%q]}]}]\n", rules, target)
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +187,8 @@ func startPrometheus(t *testing.T, target string) *prometheus {
 	}
 	address := l.Addr().String()
 	l.Close()
-	cmd := exec.Command(path, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address, "--log.level=warn")
+	cmd := exec.Command(path, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"),
+		"--web.listen-address="+address, "--log.level=warn")
 	cmd.Dir = dir
 	var said strings.Builder
 	cmd.Stdout, cmd.Stderr = &said, &said
@@ -207,7 +225,9 @@ func (p *prometheus) query(t *testing.T, expr string) string {
 	if got.Status != "success" && answer.StatusCode == http.StatusBadRequest {
 		t.Fatalf("%s: %s", expr, got.Error)
 	}
-	has := slices.ContainsFunc(got.Data.Result, func(r struct{ Value []any }) bool { return len(r.Value) == 2 && r.Value[1] != "NaN" })
+	has := slices.ContainsFunc(got.Data.Result, func(r struct{ Value []any }) bool {
+		return len(r.Value) == 2 && r.Value[1] != "NaN"
+	})
 	if !has {
 		return string(text)
 	}

@@ -26,7 +26,10 @@ func TestRelease(t *testing.T) {
 	inDir(t, out, "tar", "xzf", "farcall-v1.2.3-"+platform+".tar.gz")
 	unpacked := filepath.Join(out, "farcall-v1.2.3-"+platform)
 	isVersion(t, inDir(t, unpacked, "./farcall", "version"))
-	for _, name := range []string{"man/man1/farcall-mcp-call.1", "completions/farcall.bash", "LICENSE", "farcall.service"} {
+	for _, name := range []string{
+		"man/man1/farcall-mcp-call.1", "completions/farcall.bash", "LICENSE",
+		"farcall.service",
+	} {
 		if info, err := os.Stat(filepath.Join(unpacked, name)); err != nil || info.Size() < 500 {
 			t.Errorf("the archive lacks %s: %v", name, err)
 		}
@@ -36,7 +39,8 @@ func TestRelease(t *testing.T) {
 	system := map[string]string{"amd64": "x64"}
 	npm := filepath.Join(out, "npm", runtime.GOOS+"-"+cmp.Or(system[runtime.GOARCH], runtime.GOARCH))
 	one := strings.TrimSpace(inDir(t, npm, "npm", "pack", "--silent"))
-	main := strings.TrimSpace(inDir(t, filepath.Join(out, "npm", "farcall"), "npm", "pack", "--silent"))
+	main := strings.TrimSpace(
+		inDir(t, filepath.Join(out, "npm", "farcall"), "npm", "pack", "--silent"))
 	user := filepath.Join(dir, "user")
 	if err := os.Mkdir(user, 0o700); err != nil {
 		t.Fatal(err)
@@ -44,10 +48,12 @@ func TestRelease(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(user, "package.json"), []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	inDir(t, user, "npm", "install", "--offline", "--no-audit", "--no-fund", filepath.Join(npm, one), filepath.Join(out, "npm", "farcall", main))
+	inDir(t, user, "npm", "install", "--offline", "--no-audit", "--no-fund", filepath.Join(npm, one),
+		filepath.Join(out, "npm", "farcall", main))
 	isVersion(t, inDir(t, user, "npx", "--no-install", "farcall", "version"))
 	// The wrapper passes standard input, standard output and the exit code on.
-	sum := inDir(t, user, "npx", "--no-install", "farcall", "call", "math/add", "2", "3", "--", "npx", "--no-install", "farcall", "serve", "--stdio", "--log", "off")
+	sum := inDir(t, user, "npx", "--no-install", "farcall", "call", "math/add", "2", "3", "--", "npx",
+		"--no-install", "farcall", "serve", "--stdio", "--log", "off")
 	if strings.TrimSpace(sum) != "5" {
 		t.Errorf("2 + 3 = %q", sum)
 	}

@@ -31,7 +31,8 @@ type typeScriptUser struct {
 // useTypeScript returns when the client is connected.
 func useTypeScript(t *testing.T, url, revision string) *typeScriptUser {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context())) // it ends on its own, later than t.Context
+	// it ends on its own, later than t.Context
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	cmd := nodeCommand(t, ctx, "mcp-user.mjs", url, revision)
 	cmd.Stderr = os.Stderr
 	// It prints one for each call otherwise, when there are many.
@@ -99,18 +100,19 @@ func TestMCPReplicas(t *testing.T) {
 	}
 	var next, dead atomic.Int64
 	dead.Store(-1)
-	front := httptest.NewServer(&httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
-		i := next.Add(1) % 3
-		if i == dead.Load() {
-			i = (i + 1) % 3
-		}
-		r.Out.URL.Scheme, r.Out.URL.Host = "http", replicas[i].address
-		// Otherwise the proxy may break an answer that begins before it has seen the end of the body: its
-		// server closes the body then, which its client takes for a failure of the request.
-		if body, err := io.ReadAll(r.In.Body); err == nil && len(body) > 0 {
-			r.Out.Body = io.NopCloser(bytes.NewReader(body))
-		}
-	}})
+	front := httptest.NewServer(
+		&httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
+			i := next.Add(1) % 3
+			if i == dead.Load() {
+				i = (i + 1) % 3
+			}
+			r.Out.URL.Scheme, r.Out.URL.Host = "http", replicas[i].address
+			// Otherwise the proxy may break an answer that begins before it has seen the end of the body:
+			// its server closes the body then, which its client takes for a failure of the request.
+			if body, err := io.ReadAll(r.In.Body); err == nil && len(body) > 0 {
+				r.Out.Body = io.NopCloser(bytes.NewReader(body))
+			}
+		}})
 	t.Cleanup(func() { front.CloseClientConnections(); front.Close() })
 	place := &place{http: front.URL + "/mcp/ours"}
 
@@ -158,7 +160,8 @@ func TestMCPReplicas(t *testing.T) {
 				if text, err := u.read(ctx, "note://numbered/7"); err != nil || text == "" {
 					t.Errorf("%s, %s: read: %s, %v", when, name, text, err)
 				}
-				if text, err := u.prompt(ctx, "greet", map[string]string{"name": "Bob"}); err != nil || text == "" {
+				if text, err := u.prompt(ctx, "greet", map[string]string{"name": "Bob"}); err != nil ||
+					text == "" {
 					t.Errorf("%s, %s: prompt: %s, %v", when, name, text, err)
 				}
 			}

@@ -33,14 +33,16 @@ type tickServer struct {
 
 func newTickServer() *tickServer {
 	s := &tickServer{mux: farcall.NewMux()}
-	farcall.HandleSubscription(s.mux, "calc_ticks", func(ctx context.Context, p struct{ N int }) (iter.Seq2[int, error], error) {
-		return func(yield func(int, error) bool) {
-			for i := 0; i < p.N && yield(i, nil); i++ {
-			}
-			<-ctx.Done()
-		}, nil
-	})
-	farcall.HandleTopic(s.mux, "calc_topic", func(context.Context, struct{}) (*farcall.Topic[int], error) { return &s.topic, nil })
+	farcall.HandleSubscription(s.mux, "calc_ticks",
+		func(ctx context.Context, p struct{ N int }) (iter.Seq2[int, error], error) {
+			return func(yield func(int, error) bool) {
+				for i := 0; i < p.N && yield(i, nil); i++ {
+				}
+				<-ctx.Done()
+			}, nil
+		})
+	farcall.HandleTopic(s.mux, "calc_topic",
+		func(context.Context, struct{}) (*farcall.Topic[int], error) { return &s.topic, nil })
 	return s
 }
 
@@ -83,7 +85,9 @@ func (s *tickServer) expect(t *testing.T, want int) {
 // gethClients connect go-ethereum's client to our server.
 var gethClients = map[string]func(t *testing.T, s *tickServer) (*rpc.Client, error){
 	"WebSocket": func(t *testing.T, s *tickServer) (*rpc.Client, error) {
-		hs := httptest.NewServer(wsrpc.NewHandler(func(tr farcall.Transport, _ *http.Request) { <-s.serve(tr).Done() }, nil))
+		hs := httptest.NewServer(wsrpc.NewHandler(func(tr farcall.Transport, _ *http.Request) {
+			<-s.serve(tr).Done()
+		}, nil))
 		t.Cleanup(hs.Close)
 		return rpc.DialContext(t.Context(), "ws"+strings.TrimPrefix(hs.URL, "http"))
 	},
@@ -155,7 +159,8 @@ func TestGethSubscribesToOurs(t *testing.T) {
 			case <-ctx.Done():
 				t.Error("the client does not see that the server has ended it")
 			}
-			if _, err = c.Subscribe(ctx, "calc", events, "nosuch"); err == nil || !strings.Contains(err.Error(), "there is no subscription") {
+			if _, err = c.Subscribe(ctx, "calc", events, "nosuch"); err == nil ||
+				!strings.Contains(err.Error(), "there is no subscription") {
 				t.Errorf("nosuch: %v", err)
 			}
 			if _, err = c.Subscribe(ctx, "calc", events, "topic"); err != nil {
@@ -191,7 +196,9 @@ func TestOursSubscribesToGeth(t *testing.T) {
 	defer l.Close()
 	cuts := &cutListener{Listener: l}
 	go s.ServeListener(cuts)
-	for name, address := range map[string]string{"WebSocket": "ws" + strings.TrimPrefix(hs.URL, "http") + "/", "IPC": "unix:" + path} {
+	for name, address := range map[string]string{
+		"WebSocket": "ws" + strings.TrimPrefix(hs.URL, "http") + "/", "IPC": "unix:" + path,
+	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 			defer cancel()
@@ -210,7 +217,8 @@ func TestOursSubscribesToGeth(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if _, err := farcall.Subscribe[int](ctx, c, "calc_nosuch", nil); err == nil || !strings.Contains(err.Error(), "nosuch") {
+			if _, err := farcall.Subscribe[int](ctx, c, "calc_nosuch", nil); err == nil ||
+				!strings.Contains(err.Error(), "nosuch") {
 				t.Errorf("nosuch: %v", err)
 			}
 			if name != "IPC" {

@@ -40,7 +40,9 @@ func TestTraceTree(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "farcall.yaml")
 	var config strings.Builder
-	fmt.Fprintf(&config, "upstreams:\n  tools:\n    command: [%q, serve, --stdio, --log, \"off\"]\n    env:\n", farcallPath)
+	fmt.Fprintf(&config,
+		"upstreams:\n  tools:\n    command: [%q, serve, --stdio, --log, \"off\"]\n    env:\n",
+		farcallPath)
 	for name, value := range env {
 		fmt.Fprintf(&config, "      %s: %q\n", name, value)
 	}
@@ -55,7 +57,8 @@ func TestTraceTree(t *testing.T) {
 	gateway.Env = append(gateway.Env, "OTEL_SERVICE_NAME=gateway")
 	f := begins(t, gateway)
 	const trace, caller = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-	want := "SERVER tools/call tools__math_add (gateway)\n  CLIENT tools/call (gateway)\n    SERVER tools/call math_add (child)\n"
+	want := "SERVER tools/call tools__math_add (gateway)\n  CLIENT tools/call (gateway)\n" +
+		"    SERVER tools/call math_add (child)\n"
 	mustFarcall(t, "mcp", "call", "http://"+f.address+"/mcp", "tools__math_add", "a=2", "b=3", "--header", "traceparent: 00-"+trace+"-"+caller+"-01")
 	for deadline := time.Now().Add(waitLimit); ; {
 		if _, err := fmt.Fprintln(ask, trace, caller); err != nil {

@@ -20,7 +20,8 @@ func TestValkeyTasks(t *testing.T) {
 	var clients [2]*mcp.Client
 	for i := range clients {
 		s := mcp.NewServer("s", "1", &mcp.ServerOptions{
-			Shared: shared(t, url, valkeystore.Options{Skew: time.Nanosecond}), TaskAfter: -1, TaskPoll: 10 * time.Millisecond,
+			Shared: shared(t, url, valkeystore.Options{Skew: time.Nanosecond}), TaskAfter: -1,
+			TaskPoll: 10 * time.Millisecond,
 		})
 		t.Cleanup(s.Close)
 		tool := mcp.Tool{Name: "work", Execution: &spec.ToolExecution{TaskSupport: spec.TaskRequired}}
@@ -33,7 +34,10 @@ func TestValkeyTasks(t *testing.T) {
 				return "", ctx.Err()
 			}
 		})
-		web := httptest.NewServer(mcphttp.NewHandler(s, &mcphttp.Options{Owner: func(*http.Request) string { return "ann" }}))
+		web := httptest.NewServer(
+			mcphttp.NewHandler(s, &mcphttp.Options{Owner: func(*http.Request) string {
+				return "ann"
+			}}))
 		t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
 		c, err := mcp.Dial(t.Context(), web.URL+"/mcp", &mcp.ClientOptions{Era: "modern", Tasks: true})
 		if err != nil {
@@ -49,7 +53,8 @@ func TestValkeyTasks(t *testing.T) {
 			t.Fatalf("%+v, %v", made, err)
 		}
 		ids[i] = made.TaskID
-		if got, err := clients[1].Task(t.Context(), ids[i]); err != nil || got.Status != spec.TaskWorking {
+		if got, err := clients[1].Task(t.Context(), ids[i]); err != nil ||
+			got.Status != spec.TaskWorking {
 			t.Errorf("at the other server: %+v, %v", got, err)
 		}
 	}
