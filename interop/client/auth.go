@@ -59,7 +59,9 @@ func authorization(server string) (*mcpauth.Client, error) {
 
 // signIn is the user with a browser: the suite's authorization server sends it back at
 // once.
-func signIn(ctx context.Context, redirect string, begin func(string) (string, error)) (*url.URL, error) {
+func signIn(
+	ctx context.Context, redirect string, begin func(string) (string, error),
+) (*url.URL, error) {
 	address, err := begin(redirect)
 	if err != nil {
 		return nil, err
@@ -68,7 +70,9 @@ func signIn(ctx context.Context, redirect string, begin func(string) (string, er
 	if err != nil {
 		return nil, err
 	}
-	browser := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	browser := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
 	resp, err := browser.Do(r)
 	if err != nil {
 		return nil, err

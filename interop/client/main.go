@@ -58,9 +58,12 @@ func options() *mcp.ClientOptions {
 		Elicit: func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
 			return &spec.ElicitResult{Action: spec.ElicitAccept}, nil
 		},
-		Sample: func(context.Context, *spec.CreateMessageRequestParams) (*spec.CreateMessageResult, error) {
+		Sample: func(
+			context.Context, *spec.CreateMessageRequestParams,
+		) (*spec.CreateMessageResult, error) {
 			return &spec.CreateMessageResult{
-				Role: spec.RoleAssistant, Content: []mcp.Content{mcp.Text("Hello")}, Model: "test-model", StopReason: spec.StopEndTurn,
+				Role: spec.RoleAssistant, Content: []mcp.Content{mcp.Text("Hello")}, Model: "test-model",
+				StopReason: spec.StopEndTurn,
 			}, nil
 		},
 		Roots: func(context.Context) ([]mcp.Root, error) {

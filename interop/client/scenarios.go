@@ -72,7 +72,10 @@ func someArguments(inputSchema jsonrpc.Raw) (map[string]any, error) {
 	if err := json.Unmarshal(inputSchema, &schema); err != nil {
 		return nil, err
 	}
-	values := map[string]any{"string": "test", "integer": 1, "number": 1, "boolean": true, "array": []any{}, "object": struct{}{}}
+	values := map[string]any{
+		"string": "test", "integer": 1, "number": 1, "boolean": true,
+		"array": []any{}, "object": struct{}{},
+	}
 	arguments := map[string]any{}
 	for _, name := range schema.Required {
 		arguments[name] = values[schema.Properties[name].Type]

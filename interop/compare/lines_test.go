@@ -18,8 +18,14 @@ func TestLines(t *testing.T) {
 	}
 	for _, row := range [][5]string{
 		{"Language server", "examples/lsp", "interop/compare/lspjrpc2", "", ""},
-		{"Service", "examples/service", "", "interop/compare/servicegeth", "interop/compare/serviceconnect"},
-		{"Subscriber", "examples/pubsub", "interop/compare/pubsubjrpc2", "interop/compare/pubsubgeth", ""},
+		{
+			"Service", "examples/service", "", "interop/compare/servicegeth",
+			"interop/compare/serviceconnect",
+		},
+		{
+			"Subscriber", "examples/pubsub", "interop/compare/pubsubjrpc2",
+			"interop/compare/pubsubgeth", "",
+		},
 	} {
 		var want strings.Builder
 		want.WriteString("| " + row[0])

@@ -26,8 +26,14 @@ func TestMigrationGuides(t *testing.T) {
 		least                 int // names in the first column
 	}{
 		"../../docs/migrate-go-sdk.md": {"github.com/modelcontextprotocol/go-sdk", "mcp", "auth mcp", 80},
-		"../../docs/migrate-jrpc2.md":  {"github.com/creachadair/jrpc2", ".", ". channel handler jhttp server", 45},
-		"../../docs/migrate-mcp-go.md": {"github.com/mark3labs/mcp-go", "", "client client/transport mcp mcptest server", 80},
+		"../../docs/migrate-jrpc2.md": {
+			"github.com/creachadair/jrpc2", ".",
+			". channel handler jhttp server", 45,
+		},
+		"../../docs/migrate-mcp-go.md": {
+			"github.com/mark3labs/mcp-go", "",
+			"client client/transport mcp mcptest server", 80,
+		},
 	} {
 		dir := moduleDir(t, library.module)
 		packages := map[string]map[string]bool{}

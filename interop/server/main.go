@@ -22,7 +22,8 @@ import (
 func main() {
 	listen := flag.String("listen", "127.0.0.1:7331", "`address` to serve MCP over HTTP on, at /mcp")
 	stdio := flag.Bool("stdio", false, "serve standard input and output, and not HTTP")
-	eras := flag.String("eras", "auto", "which revisions to speak: auto, modern, legacy or a `revision`")
+	eras := flag.String("eras", "auto",
+		"which revisions to speak: auto, modern, legacy or a `revision`")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -36,14 +36,21 @@ func addPrompts(s *mcp.Server) {
 			{Name: "arg2", Description: "Second test argument", Required: true},
 		},
 	}, func(_ context.Context, args map[string]string) (*mcp.PromptResult, error) {
-		return userSays(mcp.Text(fmt.Sprintf("Prompt with arguments: arg1='%s', arg2='%s'", args["arg1"], args["arg2"]))), nil
+		return userSays(
+			mcp.Text(
+				fmt.Sprintf("Prompt with arguments: arg1='%s', arg2='%s'", args["arg1"], args["arg2"]))), nil
 	})
 	s.AddPrompt(mcp.Prompt{
 		Name: "test_prompt_with_embedded_resource", Description: "A prompt about a resource",
-		Arguments: []spec.PromptArgument{{Name: "resourceUri", Description: "URI of the resource to embed", Required: true}},
+		Arguments: []spec.PromptArgument{
+			{Name: "resourceUri", Description: "URI of the resource to embed", Required: true},
+		},
 	}, func(_ context.Context, args map[string]string) (*mcp.PromptResult, error) {
 		return userSays(
-			mcp.Embed(mcp.ResourceContents{URI: args["resourceUri"], MIMEType: "text/plain", Text: "Embedded resource content for testing."}),
+			mcp.Embed(mcp.ResourceContents{
+				URI: args["resourceUri"], MIMEType: "text/plain",
+				Text: "Embedded resource content for testing.",
+			}),
 			mcp.Text("Please process the embedded resource above."),
 		), nil
 	})
@@ -55,8 +62,9 @@ func addPrompts(s *mcp.Server) {
 
 // complete suggests words that begin with what is there.
 func complete(_ context.Context, p *spec.CompleteRequestParams) (*spec.CompleteResult, error) {
-	values := slices.DeleteFunc([]string{"paris", "park", "parting", "test", "testing"}, func(word string) bool {
-		return !strings.HasPrefix(word, p.Argument.Value)
-	})
+	values := slices.DeleteFunc([]string{"paris", "park", "parting", "test", "testing"},
+		func(word string) bool {
+			return !strings.HasPrefix(word, p.Argument.Value)
+		})
 	return &spec.CompleteResult{Completion: spec.Completion{Values: values}}, nil
 }

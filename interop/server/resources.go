@@ -17,16 +17,20 @@ func addResources(s *mcp.Server) {
 	static("test://static-text", "Static text", "A text that does not change", mcp.ResourceContents{
 		MIMEType: "text/plain", Text: "This is the content of the static text resource.",
 	})
-	static("test://static-binary", "Static binary", "An image that does not change", mcp.ResourceContents{
-		MIMEType: "image/png", Blob: pixel,
-	})
-	static("test://watched-resource", "Watched resource", "A text to subscribe to", mcp.ResourceContents{
-		MIMEType: "text/plain", Text: "This is the content of the watched resource.",
-	})
+	static("test://static-binary", "Static binary", "An image that does not change",
+		mcp.ResourceContents{
+			MIMEType: "image/png", Blob: pixel,
+		})
+	static("test://watched-resource", "Watched resource", "A text to subscribe to",
+		mcp.ResourceContents{
+			MIMEType: "text/plain", Text: "This is the content of the watched resource.",
+		})
 	s.AddTemplate(mcp.ResourceTemplate{
-		URITemplate: "test://template/{id}/data", Name: "Template", Description: "Data by its id", MIMEType: "application/json",
+		URITemplate: "test://template/{id}/data", Name: "Template", Description: "Data by its id",
+		MIMEType: "application/json",
 	}, func(_ context.Context, _ string, vars mcp.Vars) ([]mcp.ResourceContents, error) {
-		text := fmt.Sprintf(`{"id":%q,"templateTest":true,"data":"Data for ID: %s"}`, vars.Get("id"), vars.Get("id"))
+		text := fmt.Sprintf(`{"id":%q,"templateTest":true,"data":"Data for ID: %s"}`, vars.Get("id"),
+			vars.Get("id"))
 		return []mcp.ResourceContents{{Text: text}}, nil
 	})
 }

@@ -82,7 +82,8 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	verbose := flag.Bool("v", false, "print every check that failed, with its reason")
-	out := flag.String("out", "", "directory to keep the suite's results in (default: a temporary one)")
+	out := flag.String("out", "",
+		"directory to keep the suite's results in (default: a temporary one)")
 	url := flag.String("url", "", "test the server at this URL in place of ./server")
 	flag.Parse()
 	if err := run(ctx, *out, *url, *verbose, flag.Args()); err != nil {
@@ -113,7 +114,8 @@ func run(ctx context.Context, out, url string, verbose bool, wanted []string) er
 		name := l.side + fmt.Sprint(l.behind)
 		if n := len(groups); n == 0 || groups[n-1].name != name {
 			own := *s
-			groups = append(groups, &group{suite: &own, name: name, reports: make(chan *report, len(legs()))})
+			groups = append(groups,
+				&group{suite: &own, name: name, reports: make(chan *report, len(legs()))})
 		}
 		g := groups[len(groups)-1]
 		g.legs = append(g.legs, l)
@@ -141,7 +143,8 @@ func run(ctx context.Context, out, url string, verbose bool, wanted []string) er
 		}
 	}
 	if failed {
-		return errors.New("scenarios failed that must pass, or pass that expected.txt has as failing; -v says why")
+		return errors.New(
+			"scenarios failed that must pass, or pass that expected.txt has as failing; -v says why")
 	}
 	return nil
 }
@@ -197,7 +200,8 @@ func prepare(ctx context.Context, out string) (*suite, error) {
 		return nil, err
 	}
 	if _, err := os.Stat(s.script); err != nil {
-		return nil, errors.New("the suite is not installed: run `npm ci --prefix interop/node`, and this in interop/")
+		return nil, errors.New(
+			"the suite is not installed: run `npm ci --prefix interop/node`, and this in interop/")
 	}
 	builds := map[string]string{"server": ".", "client": ".", "cmd/farcall": ".."}
 	if given := os.Getenv("FARCALL_BINARY"); given != "" { // one that stands built
@@ -235,17 +239,21 @@ func findNode(ctx context.Context) (string, error) {
 		}
 		version, err := exec.CommandContext(ctx, path, "--version").Output()
 		var major int
-		if _, scanErr := fmt.Sscanf(string(version), "v%d.", &major); err == nil && scanErr == nil && major >= 22 {
+		if _, scanErr := fmt.Sscanf(string(version), "v%d.", &major); err == nil && scanErr == nil &&
+			major >= 22 {
 			return filepath.Abs(path)
 		}
 	}
-	return "", errors.New("the suite needs Node.js 22 or later: run `npm ci --prefix interop/node`, which brings one for linux/x64")
+	return "", errors.New(
+		"the suite needs Node.js 22 or later: run `npm ci --prefix interop/node`, which brings one " +
+			"for linux/x64")
 }
 
 // command makes a command of the suite, which runs in its own group.
 func (s *suite) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, s.node, append([]string{s.script}, args...)...)
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(s.node)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(),
+		"PATH="+filepath.Dir(s.node)+string(os.PathListSeparator)+os.Getenv("PATH"))
 	return cmd
 }
 

@@ -29,9 +29,10 @@ func (s *suite) judge(l leg, required []string, results map[string]result) *repo
 	r := &report{ok: true}
 	var passed, unscored, unscoredPassed, known int
 	var skipped []string
-	all := slices.Concat(required, slices.DeleteFunc(slices.Sorted(maps.Keys(results)), func(name string) bool {
-		return slices.Contains(required, name)
-	}))
+	all := slices.Concat(required,
+		slices.DeleteFunc(slices.Sorted(maps.Keys(results)), func(name string) bool {
+			return slices.Contains(required, name)
+		}))
 	for i, name := range all {
 		scored := i < len(required)
 		if !scored {

@@ -41,7 +41,8 @@ func (r result) said() string {
 func (r result) failures() (lines []string) {
 	for _, c := range r.failed {
 		details, _ := json.Marshal(c.Details)
-		lines = append(lines, fmt.Sprintf("    %s %s: %s %.600s", c.Status, c.ID, c.ErrorMessage, details))
+		lines = append(lines,
+			fmt.Sprintf("    %s %s: %s %.600s", c.Status, c.ID, c.ErrorMessage, details))
 	}
 	if r.log != "" {
 		lines = append(lines, "    "+r.said())

@@ -48,7 +48,8 @@ func (s *suite) serve(ctx context.Context, b *behind) error {
 		}
 		args = append(args, urlOf(address))
 	} else {
-		args = append(args, "--pool", connections, "--", s.binaries["server"], "--stdio", "--eras", b.revision)
+		args = append(args, "--pool", connections, "--", s.binaries["server"], "--stdio", "--eras",
+			b.revision)
 	}
 	p, lines, err := s.start(ctx, "farcall", args...)
 	if err != nil {
@@ -107,7 +108,9 @@ type process struct {
 }
 
 // start starts a binary. What it returns beside is its standard error.
-func (s *suite) start(ctx context.Context, binary string, args ...string) (*process, io.Reader, error) {
+func (s *suite) start(
+	ctx context.Context, binary string, args ...string,
+) (*process, io.Reader, error) {
 	cmd := exec.CommandContext(ctx, s.binaries[binary], args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = waitLimit

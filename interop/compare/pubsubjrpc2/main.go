@@ -24,13 +24,16 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := follow(ctx, os.Args[1], os.Args[2], os.Args[3], json.RawMessage(os.Args[4]), os.Stdout); err != nil {
+	if err := follow(ctx, os.Args[1], os.Args[2], os.Args[3], json.RawMessage(os.Args[4]),
+		os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func follow(ctx context.Context, address, namespace, name string, params json.RawMessage, w io.Writer) error {
+func follow(
+	ctx context.Context, address, namespace, name string, params json.RawMessage, w io.Writer,
+) error {
 	delay := 100 * time.Millisecond
 	for connected := false; ; {
 		began := time.Now()
@@ -53,7 +56,10 @@ func follow(ctx context.Context, address, namespace, name string, params json.Ra
 	}
 }
 
-func once(ctx context.Context, address, namespace, name string, params json.RawMessage, w io.Writer, connected *bool) error {
+func once(
+	ctx context.Context, address, namespace, name string, params json.RawMessage, w io.Writer,
+	connected *bool,
+) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return err

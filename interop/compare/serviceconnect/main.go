@@ -23,7 +23,10 @@ const (
 )
 
 func main() {
-	s := &http.Server{Addr: "localhost:8080", Handler: service(slog.Default()), ReadHeaderTimeout: 10 * time.Second}
+	s := &http.Server{
+		Addr: "localhost:8080", Handler: service(slog.Default()),
+		ReadHeaderTimeout: 10 * time.Second,
+	}
 	if err := s.ListenAndServe(); err != nil {
 		slog.Error("the service has ended", "error", err)
 		os.Exit(1)
@@ -34,7 +37,9 @@ func service(log *slog.Logger) http.Handler {
 	o := connect.WithInterceptors(logged{log}, known{})
 	web := http.NewServeMux()
 	web.Handle(sumProcedure, connect.NewUnaryHandler(sumProcedure,
-		func(_ context.Context, req *connect.Request[structpb.ListValue]) (*connect.Response[wrapperspb.DoubleValue], error) {
+		func(
+			_ context.Context, req *connect.Request[structpb.ListValue],
+		) (*connect.Response[wrapperspb.DoubleValue], error) {
 			sum := 0.0
 			for _, n := range req.Msg.GetValues() {
 				sum += n.GetNumberValue()
@@ -42,7 +47,10 @@ func service(log *slog.Logger) http.Handler {
 			return connect.NewResponse(wrapperspb.Double(sum)), nil
 		}, o))
 	web.Handle(countdownProcedure, connect.NewServerStreamHandler(countdownProcedure,
-		func(_ context.Context, req *connect.Request[wrapperspb.Int32Value], s *connect.ServerStream[wrapperspb.Int32Value]) error {
+		func(
+			_ context.Context, req *connect.Request[wrapperspb.Int32Value],
+			s *connect.ServerStream[wrapperspb.Int32Value],
+		) error {
 			from := req.Msg.GetValue()
 			if from < 0 || from > 1000 {
 				return connect.NewError(connect.CodeInvalidArgument, errors.New("from must be from 0 to 1000"))
@@ -63,7 +71,8 @@ func (l logged) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 		began := time.Now()
 		resp, err := next(ctx, req)
-		l.log.InfoContext(ctx, "call", "method", req.Spec().Procedure, "took", time.Since(began), "error", err)
+		l.log.InfoContext(ctx, "call", "method", req.Spec().Procedure, "took", time.Since(began),
+			"error", err)
 		return resp, err
 	}
 }
@@ -72,11 +81,14 @@ func (l logged) WrapStreamingClient(next connect.StreamingClientFunc) connect.St
 	return next
 }
 
-func (l logged) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+func (l logged) WrapStreamingHandler(
+	next connect.StreamingHandlerFunc,
+) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		began := time.Now()
 		err := next(ctx, conn)
-		l.log.InfoContext(ctx, "call", "method", conn.Spec().Procedure, "took", time.Since(began), "error", err)
+		l.log.InfoContext(ctx, "call", "method", conn.Spec().Procedure, "took", time.Since(began),
+			"error", err)
 		return err
 	}
 }
