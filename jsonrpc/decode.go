@@ -97,7 +97,9 @@ func (d *Decoder) Decode(frame []byte, into *Batch) *Error {
 
 // decodeElements decodes the elements of an array of messages (specification,
 // section 6), and returns their number and the array's end.
-func (d *Decoder) decodeElements(frame []byte, i, depth, limit int, into *Batch) (n, end int, f scan.Fault) {
+func (d *Decoder) decodeElements(
+	frame []byte, i, depth, limit int, into *Batch,
+) (n, end int, f scan.Fault) {
 	if i = scan.Space(frame, i); i < len(frame) && frame[i] == ']' {
 		return 0, i + 1, scan.OK
 	}

@@ -78,7 +78,8 @@ func checkErrors(t *testing.T, frame string, b *Batch, err *Error) {
 			continue
 		}
 		text := map[Code]string{ParseError: "Parse error", InvalidRequest: "Invalid Request"}[e.Code]
-		if e.Message != text || e.Cause == nil || string(e.Data) != string(AppendString([]byte(`{"reason":`), e.Cause.Error()))+"}" {
+		if e.Message != text || e.Cause == nil ||
+			string(e.Data) != string(AppendString([]byte(`{"reason":`), e.Cause.Error()))+"}" {
 			t.Errorf("%s: %+v", frame, e)
 		}
 	}
@@ -99,14 +100,20 @@ func TestDecodeV1(t *testing.T) {
 		{`{"id":1}`, `invalid/1 id:1 -32600`},
 		{`{"result":"Hello","error":null,"id":1}`, `answer/1 id:1 r:"Hello"`},
 		{`{"result":null,"error":null,"id":1}`, `answer/1 id:1 r:null`},
-		{`{"result":null,"error":{"code":1,"message":"m"},"id":1}`, `answer/1 id:1 e:{"code":1,"message":"m"}`},
+		{
+			`{"result":null,"error":{"code":1,"message":"m"},"id":1}`,
+			`answer/1 id:1 e:{"code":1,"message":"m"}`,
+		},
 		{`{"result":null,"error":"went wrong","id":1}`, `answer/1 id:1 e:"went wrong"`},
 		{`{"result":1,"id":1}`, `answer/1 id:1 r:1`},
 		{`{"error":[1],"id":1}`, `answer/1 id:1 e:[1]`},
 		{`{"error":null,"id":1}`, `answer/1 id:1 -32600`},
 		{`{"result":1,"error":"x","id":1}`, `answer/1 id:1 -32600`},
 		{`{"result":1,"error":null}`, `answer/1 id:null -32600`},
-		{`[{"method":"a","params":[],"id":1},{"jsonrpc":"2.0","method":"b","id":2}]`, `[call/1 id:1 m:a p:[], call id:2 m:b]`},
+		{
+			`[{"method":"a","params":[],"id":1},{"jsonrpc":"2.0","method":"b","id":2}]`,
+			`[call/1 id:1 m:a p:[], call id:2 m:b]`,
+		},
 		// 2.0 keeps its rules beside it.
 		{`{"jsonrpc":"2.0","method":"m","params":{"a":1},"id":null}`, `call id:null m:m p:{"a":1}`},
 		{`{"jsonrpc":"2.0","result":1,"error":null,"id":1}`, `answer id:1 -32600`},
@@ -134,39 +141,80 @@ func TestDecodeSpecification(t *testing.T) {
 }
 
 var decodeExamples = []struct{ name, frame, want string }{
-	{"1 positional", `{"jsonrpc": "2.0", "method": "subtract", "params": [42, 23], "id": 1}`, `call id:1 m:subtract p:[42, 23]`},
-	{"1 positional", `{"jsonrpc": "2.0", "method": "subtract", "params": [23, 42], "id": 2}`, `call id:2 m:subtract p:[23, 42]`},
-	{"2 named", `{"jsonrpc": "2.0", "method": "subtract", "params": {"subtrahend": 23, "minuend": 42}, "id": 3}`, `call id:3 m:subtract p:{"subtrahend": 23, "minuend": 42}`},
-	{"2 named", `{"jsonrpc": "2.0", "method": "subtract", "params": {"minuend": 42, "subtrahend": 23}, "id": 4}`, `call id:4 m:subtract p:{"minuend": 42, "subtrahend": 23}`},
-	{"3 notification", `{"jsonrpc": "2.0", "method": "update", "params": [1,2,3,4,5]}`, `note m:update p:[1,2,3,4,5]`},
+	{
+		"1 positional", `{"jsonrpc": "2.0", "method": "subtract", "params": [42, 23], "id": 1}`,
+		`call id:1 m:subtract p:[42, 23]`,
+	},
+	{
+		"1 positional", `{"jsonrpc": "2.0", "method": "subtract", "params": [23, 42], "id": 2}`,
+		`call id:2 m:subtract p:[23, 42]`,
+	},
+	{
+		"2 named",
+		`{"jsonrpc": "2.0", "method": "subtract", "params": {"subtrahend": 23, "minuend": 42}, "id": 3}`,
+		`call id:3 m:subtract p:{"subtrahend": 23, "minuend": 42}`,
+	},
+	{
+		"2 named",
+		`{"jsonrpc": "2.0", "method": "subtract", "params": {"minuend": 42, "subtrahend": 23}, "id": 4}`,
+		`call id:4 m:subtract p:{"minuend": 42, "subtrahend": 23}`,
+	},
+	{
+		"3 notification", `{"jsonrpc": "2.0", "method": "update", "params": [1,2,3,4,5]}`,
+		`note m:update p:[1,2,3,4,5]`,
+	},
 	{"3 notification", `{"jsonrpc": "2.0", "method": "foobar"}`, `note m:foobar`},
 	{"4 unknown method", `{"jsonrpc": "2.0", "method": "foobar", "id": "1"}`, `call id:"1" m:foobar`},
 	{"5 invalid JSON", `{"jsonrpc": "2.0", "method": "foobar, "params": "bar", "baz]`, `-32700`},
-	{"6 invalid request", `{"jsonrpc": "2.0", "method": 1, "params": "bar"}`, `invalid id:null -32600`},
-	{"7 batch, invalid JSON", `[{"jsonrpc": "2.0", "method": "sum", "params": [1,2,4], "id": "1"},{"jsonrpc": "2.0", "method"` + "\n]", `-32700`},
+	{
+		"6 invalid request", `{"jsonrpc": "2.0", "method": 1, "params": "bar"}`,
+		`invalid id:null -32600`,
+	},
+	{
+		"7 batch, invalid JSON",
+		`[{"jsonrpc": "2.0", "method": "sum", "params": [1,2,4], "id": "1"},{"jsonrpc": "2.0", "method"` +
+			"\n]", `-32700`,
+	},
 	{"8 empty array", `[]`, `-32600`},
 	{"9 invalid batch", `[1]`, `[invalid id:null -32600]`},
-	{"10 invalid batch", `[1,2,3]`, `[invalid id:null -32600, invalid id:null -32600, invalid id:null -32600]`},
 	{
-		"11 batch", `[{"jsonrpc": "2.0", "method": "sum", "params": [1,2,4], "id": "1"},{"jsonrpc": "2.0", "method": "notify_hello", "params": [7]},{"jsonrpc": "2.0", "method": "subtract", "params": [42,23], "id": "2"},{"foo": "boo"},{"jsonrpc": "2.0", "method": "foo.get", "params": {"name": "myself"}, "id": "5"},{"jsonrpc": "2.0", "method": "get_data", "id": "9"}` + "\n]",
-		`[call id:"1" m:sum p:[1,2,4], note m:notify_hello p:[7], call id:"2" m:subtract p:[42,23], invalid id:null -32600, call id:"5" m:foo.get p:{"name": "myself"}, call id:"9" m:get_data]`,
+		"10 invalid batch", `[1,2,3]`,
+		`[invalid id:null -32600, invalid id:null -32600, invalid id:null -32600]`,
 	},
-	{"12 notifications", `[{"jsonrpc": "2.0", "method": "notify_sum", "params": [1,2,4]},{"jsonrpc": "2.0", "method": "notify_hello", "params": [7]}` + "\n]", `[note m:notify_sum p:[1,2,4], note m:notify_hello p:[7]]`},
+	{
+		"11 batch",
+		`[{"jsonrpc": "2.0", "method": "sum", "params": [1,2,4], "id": "1"},{"jsonrpc": "2.0", ` +
+			`"method": "notify_hello", "params": [7]},{"jsonrpc": "2.0", "method": "subtract", "params": ` +
+			`[42,23], "id": "2"},{"foo": "boo"},{"jsonrpc": "2.0", "method": "foo.get", "params": ` +
+			`{"name": "myself"}, "id": "5"},{"jsonrpc": "2.0", "method": "get_data", "id": "9"}` + "\n]",
+		`[call id:"1" m:sum p:[1,2,4], note m:notify_hello p:[7], call id:"2" m:subtract p:[42,23], ` +
+			`invalid id:null -32600, call id:"5" m:foo.get p:{"name": "myself"}, call id:"9" m:get_data]`,
+	},
+	{
+		"12 notifications",
+		`[{"jsonrpc": "2.0", "method": "notify_sum", "params": [1,2,4]},{"jsonrpc": "2.0", "method": ` +
+			`"notify_hello", "params": [7]}` + "\n]",
+		`[note m:notify_sum p:[1,2,4], note m:notify_hello p:[7]]`,
+	},
 }
 
 func TestDecodeCauses(t *testing.T) {
 	for frame, want := range map[string]string{
-		`{"jsonrpc":"2.0",}`:                         "expected a member name in quotes at offset 17",
-		`  {"method":"m","id":1}`:                    `"jsonrpc" must be "2.0" at offset 2`,
-		`{"jsonrpc":"2.0","method":"m","id":[]}`:     "the id must be a string, a number or null at offset 35",
-		`{"jsonrpc":"2.0","method":7}`:               "the method must be a string at offset 26",
-		`{"jsonrpc":"2.0","method":"m","params":7}`:  "the params must be an object or an array at offset 39",
-		`{"jsonrpc":"2.0","id":1,"id":2}`:            `the member "id" is given twice at offset 29`,
-		` []`:                                        "the batch is empty at offset 1",
-		`[1,2]`:                                      "a message must be an object at offset 1",
-		"\uFEFF{}":                                   "byte order mark at offset 0",
-		`{"jsonrpc":"2.0","id":1,"error":{}}`:        "the error must be an object with an integer code and a string message at offset 32",
-		`{"jsonrpc":"2.0","method":"m","result":{}}`: "a message cannot have both a method and a result at offset 39",
+		`{"jsonrpc":"2.0",}`:      "expected a member name in quotes at offset 17",
+		`  {"method":"m","id":1}`: `"jsonrpc" must be "2.0" at offset 2`,
+		`{"jsonrpc":"2.0","method":"m","id":[]}`: "the id must be a string, a number or null " +
+			"at offset 35",
+		`{"jsonrpc":"2.0","method":7}`: "the method must be a string at offset 26",
+		`{"jsonrpc":"2.0","method":"m","params":7}`: "the params must be an object or an array " +
+			"at offset 39",
+		`{"jsonrpc":"2.0","id":1,"id":2}`: `the member "id" is given twice at offset 29`,
+		` []`:                             "the batch is empty at offset 1",
+		`[1,2]`:                           "a message must be an object at offset 1",
+		"\uFEFF{}":                        "byte order mark at offset 0",
+		`{"jsonrpc":"2.0","id":1,"error":{}}`: "the error must be an object with an integer " +
+			"code and a string message at offset 32",
+		`{"jsonrpc":"2.0","method":"m","result":{}}`: "a message cannot have both a method and a " +
+			"result at offset 39",
 	} {
 		var d Decoder
 		var b Batch
@@ -181,7 +229,8 @@ func TestDecodeCauses(t *testing.T) {
 }
 
 func nested(n int) string {
-	return `{"jsonrpc":"2.0","id":1,"method":"m","params":` + strings.Repeat("[", n-1) + strings.Repeat("]", n-1) + `}`
+	return `{"jsonrpc":"2.0","id":1,"method":"m","params":` + strings.Repeat("[", n-1) +
+		strings.Repeat("]", n-1) + `}`
 }
 
 func TestDecodeDepth(t *testing.T) {
@@ -266,7 +315,8 @@ func TestDecodeDuplicates(t *testing.T) {
 			t.Fatalf("%d: kind %d, id %s", i, m.Kind, m.ID)
 		}
 	}
-	if got, want := b.Messages[n+3].Err.Cause.Error(), "element 5003 of the batch has the id of element 3"; got != want {
+	if got, want := b.Messages[n+3].Err.Cause.Error(),
+		"element 5003 of the batch has the id of element 3"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
@@ -295,7 +345,8 @@ func TestDecodeSameIDs(t *testing.T) {
 }
 
 func TestDecodeAllocations(t *testing.T) {
-	batch := append([]byte("["), bytes.Repeat([]byte(`{"jsonrpc":"2.0","method":"m","params":{"a":[1]}},`), 10_000)...)
+	batch := append([]byte("["),
+		bytes.Repeat([]byte(`{"jsonrpc":"2.0","method":"m","params":{"a":[1]}},`), 10_000)...)
 	batch[len(batch)-1] = ']'
 	ids := []byte("[")
 	for i := range 1000 {
@@ -323,7 +374,8 @@ func TestDecodeAllocations(t *testing.T) {
 	}
 }
 
-const smallRequest = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add","arguments":{"a":2,"b":3}}}`
+const smallRequest = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add",` +
+	`"arguments":{"a":2,"b":3}}}`
 
 func BenchmarkDecode(b *testing.B) {
 	ten := []byte("[")
@@ -342,12 +394,24 @@ func BenchmarkDecode(b *testing.B) {
 	}{
 		{"request", []byte(smallRequest)},
 		{"spaced request", []byte(strings.NewReplacer(":", ": ", ",", ", ").Replace(smallRequest))},
-		{"response", []byte(`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"5"}],"structuredContent":{"sum":5}}}`)},
-		{"error", []byte(`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Invalid params","data":{"member":"a"}}}`)},
-		{"notification", []byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":50,"total":100}}`)},
+		{
+			"response",
+			[]byte(`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"5"}],"structuredContent":{"sum":5}}}`),
+		},
+		{
+			"error",
+			[]byte(`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Invalid params","data":{"member":"a"}}}`),
+		},
+		{
+			"notification",
+			[]byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":50,"total":100}}`),
+		},
 		{"batch of 10", ten},
 		{"batch of 10000", large},
-		{"string of 10 MB", []byte(`{"jsonrpc":"2.0","id":1,"method":"m","params":["` + strings.Repeat("abcdefgh", 10<<17) + `"]}`)},
+		{
+			"string of 10 MB",
+			[]byte(`{"jsonrpc":"2.0","id":1,"method":"m","params":["` + strings.Repeat("abcdefgh", 10<<17) + `"]}`),
+		},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			var d Decoder
@@ -370,7 +434,10 @@ func TestDecodeLenientAnswers(t *testing.T) {
 	for _, test := range []struct{ frame, want string }{
 		{`{"jsonrpc":"2.0","result":1,"error":null,"id":1}`, `answer id:1 r:1`},
 		{`{"jsonrpc":"2.0","result":null,"error":null,"id":1}`, `answer id:1 r:null`},
-		{`{"jsonrpc":"2.0","result":null,"error":{"code":1,"message":""},"id":1}`, `answer id:1 e:{"code":1,"message":""}`},
+		{
+			`{"jsonrpc":"2.0","result":null,"error":{"code":1,"message":""},"id":1}`,
+			`answer id:1 e:{"code":1,"message":""}`,
+		},
 		{`{"result":1,"id":1}`, `answer id:1 r:1`},
 		{`{"result":1,"error":null,"id":1}`, `answer id:1 r:1`},
 		{`{"error":{"code":1,"message":""},"id":1}`, `answer id:1 e:{"code":1,"message":""}`},

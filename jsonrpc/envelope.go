@@ -23,7 +23,8 @@ const (
 )
 
 var memberNames = [memberCount]string{
-	memberVersion: "jsonrpc", memberID: "id", memberMethod: "method", memberParams: "params", memberResult: "result", memberError: "error",
+	memberVersion: "jsonrpc", memberID: "id", memberMethod: "method", memberParams: "params",
+	memberResult: "result", memberError: "error",
 }
 
 func memberNamed(name []byte) member {
@@ -365,6 +366,7 @@ func (b *Batch) clash(i, j int) bool {
 		return false
 	}
 	m.Kind, m.Method, m.Params = Invalid, nil, nil
-	m.Err = Refusal(InvalidRequest, "element "+strconv.Itoa(i)+" of the batch has the id of element "+strconv.Itoa(j))
+	m.Err = Refusal(InvalidRequest,
+		"element "+strconv.Itoa(i)+" of the batch has the id of element "+strconv.Itoa(j))
 	return true
 }

@@ -29,14 +29,15 @@ const (
 	Overloaded         Code = -32010 // too much is under way; try again later
 	TooLarge           Code = -32012 // a message, or a batch, exceeds a limit
 	SchemaNotSupported Code = -32040 // the params cannot be compared with their schema
-	ShuttingDown       Code = -32041 // one server behind another; an end itself that shuts down answers Overloaded
-	NoCallback         Code = -32043 // the caller cannot be called
-	RateLimited        Code = -32050
-	Unauthenticated    Code = -32051
-	Replayed           Code = -32052 // a signed request came twice
-	BadSignature       Code = -32053
-	Stale              Code = -32054 // a signed request is too old
-	Cancelled          Code = -32800 // cancelled by the caller
+	// ShuttingDown is of one server behind another: an end that shuts down answers Overloaded.
+	ShuttingDown    Code = -32041
+	NoCallback      Code = -32043 // the caller cannot be called
+	RateLimited     Code = -32050
+	Unauthenticated Code = -32051
+	Replayed        Code = -32052 // a signed request came twice
+	BadSignature    Code = -32053
+	Stale           Code = -32054 // a signed request is too old
+	Cancelled       Code = -32800 // cancelled by the caller
 
 	serverError Code = -32000 // the nameless one of the server-defined range
 )

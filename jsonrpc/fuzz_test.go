@@ -18,7 +18,11 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		original := bytes.Clone(frame)
-		for _, d := range []Decoder{{MaxDepth: -1}, {MaxDepth: -1, AcceptV1: true}, {MaxDepth: -1, StrictAnswers: true}} {
+		for _, d := range []Decoder{
+			{MaxDepth: -1},
+			{MaxDepth: -1, AcceptV1: true},
+			{MaxDepth: -1, StrictAnswers: true},
+		} {
 			var b Batch
 			err := d.Decode(frame, &b)
 			if len(frame) < 5000 { // below encoding/json's limit of depth
@@ -76,7 +80,8 @@ func checkMessage(t *testing.T, d *Decoder, m *Message) {
 		failure := m.Failure()
 		wire = m.Version.AppendError(nil, m.ID, failure)
 		again := decodeOne(t, d, wire).Failure()
-		if again.Code != failure.Code || again.Message != failure.Message || !bytes.Equal(again.Data, failure.Data) {
+		if again.Code != failure.Code || again.Message != failure.Message ||
+			!bytes.Equal(again.Data, failure.Data) {
 			t.Fatalf("%s: %v became %v", m.Raw, failure, again)
 		}
 		return
@@ -99,9 +104,11 @@ func decodeOne(t *testing.T, d *Decoder, frame []byte) *Message {
 
 func sameMessage(t *testing.T, a, b *Message) {
 	t.Helper()
-	if a.Kind != b.Kind || a.Version != b.Version || !a.ID.Equal(b.ID) || !bytes.Equal(a.Method, b.Method) ||
+	if a.Kind != b.Kind || a.Version != b.Version || !a.ID.Equal(b.ID) ||
+		!bytes.Equal(a.Method, b.Method) ||
 		!bytes.Equal(a.Params, b.Params) || (a.Params == nil) != (b.Params == nil) ||
-		!bytes.Equal(a.Result, b.Result) || !bytes.Equal(a.Error, b.Error) || (a.Err == nil) != (b.Err == nil) {
+		!bytes.Equal(a.Result, b.Result) || !bytes.Equal(a.Error, b.Error) ||
+		(a.Err == nil) != (b.Err == nil) {
 		t.Fatalf("\n%+v\nis not\n%+v", a, b)
 	}
 }

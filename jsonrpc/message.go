@@ -154,7 +154,8 @@ func parseError(raw Raw) (*Error, bool) {
 		return nil, false
 	}
 	code, _ := parseCode(p.code)
-	return &Error{Code: code, Message: string(scan.Unquote(p.message)), Data: slices.Clone(p.data)}, true
+	return &Error{Code: code, Message: string(scan.Unquote(p.message)), Data: slices.Clone(p.data)},
+		true
 }
 
 // errorParts are the members of an error object.

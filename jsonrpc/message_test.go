@@ -20,23 +20,48 @@ func decode(t *testing.T, frame string) *Message {
 }
 
 func TestAppend(t *testing.T) {
-	data := &Error{Code: InvalidParams, Message: `say "why"`, Data: Raw(`{"member":"a"}`), Cause: io.EOF}
+	data := &Error{
+		Code: InvalidParams, Message: `say "why"`, Data: Raw(`{"member":"a"}`),
+		Cause: io.EOF,
+	}
 	for _, test := range []struct {
 		got  []byte
 		want string
 	}{
-		{V2.AppendRequest(nil, IntID(1), "subtract", Raw(`[42, 23]`)), `{"jsonrpc":"2.0","method":"subtract","params":[42, 23],"id":1}`},
-		{V2.AppendRequest(nil, StringID("é\"<"), "a\n", nil), `{"jsonrpc":"2.0","method":"a\n","id":"é\"<"}`},
-		{V2.AppendRequest(nil, ID{}, "update", Raw(`{}`)), `{"jsonrpc":"2.0","method":"update","params":{}}`},
+		{
+			V2.AppendRequest(nil, IntID(1), "subtract", Raw(`[42, 23]`)),
+			`{"jsonrpc":"2.0","method":"subtract","params":[42, 23],"id":1}`,
+		},
+		{
+			V2.AppendRequest(nil, StringID("é\"<"), "a\n", nil),
+			`{"jsonrpc":"2.0","method":"a\n","id":"é\"<"}`,
+		},
+		{
+			V2.AppendRequest(nil, ID{}, "update", Raw(`{}`)),
+			`{"jsonrpc":"2.0","method":"update","params":{}}`,
+		},
 		{V2.AppendRequest(nil, NullID(), "m", nil), `{"jsonrpc":"2.0","method":"m","id":null}`},
-		{V1.AppendRequest(nil, IntID(-1), "echo", Raw(`["x"]`)), `{"method":"echo","params":["x"],"id":-1}`},
+		{
+			V1.AppendRequest(nil, IntID(-1), "echo", Raw(`["x"]`)),
+			`{"method":"echo","params":["x"],"id":-1}`,
+		},
 		{V1.AppendRequest(nil, ID{}, "echo", nil), `{"method":"echo","params":[],"id":null}`},
 		{V2.AppendResult([]byte("x"), IntID(1), Raw(`19`)), `x{"jsonrpc":"2.0","result":19,"id":1}`},
 		{V2.AppendResult(nil, ID{}, nil), `{"jsonrpc":"2.0","result":null,"id":null}`},
 		{V1.AppendResult(nil, IntID(1), Raw(`{}`)), `{"result":{},"error":null,"id":1}`},
-		{V2.AppendError(nil, NullID(), data), `{"jsonrpc":"2.0","error":{"code":-32602,"message":"say \"why\"","data":{"member":"a"}},"id":null}`},
-		{V2.AppendError(nil, ID{}, &Error{Code: 7}), `{"jsonrpc":"2.0","error":{"code":7,"message":""},"id":null}`},
-		{V1.AppendError(nil, IntID(3), &Error{Code: ParseError, Message: "Parse error"}), `{"result":null,"error":{"code":-32700,"message":"Parse error"},"id":3}`},
+		{
+			V2.AppendError(nil, NullID(), data),
+			`{"jsonrpc":"2.0","error":{"code":-32602,"message":"say \"why\"",` +
+				`"data":{"member":"a"}},"id":null}`,
+		},
+		{
+			V2.AppendError(nil, ID{}, &Error{Code: 7}),
+			`{"jsonrpc":"2.0","error":{"code":7,"message":""},"id":null}`,
+		},
+		{
+			V1.AppendError(nil, IntID(3), &Error{Code: ParseError, Message: "Parse error"}),
+			`{"result":null,"error":{"code":-32700,"message":"Parse error"},"id":3}`,
+		},
 	} {
 		if string(test.got) != test.want {
 			t.Errorf("got  %s\nwant %s", test.got, test.want)
@@ -65,7 +90,10 @@ func TestAppendAllocations(t *testing.T) {
 func TestAppendWithID(t *testing.T) {
 	for _, test := range []struct{ frame, want string }{
 		{`{"jsonrpc":"2.0","id":1,"method":"m"}`, `{"jsonrpc":"2.0","id":99,"method":"m"}`},
-		{` { "jsonrpc" : "2.0", "x":[ 1 ], "\u0069d" :  "old"  ,"method":"\u006d" } `, `{ "jsonrpc" : "2.0", "x":[ 1 ], "\u0069d" :  99  ,"method":"\u006d" }`},
+		{
+			` { "jsonrpc" : "2.0", "x":[ 1 ], "\u0069d" :  "old"  ,"method":"\u006d" } `,
+			`{ "jsonrpc" : "2.0", "x":[ 1 ], "\u0069d" :  99  ,"method":"\u006d" }`,
+		},
 		{`{"jsonrpc":"2.0","method":"m","id":null}`, `{"jsonrpc":"2.0","method":"m","id":99}`},
 		{`{"jsonrpc":"2.0","method":"m"}`, `{"id":99,"jsonrpc":"2.0","method":"m"}`},
 		{`{"method":"m","params":[],"id":null}`, `{"method":"m","params":[],"id":99}`},
@@ -84,9 +112,12 @@ func TestAppendWithID(t *testing.T) {
 }
 
 func TestMember(t *testing.T) {
-	m := decode(t, `{"jsonrpc":"2.0","traceparent":"00-1","method":"m","params":{"x":1},"\u0078":[2],"_meta":{},"_meta":{"last":1}}`)
+	m := decode(t,
+		`{"jsonrpc":"2.0","traceparent":"00-1","method":"m","params":{"x":1},"\u0078":[2],"_meta":{},`+
+			`"_meta":{"last":1}}`)
 	for name, want := range map[string]string{
-		"traceparent": `"00-1"`, "x": `[2]`, "_meta": `{"last":1}`, "y": "", "method": "", "params": "", "Method": "",
+		"traceparent": `"00-1"`, "x": `[2]`, "_meta": `{"last":1}`, "y": "", "method": "", "params": "",
+		"Method": "",
 	} {
 		if got := m.Member(name); string(got) != want || (got == nil) != (want == "") {
 			t.Errorf("%s: %s, want %s", name, got, want)
@@ -128,19 +159,34 @@ func TestFailure(t *testing.T) {
 	for _, test := range []struct {
 		frame, want string // code, message, data
 	}{
-		{`{"jsonrpc":"2.0","error":{"code":-32601,"message":"Method not found"},"id":1}`, `{"code":-32601,"message":"Method not found"}`},
-		{`{"jsonrpc":"2.0","error":{"data":[1, 2],"message":"\u0041\n","code":-1.00},"id":1}`, `{"code":-1,"message":"A\n","data":[1,2]}`},
-		{`{"jsonrpc":"2.0","error":{"code":0,"message":"","data":null},"id":1}`, `{"code":0,"message":"","data":null}`},
+		{
+			`{"jsonrpc":"2.0","error":{"code":-32601,"message":"Method not found"},"id":1}`,
+			`{"code":-32601,"message":"Method not found"}`,
+		},
+		{
+			`{"jsonrpc":"2.0","error":{"data":[1, 2],"message":"\u0041\n","code":-1.00},"id":1}`,
+			`{"code":-1,"message":"A\n","data":[1,2]}`,
+		},
+		{
+			`{"jsonrpc":"2.0","error":{"code":0,"message":"","data":null},"id":1}`,
+			`{"code":0,"message":"","data":null}`,
+		},
 		{`{"result":null,"error":{"code":5,"message":"five"},"id":1}`, `{"code":5,"message":"five"}`},
 		{`{"result":null,"error":"went \"wrong\"","id":1}`, `{"code":-32000,"message":"went \"wrong\""}`},
-		{`{"result":null,"error":{"reason":7},"id":1}`, `{"code":-32000,"message":"Server error","data":{"reason":7}}`},
+		{
+			`{"result":null,"error":{"reason":7},"id":1}`,
+			`{"code":-32000,"message":"Server error","data":{"reason":7}}`,
+		},
 	} {
 		got, err := json.Marshal(decode(t, test.frame).Failure())
 		if err != nil || string(got) != test.want {
 			t.Errorf("%s\n got %s %v\nwant %s", test.frame, got, err, test.want)
 		}
 	}
-	for _, frame := range []string{smallRequest, `{"jsonrpc":"2.0","result":1,"id":1}`, `{"jsonrpc":"2.0","error":1,"id":1}`} {
+	for _, frame := range []string{
+		smallRequest, `{"jsonrpc":"2.0","result":1,"id":1}`,
+		`{"jsonrpc":"2.0","error":1,"id":1}`,
+	} {
 		if e := decode(t, frame).Failure(); e != nil {
 			t.Errorf("%s: %v", frame, e)
 		}
@@ -150,7 +196,8 @@ func TestFailure(t *testing.T) {
 func TestID(t *testing.T) {
 	for raw, ok := range map[string]bool{
 		`1`: true, `-0`: true, `1e400`: true, `""`: true, `"a\u0041"`: true, `null`: true,
-		``: false, ` 1`: false, `1 `: false, `true`: false, `{}`: false, `[]`: false, `nul`: false, `01`: false, "\"\xff\"": false, `1,2`: false,
+		``: false, ` 1`: false, `1 `: false, `true`: false, `{}`: false, `[]`: false, `nul`: false,
+		`01`: false, "\"\xff\"": false, `1,2`: false,
 	} {
 		id, err := ParseID(Raw(raw))
 		if (err == nil) != ok || ok && id.String() != raw {
@@ -161,20 +208,25 @@ func TestID(t *testing.T) {
 		}
 	}
 	for raw, want := range map[string]uint64{
-		`0`: 0, `1`: 1, `10`: 10, `9007199254740993`: 9007199254740993, `18446744073709551615`: math.MaxUint64,
+		`0`: 0, `1`: 1, `10`: 10, `9007199254740993`: 9007199254740993,
+		`18446744073709551615`: math.MaxUint64,
 	} {
 		id, _ := ParseID(Raw(raw))
 		if n, ok := id.Uint(); !ok || n != want {
 			t.Errorf("%s: %d %v", raw, n, ok)
 		}
 	}
-	for _, raw := range []string{``, `"1"`, `null`, `-1`, `-0`, `1.0`, `1e0`, `18446744073709551616`, `99999999999999999999999`} {
+	for _, raw := range []string{
+		``, `"1"`, `null`, `-1`, `-0`, `1.0`, `1e0`, `18446744073709551616`,
+		`99999999999999999999999`,
+	} {
 		id, _ := ParseID(Raw(raw))
 		if n, ok := id.Uint(); ok {
 			t.Errorf("%s: %d", raw, n)
 		}
 	}
-	if !IntID(7).Equal(IntID(7)) || IntID(1).Equal(StringID("1")) || NullID().Equal(ID{}) || !NullID().IsNull() || IntID(1).IsAbsent() {
+	if !IntID(7).Equal(IntID(7)) || IntID(1).Equal(StringID("1")) || NullID().Equal(ID{}) ||
+		!NullID().IsNull() || IntID(1).IsAbsent() {
 		t.Error("ids are not told apart")
 	}
 	raw := Raw(`"abc"`)
@@ -208,7 +260,8 @@ func TestMarshal(t *testing.T) {
 func TestValidRaw(t *testing.T) {
 	for raw, want := range map[string]string{
 		`{"a":1}`: "", " 1\n": "", strings.Repeat("[", 3000) + strings.Repeat("]", 3000): "",
-		`{"a":}`: "expected a value at offset 5", ``: "unexpected end at offset 0", `1 2`: "unexpected data after the value at offset 2",
+		`{"a":}`: "expected a value at offset 5", ``: "unexpected end at offset 0",
+		`1 2`: "unexpected data after the value at offset 2",
 	} {
 		err := Valid([]byte(raw))
 		if (err == nil) != (want == "") || err != nil && err.Error() != want {
@@ -233,8 +286,10 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%s, want %s", err, want)
 		}
 	}
-	wrapped := errors.Join(errors.New("calling"), Errorf(MethodNotFound, "no: %w and %w", io.EOF, io.ErrUnexpectedEOF))
-	if !errors.Is(wrapped, MethodNotFound) || errors.Is(wrapped, InvalidParams) || !errors.Is(wrapped, io.EOF) || !errors.Is(wrapped, io.ErrUnexpectedEOF) {
+	wrapped := errors.Join(errors.New("calling"),
+		Errorf(MethodNotFound, "no: %w and %w", io.EOF, io.ErrUnexpectedEOF))
+	if !errors.Is(wrapped, MethodNotFound) || errors.Is(wrapped, InvalidParams) ||
+		!errors.Is(wrapped, io.EOF) || !errors.Is(wrapped, io.ErrUnexpectedEOF) {
 		t.Error("errors.Is does not find the code and the causes")
 	}
 	if e := Errorf(InvalidParams, "100%%"); e.Cause != nil || e.Message != "100%" {

@@ -33,7 +33,8 @@ func (c Code) Condition() Condition {
 
 // sent reports whether farcall itself sends a condition.
 func (row *Condition) sent() bool {
-	return row.Source == specification || row.Source == farcall || row.Plain == PermissionDenied && row.Source == tutorial
+	return row.Source == specification || row.Source == farcall ||
+		row.Plain == PermissionDenied && row.Source == tutorial
 }
 
 // Explained reports whether every caller gets the reason, as the member reason of the error's data,
@@ -78,22 +79,43 @@ const (
 // them, unless MCP or JSON-RPC has one for it. The two that a connection
 // sends before it knows the revision keep theirs, which MCP only discourages.
 var conditions = []Condition{
-	{"Parse error", "protocol", "error", false, 400, ParseError, ParseError, ParseError, specification},
-	{"Invalid Request", "protocol", "error", false, 400, InvalidRequest, InvalidRequest, InvalidRequest, specification},
-	{"Method not found", "protocol", "error", false, 404, MethodNotFound, MethodNotFound, MethodNotFound, specification},
-	{"Invalid params", "validation", "error", false, 400, InvalidParams, InvalidParams, InvalidParams, specification},
-	{"Internal error", "server", "critical", false, 500, InternalError, InternalError, InternalError, specification},
+	{
+		"Parse error", "protocol", "error", false, 400, ParseError, ParseError, ParseError,
+		specification,
+	},
+	{
+		"Invalid Request", "protocol", "error", false, 400, InvalidRequest, InvalidRequest,
+		InvalidRequest, specification,
+	},
+	{
+		"Method not found", "protocol", "error", false, 404, MethodNotFound, MethodNotFound,
+		MethodNotFound, specification,
+	},
+	{
+		"Invalid params", "validation", "error", false, 400, InvalidParams, InvalidParams, InvalidParams,
+		specification,
+	},
+	{
+		"Internal error", "server", "critical", false, 500, InternalError, InternalError, InternalError,
+		specification,
+	},
 
 	{"Not initialized", "protocol", "error", false, 400, NotInitialized, NotInitialized, 0, farcall},
 	{"Unavailable", "transport", "error", true, 503, Unavailable, Unavailable, -31008, farcall},
 	{"Timeout", "limit", "warning", true, 504, Timeout, Timeout, Timeout, farcall},
 	{"Overloaded", "limit", "warning", true, 503, Overloaded, Overloaded, Overloaded, farcall},
 	{"Too large", "limit", "error", false, 413, TooLarge, TooLarge, -31012, farcall},
-	{"Schema not supported", "validation", "error", false, 422, SchemaNotSupported, SchemaNotSupported, -31040, farcall},
+	{
+		"Schema not supported", "validation", "error", false, 422, SchemaNotSupported, SchemaNotSupported,
+		-31040, farcall,
+	},
 	{"Shutting down", "server", "warning", true, 503, ShuttingDown, ShuttingDown, -31041, farcall},
 	{"No callback", "transport", "error", false, 501, NoCallback, NoCallback, -31043, farcall},
 	{"Rate limited", "limit", "warning", true, 429, RateLimited, RateLimited, -31050, farcall},
-	{"Unauthenticated", "auth", "error", false, 401, Unauthenticated, Unauthenticated, -31051, farcall},
+	{
+		"Unauthenticated", "auth", "error", false, 401, Unauthenticated, Unauthenticated, -31051,
+		farcall,
+	},
 	{"Replayed request", "auth", "error", false, 401, Replayed, Replayed, -31052, farcall},
 	{"Bad signature", "auth", "error", false, 401, BadSignature, BadSignature, -31053, farcall},
 	{"Stale request", "auth", "error", false, 401, Stale, Stale, -31054, farcall},

@@ -6,7 +6,8 @@ import (
 )
 
 func isStandard(c Code) bool {
-	return slices.Contains([]Code{ParseError, InvalidRequest, MethodNotFound, InvalidParams, InternalError}, c)
+	return slices.Contains(
+		[]Code{ParseError, InvalidRequest, MethodNotFound, InvalidParams, InternalError}, c)
 }
 
 // The rules of MCP 2026-07-28: it defines three codes in -32020…-32099, and others
@@ -48,7 +49,10 @@ func TestConditionsAreUnique(t *testing.T) {
 			t.Errorf("%v is there twice", name)
 		}
 		names[name] = true
-		for dialect, code := range map[string]Code{"plain": row.Plain, "legacy": row.Legacy, "modern": row.Modern} {
+		for dialect, code := range map[string]Code{
+			"plain": row.Plain, "legacy": row.Legacy,
+			"modern": row.Modern,
+		} {
 			k := key{row.Source, dialect, code}
 			if code == 0 || row.Source != specification && (isStandard(code) || code == -32022) {
 				continue // sent with a code of another registry
@@ -74,7 +78,8 @@ func TestConditionsAreUnique(t *testing.T) {
 
 func TestConditionsAreComplete(t *testing.T) {
 	for _, row := range Conditions() {
-		if row.Name == "" || row.Category == "" || row.Source == "" || row.HTTPStatus < 400 || row.HTTPStatus > 599 ||
+		if row.Name == "" || row.Category == "" || row.Source == "" || row.HTTPStatus < 400 ||
+			row.HTTPStatus > 599 ||
 			!slices.Contains([]string{"info", "warning", "error", "critical"}, row.Severity) ||
 			row.Plain == 0 && row.Legacy == 0 && row.Modern == 0 {
 			t.Errorf("%+v", row)
@@ -99,7 +104,8 @@ func TestConditionOfCode(t *testing.T) {
 		t.Errorf("-32001 is not ours: %+v", got)
 	}
 	for code, want := range map[Code]bool{
-		ParseError: true, InvalidRequest: true, Overloaded: true, TooLarge: true, InternalError: false, BadSignature: false, PermissionDenied: false,
+		ParseError: true, InvalidRequest: true, Overloaded: true, TooLarge: true, InternalError: false,
+		BadSignature: false, PermissionDenied: false,
 	} {
 		if row := code.Condition(); row.Explained() != want {
 			t.Errorf("%v: explained is %t", code, !want)
