@@ -24,7 +24,8 @@ func allocated(f func()) (total, kept int64) {
 	runtime.GC()
 	runtime.GC()
 	runtime.ReadMemStats(&after)
-	return int64(after.TotalAlloc) - int64(before.TotalAlloc), int64(after.HeapAlloc) - int64(before.HeapAlloc)
+	return int64(after.TotalAlloc) - int64(before.TotalAlloc),
+		int64(after.HeapAlloc) - int64(before.HeapAlloc)
 }
 
 // TestSessionBytes bounds what an idle session over HTTP takes: a server may have very many.
@@ -50,10 +51,13 @@ func TestSessionBytes(t *testing.T) {
 	}
 	sessions := func(n int) {
 		for range n {
-			id := post("", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",`+
-				`"capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
+			id := post("",
+				`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",`+
+					`"capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
 			post(id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-			post(id, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"add","arguments":{"a":2,"b":3}}}`)
+			post(id,
+				`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"add",`+
+					`"arguments":{"a":2,"b":3}}}`)
 		}
 	}
 	sessions(10)

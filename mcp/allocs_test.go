@@ -12,7 +12,8 @@ import (
 func TestInterceptorAllocations(t *testing.T) {
 	pass := func(next farcall.Handler) farcall.Handler { return next }
 	before := testing.AllocsPerRun(100, callInProcess(t))
-	with := sumServerWith(&ServerOptions{RPC: &farcall.Options{Interceptors: []farcall.Interceptor{pass}}})
+	with := sumServerWith(
+		&ServerOptions{RPC: &farcall.Options{Interceptors: []farcall.Interceptor{pass}}})
 	if after := testing.AllocsPerRun(100, sumCall(t, with)); after > before+1 {
 		t.Errorf("%v allocations with an interceptor, %v without", after, before)
 	}

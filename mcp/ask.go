@@ -21,11 +21,16 @@ var (
 
 // ErrAsked is what [Ask] and its like return in the modern era while the client is
 // being asked: the handler returns it, and runs again when the answer is there.
-var ErrAsked = errors.New("mcp: the client is being asked; return this error, the handler runs again when the answer is there")
+var ErrAsked = errors.New(
+	"mcp: the client is being asked; return this error, the handler runs again when the " +
+		"answer is there")
 
-var errSurrounds = errors.New("mcp: middleware cannot ask the client; ask in the handler that it surrounds")
+var errSurrounds = errors.New(
+	"mcp: middleware cannot ask the client; ask in the handler that it surrounds")
 
-var errOutside = errors.New("mcp: only the handler of a tool, a prompt or a resource can ask the client; pass on the context that it got")
+var errOutside = errors.New(
+	"mcp: only the handler of a tool, a prompt or a resource can ask the client; pass on the " +
+		"context that it got")
 
 // Elicit asks the user to fill in a form and returns what it was filled in with.
 // T is a struct: its fields are the form's, of the types string, number, bool or
@@ -49,7 +54,8 @@ func Elicit[T any](ctx context.Context, message string) (T, error) {
 	if err != nil {
 		var v T
 		return v, &jsonrpc.Error{ // the program is wrong, which is neither for the user nor for the model
-			Code: jsonrpc.InternalError, Message: "Internal error", Cause: fmt.Errorf("mcp: Elicit: %w", err),
+			Code: jsonrpc.InternalError, Message: "Internal error",
+			Cause: fmt.Errorf("mcp: Elicit: %w", err),
 		}
 	}
 	return elicit[T](ctx, message, form)
@@ -66,7 +72,9 @@ func Form[T any]() func(ctx context.Context, message string) (T, error) {
 	if err != nil {
 		panic(fmt.Sprintf("mcp: Form: %v", err)) //nolint:forbidigo // as at each registration
 	}
-	return func(ctx context.Context, message string) (T, error) { return elicit[T](ctx, message, form) }
+	return func(ctx context.Context, message string) (T, error) {
+		return elicit[T](ctx, message, form)
+	}
 }
 
 func elicit[T any](ctx context.Context, message string, form jsonrpc.Raw) (v T, err error) {
@@ -92,7 +100,8 @@ func elicit[T any](ctx context.Context, message string, form jsonrpc.Raw) (v T, 
 // own server to find out. It is like [Elicit] in everything else.
 func ElicitURL(ctx context.Context, message, url string) error {
 	var answer spec.ElicitResult
-	err := Ask(ctx, spec.MethodElicitationCreate, &spec.ElicitRequestParams{Mode: spec.ElicitURL, Message: message, URL: url}, &answer)
+	err := Ask(ctx, spec.MethodElicitationCreate,
+		&spec.ElicitRequestParams{Mode: spec.ElicitURL, Message: message, URL: url}, &answer)
 	if err != nil {
 		return err
 	}
@@ -101,7 +110,9 @@ func ElicitURL(ctx context.Context, message, url string) error {
 
 // Sample asks the client's language model. It is like [Elicit] in everything
 // else.
-func Sample(ctx context.Context, params *spec.CreateMessageRequestParams) (*spec.CreateMessageResult, error) {
+func Sample(
+	ctx context.Context, params *spec.CreateMessageRequestParams,
+) (*spec.CreateMessageResult, error) {
 	var answer spec.CreateMessageResult
 	if err := Ask(ctx, spec.MethodSamplingCreateMessage, params, &answer); err != nil {
 		return nil, err
@@ -178,7 +189,10 @@ func (c *call) ask(ctx context.Context, q *question) (jsonrpc.Raw, error) {
 		}
 		return c.askNow(ctx, q)
 	case !c.mayAsk: // 2026-07-28 basic/patterns/mrtr, "Supported Requests"
-		return nil, fmt.Errorf("mcp: ask %q: no client may be asked while %q is answered; only tools/call, prompts/get and resources/read can ask", q.method, c.method)
+		return nil,
+			fmt.Errorf(
+				"mcp: ask %q: no client may be asked while %q is answered; only tools/call, prompts/get and "+
+					"resources/read can ask", q.method, c.method)
 	}
 	a, err := c.rounds()
 	if err != nil {
@@ -209,7 +223,9 @@ var (
 		name: "elicitation.url",
 		caps: spec.ClientCapabilities{Elicitation: &spec.ElicitationCapability{URL: spec.JSONObject{}}},
 		in:   func(r *era.Revision) bool { return r.ElicitationURL },
-		has:  func(c *spec.ClientCapabilities) bool { return c.Elicitation != nil && c.Elicitation.URL != nil },
+		has: func(c *spec.ClientCapabilities) bool {
+			return c.Elicitation != nil && c.Elicitation.URL != nil
+		},
 	}
 	needSampling = &need{
 		name: "sampling", caps: spec.ClientCapabilities{Sampling: &spec.SamplingCapability{}}, in: every,
@@ -219,7 +235,9 @@ var (
 		name: "sampling.tools",
 		caps: spec.ClientCapabilities{Sampling: &spec.SamplingCapability{Tools: spec.JSONObject{}}},
 		in:   func(r *era.Revision) bool { return r.SamplingTools },
-		has:  func(c *spec.ClientCapabilities) bool { return c.Sampling != nil && c.Sampling.Tools != nil },
+		has: func(c *spec.ClientCapabilities) bool {
+			return c.Sampling != nil && c.Sampling.Tools != nil
+		},
 	}
 	needRoots = &need{
 		name: "roots", caps: spec.ClientCapabilities{Roots: &spec.RootsCapability{}}, in: every,
@@ -243,9 +261,11 @@ func (n *need) refuse(c *call) error {
 		if !n.in(c.rev) {
 			return fmt.Errorf("mcp: the client cannot be asked: revision %s has no %s", c.rev.Name, n.name)
 		}
-		return fmt.Errorf("mcp: the client cannot be asked: it does not declare the capability %s", n.name)
+		return fmt.Errorf("mcp: the client cannot be asked: it does not declare the capability %s",
+			n.name)
 	}
-	data, err := jsonv2.Append(nil, spec.MissingRequiredClientCapabilityData{RequiredCapabilities: n.caps})
+	data, err := jsonv2.Append(nil,
+		spec.MissingRequiredClientCapabilityData{RequiredCapabilities: n.caps})
 	if err != nil {
 		return err
 	}
@@ -299,7 +319,9 @@ type memos struct {
 	running map[string]chan struct{} // closed when it runs no more
 }
 
-func (a *asks) once(ctx context.Context, key string, f func() (jsonrpc.Raw, error)) (jsonrpc.Raw, error) {
+func (a *asks) once(
+	ctx context.Context, key string, f func() (jsonrpc.Raw, error),
+) (jsonrpc.Raw, error) {
 	for {
 		raw, wait := a.begin(key)
 		if raw != nil {

@@ -21,7 +21,9 @@ func TestForm(t *testing.T) {
 		who, err := ask(ctx, "name?")
 		return who.Name, err
 	}, nil)
-	c, err := overPipe(t, func(tr farcall.Transport) error { return s.Serve(t.Context(), tr) })(&ClientOptions{
+	c, err := overPipe(t, func(tr farcall.Transport) error {
+		return s.Serve(t.Context(), tr)
+	})(&ClientOptions{
 		Elicit: func(_ context.Context, p *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
 			return &spec.ElicitResult{Action: "accept", Content: []byte(`{"name":"` + p.Message + `"}`)}, nil
 		},
@@ -53,13 +55,16 @@ func TestElicitNoForm(t *testing.T) {
 		_, err := Elicit[form](ctx, "name?")
 		return "", err
 	}, &ServerOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	c, err := overPipe(t, func(tr farcall.Transport) error { return s.Serve(t.Context(), tr) })(&ClientOptions{Elicit: confirm})
+	c, err := overPipe(t, func(tr farcall.Transport) error {
+		return s.Serve(t.Context(), tr)
+	})(&ClientOptions{Elicit: confirm})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 	r, err := c.CallTool(t.Context(), "ask", nil)
-	if wire, ok := errors.AsType[*jsonrpc.Error](err); !ok || wire.Code != jsonrpc.InternalError || strings.Contains(err.Error(), "pattern") {
+	if wire, ok := errors.AsType[*jsonrpc.Error](err); !ok || wire.Code != jsonrpc.InternalError ||
+		strings.Contains(err.Error(), "pattern") {
 		t.Errorf("%v, %v", r, err)
 	}
 	if log.count("a form has no patterns") != 1 {

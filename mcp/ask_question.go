@@ -69,7 +69,8 @@ func (q *question) read(foreign bool) error {
 	case spec.MethodRootsList:
 		q.need = needRoots
 	default:
-		return fmt.Errorf("a client can be asked %s, %s and %s only", spec.MethodElicitationCreate, spec.MethodSamplingCreateMessage, spec.MethodRootsList)
+		return fmt.Errorf("a client can be asked %s, %s and %s only", spec.MethodElicitationCreate,
+			spec.MethodSamplingCreateMessage, spec.MethodRootsList)
 	}
 	return nil
 }
@@ -136,7 +137,8 @@ func (q *question) check(raw jsonrpc.Raw) error {
 		return q.checkElicitation(raw)
 	case spec.MethodSamplingCreateMessage:
 		var r spec.CreateMessageResult
-		if err := jsonv2.Unmarshal(raw, &r); err != nil || r.Role == "" || r.Model == "" || r.Content == nil {
+		if err := jsonv2.Unmarshal(raw, &r); err != nil || r.Role == "" || r.Model == "" ||
+			r.Content == nil {
 			return errNoModel
 		}
 	case spec.MethodRootsList:
@@ -177,7 +179,8 @@ func (q *question) checkElicitation(raw jsonrpc.Raw) error {
 func withDefaults(content, form jsonrpc.Raw) jsonrpc.Raw {
 	full := object.New(content)
 	for name, field := range scan.Members(scan.Member(form, "properties")) {
-		if value := scan.Member(field, "default"); value != nil && scan.Member(content, string(name)) == nil {
+		if value := scan.Member(field, "default"); value != nil &&
+			scan.Member(content, string(name)) == nil {
 			full.Add(string(name), value)
 		}
 	}
@@ -198,7 +201,9 @@ func (c *call) askNow(ctx context.Context, q *question) (jsonrpc.Raw, error) {
 
 // request sends a question as a request of the revision, on behalf of the task,
 // if any, and returns the answer in canonical form.
-func request(ctx context.Context, client farcall.Caller, rev *era.Revision, q *question, taskID string) (jsonrpc.Raw, error) {
+func request(
+	ctx context.Context, client farcall.Caller, rev *era.Revision, q *question, taskID string,
+) (jsonrpc.Raw, error) {
 	params, err := era.Translate(era.Params, q.method, q.params, era.Latest(), rev)
 	if err != nil {
 		return nil, err

@@ -68,7 +68,9 @@ func (s *Server) openAsks(c *call) (err error) {
 }
 
 // continues reports whether there were rounds before this one.
-func (c *call) continues() bool { return c.rev.InputRounds && len(c.in.state)+len(c.in.responses) > 0 }
+func (c *call) continues() bool {
+	return c.rev.InputRounds && len(c.in.state)+len(c.in.responses) > 0
+}
 
 func (s *Server) openRounds(c *call, o owner.Key) (*asks, error) {
 	a, before, responses := &asks{}, state{}, c.in.responses
@@ -105,7 +107,8 @@ func (s *Server) openRounds(c *call, o owner.Key) (*asks, error) {
 		}
 	}
 	if a.size > maxState {
-		return nil, invalidParams("inputResponses and requestState hold %d bytes together, more than %d", a.size, maxState)
+		return nil, invalidParams("inputResponses and requestState hold %d bytes together, more than %d",
+			a.size, maxState)
 	}
 	return a, nil
 }
@@ -192,7 +195,8 @@ func (a *asks) ask(q *question) (jsonrpc.Raw, error) {
 
 // badResponse is the error of a response that does not fit its request.
 func badResponse(key string, err error) error {
-	return jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: inputResponses: the response %q is not valid: %w", key, err)
+	return jsonrpc.Errorf(jsonrpc.InvalidParams,
+		"Invalid params: inputResponses: the response %q is not valid: %w", key, err)
 }
 
 // grow makes room for one more entry of the next round's state.
@@ -201,7 +205,9 @@ func (a *asks) grow(key string, raw jsonrpc.Raw) error {
 		a.size += n
 		return nil
 	}
-	return fmt.Errorf("mcp: %q does not fit into the state of the call, which may hold %d bytes: let the client be asked for less, or Once return less", key, maxState)
+	return fmt.Errorf(
+		"mcp: %q does not fit into the state of the call, which may hold %d bytes: let the client be "+
+			"asked for less, or Once return less", key, maxState)
 }
 
 // entrySize is how much of a state an entry takes up, or a little more.
@@ -296,8 +302,15 @@ func (s *sealer) seal(b binding, state []byte) string {
 
 // The refusals say no more than an unauthenticated caller may know.
 var (
-	errState        = &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "requestState was changed, or belongs to another call, caller or server: repeat the call without it"}
-	errStateExpired = &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "requestState has expired: repeat the call without it"}
+	errState = &jsonrpc.Error{
+		Code: jsonrpc.InvalidParams,
+		Message: "requestState was changed, or belongs to another call, caller or server: repeat the " +
+			"call without it",
+	}
+	errStateExpired = &jsonrpc.Error{
+		Code:    jsonrpc.InvalidParams,
+		Message: "requestState has expired: repeat the call without it",
+	}
 )
 
 // open returns the state that seal was given. What it is given is an attacker's.

@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	canAll  = `{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
+	canAll = `{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{},` +
+		`"extensions":{"io.modelcontextprotocol/tasks":{}}}`
 	rev2026 = "2026-07-28"
 	rev2511 = "2025-11-25"
 	rev2506 = "2025-06-18"
@@ -39,11 +40,15 @@ func humanAnswers(method string, params jsonrpc.Raw) string {
 }
 
 // askServer returns a server with one tool, "ask".
-func askServer(tb testing.TB, f func(ctx context.Context) (string, error), o *ServerOptions) *Server {
+func askServer(
+	tb testing.TB, f func(ctx context.Context) (string, error), o *ServerOptions,
+) *Server {
 	tb.Helper()
 	s := NewServer("s", "1", o)
 	tb.Cleanup(s.Close)
-	AddTool(s, Tool{Name: "ask"}, func(ctx context.Context, _ struct{}) (string, error) { return f(ctx) })
+	AddTool(s, Tool{Name: "ask"}, func(ctx context.Context, _ struct{}) (string, error) {
+		return f(ctx)
+	})
 	return s
 }
 
@@ -58,7 +63,12 @@ func askEverything(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	m, err := Sample(ctx, &spec.CreateMessageRequestParams{Messages: []spec.SamplingMessage{{Role: "user", Content: []Content{Text("Capital of " + p.Name)}}}, MaxTokens: 9})
+	m, err := Sample(ctx,
+		&spec.CreateMessageRequestParams{
+			Messages: []spec.SamplingMessage{
+				{Role: "user", Content: []Content{Text("Capital of " + p.Name)}},
+			}, MaxTokens: 9,
+		})
 	if err != nil {
 		return "", fmt.Errorf("sampling: %w", err)
 	}
@@ -82,7 +92,8 @@ func TestAskIsTheSameInEveryEra(t *testing.T) {
 	var asked []string
 	p := dialLegacy(t, s, rev2511, canAll, func(_ context.Context, req *farcall.Request) (any, error) {
 		asked = append(asked, req.Method)
-		if url := bytes.Contains(req.Params, []byte(`"url"`)); url != bytes.Contains(req.Params, []byte(`"elicitationId":"`)) {
+		if url := bytes.Contains(req.Params,
+			[]byte(`"url"`)); url != bytes.Contains(req.Params, []byte(`"elicitationId":"`)) {
 			t.Errorf("elicitationId: %s", req.Params)
 		}
 		return jsonrpc.Raw(humanAnswers(req.Method, req.Params)), nil
@@ -125,7 +136,8 @@ func TestAskSeveralInOneRound(t *testing.T) {
 			t.Fatalf("keys %v, then %v", keys, got)
 		}
 	}
-	if r, n := sendRounds(t, s, "tools/call", `{"name":"ask"}`, humanAnswers); r.text() != "all" || n != 2 {
+	if r, n := sendRounds(t, s, "tools/call", `{"name":"ask"}`, humanAnswers); r.text() != "all" ||
+		n != 2 {
 		t.Errorf("%s after %d rounds", r.raw, n)
 	}
 	p := dialLegacy(t, s, rev2511, canAll, answeringPeer(humanAnswers))
@@ -144,7 +156,10 @@ func TestAskResponses(t *testing.T) {
 		{`null`, "input_required"},
 		{`{"wrong":{"action":"accept","content":{"name":"Ann"}}}`, "input_required"},
 		{`{"user":{"action":"accept","content":{"name":"Ann"}}}`, "Ann blue"},
-		{`{"user":{"action":"accept","content":{"name":"Ann","color":"red"}},"more":{},"other":5}`, "Ann red"},
+		{
+			`{"user":{"action":"accept","content":{"name":"Ann","color":"red"}},"more":{},"other":5}`,
+			"Ann red",
+		},
 		{`{"user":{"action":"accept","content":{"name":7}}}`, "error -32602"},
 		{`{"user":{"action":"accept","content":{"color":"red"}}}`, "error -32602"},
 		{`{"user":{"action":"accept"}}`, "error -32602"},
@@ -154,7 +169,10 @@ func TestAskResponses(t *testing.T) {
 		{`{"user":null}`, "error -32602"},
 		{`12`, "error -32602"},
 		{`[]`, "error -32602"},
-		{`{"user":{"action":"accept","content":{"name":"A"}},"user":{"action":"decline"}}`, "error -32602"},
+		{
+			`{"user":{"action":"accept","content":{"name":"A"}},"user":{"action":"decline"}}`,
+			"error -32602",
+		},
 		{`{"user":{"action":"decline"}}`, ErrDeclined.Error()},
 		{`{"user":{"action":"cancel","content":null}}`, ErrCancelled.Error()},
 	} {
@@ -166,10 +184,14 @@ func TestAskResponses(t *testing.T) {
 	for answer, want := range map[string]string{
 		`{"action":"accept","content":{"name":"Ann"}}`: "Ann blue",
 		`{"action":"decline"}`:                         ErrDeclined.Error(),
-		`{"action":"accept","content":{}}`:             `mcp: ask the client "elicitation/create": "content" does not fit`,
-		`7`:                                            `mcp: ask the client "elicitation/create": it must be an object`,
+		`{"action":"accept","content":{}}`: `mcp: ask the client "elicitation/create": ` +
+			`"content" does not fit`,
+		`7`: `mcp: ask the client "elicitation/create": it ` +
+			`must be an object`,
 	} {
-		p := dialLegacy(t, s, rev2511, canAll, answeringPeer(func(string, jsonrpc.Raw) string { return answer }))
+		p := dialLegacy(t, s, rev2511, canAll, answeringPeer(func(string, jsonrpc.Raw) string {
+			return answer
+		}))
 		r := sendLegacy(t, p, "tools/call", `{"name":"ask"}`)
 		if !strings.HasPrefix(r.text(), want) || r.Result.IsError == strings.HasPrefix(want, "Ann") {
 			t.Errorf("legacy: %s: %q", answer, r.text())
@@ -185,15 +207,23 @@ func TestAskOtherResponses(t *testing.T) {
 		{spec.MethodRootsList, `{"roots":7}`, "error -32602"},
 		{spec.MethodSamplingCreateMessage, humanAnswers(spec.MethodSamplingCreateMessage, nil), "ok"},
 		{spec.MethodSamplingCreateMessage, `{"role":"assistant","model":"m"}`, "error -32602"},
-		{spec.MethodSamplingCreateMessage, `{"role":"assistant","content":[],"model":""}`, "error -32602"},
+		{
+			spec.MethodSamplingCreateMessage, `{"role":"assistant","content":[],"model":""}`,
+			"error -32602",
+		},
 		{spec.MethodSamplingCreateMessage, `{"role":1}`, "error -32602"},
-		{"ping", `{}`, `mcp: ask "ping": a client can be asked elicitation/create, sampling/createMessage and roots/list only`},
+		{
+			"ping", `{}`,
+			`mcp: ask "ping": a client can be asked elicitation/create, sampling/createMessage and ` +
+				`roots/list only`,
+		},
 	} {
 		s := askServer(t, func(ctx context.Context) (string, error) {
 			var raw jsonrpc.Raw
 			return "ok", Ask(relay.Named(ctx, "k"), test.method, nil, &raw)
 		}, nil)
-		r := sendModern(t, s, canAll, "tools/call", `{"name":"ask","inputResponses":{"k":`+test.response+`}}`)
+		r := sendModern(t, s, canAll, "tools/call",
+			`{"name":"ask","inputResponses":{"k":`+test.response+`}}`)
 		if r.text() != test.want {
 			t.Errorf("%s: %s", test.response, r.raw)
 		}
@@ -205,8 +235,14 @@ func TestAskWithoutCapability(t *testing.T) {
 		caps, want string
 		ask        func(context.Context) error
 	}{
-		{`{}`, `{"elicitation":{}}`, func(ctx context.Context) error { _, err := Elicit[askForm](ctx, ""); return err }},
-		{`{"elicitation":{"url":{}}}`, `{"elicitation":{}}`, func(ctx context.Context) error { _, err := Elicit[askForm](ctx, ""); return err }},
+		{`{}`, `{"elicitation":{}}`, func(ctx context.Context) error {
+			_, err := Elicit[askForm](ctx, "")
+			return err
+		}},
+		{`{"elicitation":{"url":{}}}`, `{"elicitation":{}}`, func(ctx context.Context) error {
+			_, err := Elicit[askForm](ctx, "")
+			return err
+		}},
 		{`{"elicitation":{}}`, `{"elicitation":{"url":{}}}`, func(ctx context.Context) error { return ElicitURL(ctx, "", "https://x") }},
 		{`{}`, `{"sampling":{}}`, func(ctx context.Context) error {
 			_, err := Sample(ctx, &spec.CreateMessageRequestParams{})
@@ -220,7 +256,8 @@ func TestAskWithoutCapability(t *testing.T) {
 	} {
 		s := askServer(t, func(ctx context.Context) (string, error) { return "", test.ask(ctx) }, nil)
 		r := sendModern(t, s, test.caps, "tools/call", `{"name":"ask"}`)
-		if r.Error == nil || r.Error.Code != -32021 || string(r.Error.Data) != `{"requiredCapabilities":`+test.want+`}` {
+		if r.Error == nil || r.Error.Code != -32021 ||
+			string(r.Error.Data) != `{"requiredCapabilities":`+test.want+`}` {
 			t.Errorf("modern: %s: %s", test.want, r.raw)
 		}
 		p := dialLegacy(t, s, rev2511, test.caps, answeringPeer(humanAnswers))
@@ -231,7 +268,8 @@ func TestAskWithoutCapability(t *testing.T) {
 	}
 	s := askServer(t, func(ctx context.Context) (string, error) { return "", ElicitURL(ctx, "", "https://x") }, nil)
 	p := dialLegacy(t, s, rev2506, canAll, answeringPeer(humanAnswers))
-	if l := sendLegacy(t, p, "tools/call", `{"name":"ask"}`); !strings.Contains(l.text(), "revision 2025-06-18 has no elicitation.url") {
+	if l := sendLegacy(t, p, "tools/call", `{"name":"ask"}`); !strings.Contains(l.text(),
+		"revision 2025-06-18 has no elicitation.url") {
 		t.Errorf("an older revision: %q", l.text())
 	}
 	// What the client can do is asked all the same.
@@ -254,10 +292,12 @@ func TestAskState(t *testing.T) {
 	for key = range first.Result.InputRequests {
 	}
 	retry := func(state, more string) string {
-		return fmt.Sprintf(`{"name":"ask","arguments":{}%s,"requestState":%q,"inputResponses":{%q:%s}}`, more, state, key, humanAnswers("", nil))
+		return fmt.Sprintf(`{"name":"ask","arguments":{}%s,"requestState":%q,"inputResponses":{%q:%s}}`,
+			more, state, key, humanAnswers("", nil))
 	}
 	second := sendModern(t, s, canAll, "tools/call", retry(first.Result.RequestState, ""))
-	if second.Result.ResultType != "input_required" || second.Result.RequestState == first.Result.RequestState || second.Result.RequestState == "" {
+	if second.Result.ResultType != "input_required" ||
+		second.Result.RequestState == first.Result.RequestState || second.Result.RequestState == "" {
 		t.Fatalf("second round: %s", second.raw)
 	}
 	for _, q := range second.Result.InputRequests {
@@ -269,21 +309,26 @@ func TestAskState(t *testing.T) {
 		t.Errorf("key %q", key)
 	}
 	for what, params := range map[string]string{
-		"tampered":    retry(first.Result.RequestState+"-TAMPERED", ""),
-		"other call":  strings.Replace(retry(first.Result.RequestState, ""), `"arguments":{}`, `"arguments":null`, 1),
+		"tampered": retry(first.Result.RequestState+"-TAMPERED", ""),
+		"other call": strings.Replace(retry(first.Result.RequestState, ""), `"arguments":{}`,
+			`"arguments":null`, 1),
 		"more params": retry(first.Result.RequestState, `,"x":1`),
 		"nonsense":    retry("abc", ""),
 	} {
-		if r := sendModern(t, s, canAll, "tools/call", params); r.Error == nil || r.Error.Code != jsonrpc.InvalidParams || r.Error.Message != errState.Message {
+		if r := sendModern(t, s, canAll, "tools/call", params); r.Error == nil ||
+			r.Error.Code != jsonrpc.InvalidParams || r.Error.Message != errState.Message {
 			t.Errorf("%s: %s", what, r.raw)
 		}
 	}
-	other := askServer(t, askEverything, &ServerOptions{Keys: keys, Owner: func(context.Context) string { return "bob" }})
-	if r := sendModern(t, other, canAll, "tools/call", retry(first.Result.RequestState, "")); r.Error == nil {
+	other := askServer(t, askEverything,
+		&ServerOptions{Keys: keys, Owner: func(context.Context) string { return "bob" }})
+	if r := sendModern(t, other, canAll, "tools/call",
+		retry(first.Result.RequestState, "")); r.Error == nil {
 		t.Errorf("another principal: %s", r.raw)
 	}
 	twin := askServer(t, askEverything, &ServerOptions{Keys: keys})
-	if r := sendModern(t, twin, canAll, "tools/call", retry(first.Result.RequestState, "")); r.Result.ResultType != "input_required" {
+	if r := sendModern(t, twin, canAll, "tools/call",
+		retry(first.Result.RequestState, "")); r.Result.ResultType != "input_required" {
 		t.Errorf("another process with the same keys: %s", r.raw)
 	}
 }
@@ -299,7 +344,8 @@ func TestAskWhateverTheHandlerReturns(t *testing.T) {
 			_, err := Roots(ctx)
 			return "done", f(err)
 		}, nil)
-		if r := sendModern(t, s, canAll, "tools/call", `{"name":"ask"}`); r.Result.ResultType != "input_required" {
+		if r := sendModern(t, s, canAll, "tools/call", `{"name":"ask"}`); r.Result.ResultType !=
+			"input_required" {
 			t.Errorf("%s: %s", name, r.raw)
 		}
 	}
@@ -307,7 +353,10 @@ func TestAskWhateverTheHandlerReturns(t *testing.T) {
 
 func TestAskTooLate(t *testing.T) {
 	late := make(chan context.Context, 1)
-	s := askServer(t, func(ctx context.Context) (string, error) { late <- ctx; return "done", nil }, nil)
+	s := askServer(t, func(ctx context.Context) (string, error) {
+		late <- ctx
+		return "done", nil
+	}, nil)
 	sendModern(t, s, canAll, "tools/call", `{"name":"ask"}`)
 	if _, err := Roots(<-late); !errors.Is(err, errOver) {
 		t.Errorf("after the handler: %v", err)
@@ -323,25 +372,31 @@ func TestAskFromPromptsAndResources(t *testing.T) {
 		p, err := Elicit[askForm](ctx, "Who?")
 		return p.Name, err
 	}
-	s.AddPrompt(Prompt{Name: "p"}, func(ctx context.Context, _ map[string]string) (*PromptResult, error) {
-		name, err := ask(ctx)
-		return &PromptResult{Messages: []PromptMessage{{Role: "user", Content: Text(name)}}}, err
-	})
-	s.AddResource(Resource{URI: "x:r", Name: "r"}, func(ctx context.Context, uri string) ([]ResourceContents, error) {
-		name, err := ask(ctx)
-		return []ResourceContents{{URI: uri, Text: name}}, err
-	})
-	if r, n := sendRounds(t, s, "prompts/get", `{"name":"p"}`, humanAnswers); n != 2 || len(r.Result.Messages) != 1 || r.Result.Messages[0].Content.Text != "Ann" {
+	s.AddPrompt(Prompt{Name: "p"},
+		func(ctx context.Context, _ map[string]string) (*PromptResult, error) {
+			name, err := ask(ctx)
+			return &PromptResult{Messages: []PromptMessage{{Role: "user", Content: Text(name)}}}, err
+		})
+	s.AddResource(Resource{URI: "x:r", Name: "r"},
+		func(ctx context.Context, uri string) ([]ResourceContents, error) {
+			name, err := ask(ctx)
+			return []ResourceContents{{URI: uri, Text: name}}, err
+		})
+	if r, n := sendRounds(t, s, "prompts/get", `{"name":"p"}`, humanAnswers); n != 2 ||
+		len(r.Result.Messages) != 1 || r.Result.Messages[0].Content.Text != "Ann" {
 		t.Errorf("prompt: %s", r.raw)
 	}
-	if r, n := sendRounds(t, s, "resources/read", `{"uri":"x:r"}`, humanAnswers); n != 2 || len(r.Result.Contents) != 1 || r.Result.Contents[0].Text != "Ann" {
+	if r, n := sendRounds(t, s, "resources/read", `{"uri":"x:r"}`, humanAnswers); n != 2 ||
+		len(r.Result.Contents) != 1 || r.Result.Contents[0].Text != "Ann" {
 		t.Errorf("resource: %s", r.raw)
 	}
-	s.Handle("custom/ask", farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
-		_, err := ask(ctx)
-		return jsonrpc.Raw(`{}`), err
-	}))
-	if r := sendModern(t, s, canAll, "custom/ask", `{}`); r.Error == nil || r.Error.Code != jsonrpc.InternalError {
+	s.Handle("custom/ask",
+		farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
+			_, err := ask(ctx)
+			return jsonrpc.Raw(`{}`), err
+		}))
+	if r := sendModern(t, s, canAll, "custom/ask", `{}`); r.Error == nil ||
+		r.Error.Code != jsonrpc.InternalError {
 		t.Errorf("a method that cannot ask: %s", r.raw)
 	}
 }
@@ -362,7 +417,9 @@ func TestAskTooMuch(t *testing.T) {
 		_, err := Elicit[askForm](relay.Named(ctx, "k"), "Who?")
 		return "done", err
 	}, nil)
-	r := sendModern(t, s, canAll, "tools/call", fmt.Sprintf(`{"name":"ask","inputResponses":{"k":{"action":"accept","content":{"name":%q}}}}`, strings.Repeat("x", maxState)))
+	r := sendModern(t, s, canAll, "tools/call",
+		fmt.Sprintf(`{"name":"ask","inputResponses":{"k":{"action":"accept","content":{"name":%q}}}}`,
+			strings.Repeat("x", maxState)))
 	if !r.Result.IsError || !strings.Contains(r.text(), "does not fit into the state") {
 		t.Errorf("%.300s", r.raw)
 	}
@@ -377,7 +434,8 @@ func FuzzInputResponses(f *testing.F) {
 		if jsonrpc.Valid(responses) != nil {
 			return
 		}
-		r := sendModern(t, s, canAll, "tools/call", `{"name":"ask","inputResponses":`+string(responses)+`}`)
+		r := sendModern(t, s, canAll, "tools/call",
+			`{"name":"ask","inputResponses":`+string(responses)+`}`)
 		if got := r.text(); got != "input_required" && got != "error -32602" && got != "error -32600" {
 			t.Errorf("%s: %s", responses, r.raw)
 		}
@@ -387,9 +445,12 @@ func FuzzInputResponses(f *testing.F) {
 func TestAskMisuse(t *testing.T) {
 	for want, ask := range map[string]func(context.Context) error{
 		"requestedSchema": func(ctx context.Context) error {
-			return Ask(ctx, spec.MethodElicitationCreate, jsonrpc.Raw(`{"message":"","requestedSchema":{"type":7}}`), nil)
+			return Ask(ctx, spec.MethodElicitationCreate,
+				jsonrpc.Raw(`{"message":"","requestedSchema":{"type":7}}`), nil)
 		},
-		`mcp: ask "roots/list"`: func(ctx context.Context) error { return Ask(ctx, spec.MethodRootsList, make(chan int), nil) },
+		`mcp: ask "roots/list"`: func(ctx context.Context) error {
+			return Ask(ctx, spec.MethodRootsList, make(chan int), nil)
+		},
 		`mcp: ask "elicitation`: func(ctx context.Context) error {
 			return Ask(ctx, spec.MethodElicitationCreate, jsonrpc.Raw(`{"mode":7}`), nil)
 		},
@@ -398,7 +459,8 @@ func TestAskMisuse(t *testing.T) {
 		},
 	} {
 		s := askServer(t, func(ctx context.Context) (string, error) { return "", ask(ctx) }, nil)
-		if r := sendModern(t, s, canAll, "tools/call", `{"name":"ask"}`); !r.Result.IsError || !strings.Contains(r.text(), want) {
+		if r := sendModern(t, s, canAll, "tools/call", `{"name":"ask"}`); !r.Result.IsError ||
+			!strings.Contains(r.text(), want) {
 			t.Errorf("%s: %s", want, r.raw)
 		}
 	}
@@ -416,8 +478,11 @@ func TestAskTooMuchBefore(t *testing.T) {
 		return "done", err
 	}, nil)
 	first := sendModern(t, s, canAll, "tools/call", `{"name":"ask"}`)
-	r := sendModern(t, s, canAll, "tools/call", fmt.Sprintf(`{"name":"ask","requestState":%q,"inputResponses":{"k":{"action":"accept","content":{"name":%q}}}}`,
-		first.Result.RequestState, strings.Repeat("x", maxState)))
+	r := sendModern(t, s, canAll, "tools/call",
+		fmt.Sprintf(
+			`{"name":"ask","requestState":%q,"inputResponses":{"k":{"action":"accept",`+
+				`"content":{"name":%q}}}}`,
+			first.Result.RequestState, strings.Repeat("x", maxState)))
 	if r.text() != "error -32602" {
 		t.Errorf("%.300s", r.raw)
 	}

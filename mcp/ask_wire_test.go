@@ -58,11 +58,13 @@ func sendModern(tb testing.TB, s *Server, caps, method, params string) wireReply
 
 // frameAlone returns a request that stands alone.
 func frameAlone(caps, method, params string) []byte {
-	meta := fmt.Sprintf(`{"_meta":{%q:%q,%q:%s}`, spec.MetaProtocolVersion, rev2026, spec.MetaClientCapabilities, caps)
+	meta := fmt.Sprintf(`{"_meta":{%q:%q,%q:%s}`, spec.MetaProtocolVersion, rev2026,
+		spec.MetaClientCapabilities, caps)
 	if rest := strings.TrimPrefix(params, "{"); rest != "}" {
 		meta += ","
 	}
-	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":%q,"params":%s%s}`, method, meta, strings.TrimPrefix(params, "{"))
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":%q,"params":%s%s}`, method, meta,
+		strings.TrimPrefix(params, "{"))
 }
 
 // sendModernAs sends a request that stands alone on behalf of an owner.
@@ -79,7 +81,9 @@ func sendModernAs(tb testing.TB, s *Server, o owner.Key, caps, method, params st
 }
 
 // sendRounds calls like a modern client: until the result is complete.
-func sendRounds(tb testing.TB, s *Server, method, params string, answer func(string, jsonrpc.Raw) string) (wireReply, int) {
+func sendRounds(
+	tb testing.TB, s *Server, method, params string, answer func(string, jsonrpc.Raw) string,
+) (wireReply, int) {
 	tb.Helper()
 	retry := params
 	for n := 1; ; n++ {
@@ -95,7 +99,8 @@ func sendRounds(tb testing.TB, s *Server, method, params string, answer func(str
 		if err != nil {
 			tb.Fatal(err)
 		}
-		retry = fmt.Sprintf(`%s,"inputResponses":%s,"requestState":%q}`, params[:len(params)-1], all, r.Result.RequestState)
+		retry = fmt.Sprintf(`%s,"inputResponses":%s,"requestState":%q}`, params[:len(params)-1], all,
+			r.Result.RequestState)
 		if n > 20 {
 			tb.Fatal("no end: ", r.raw)
 		}
@@ -117,7 +122,8 @@ func dialLegacy(t *testing.T, s *Server, rev, caps string, h farcall.HandlerFunc
 			t.Error(err)
 		}
 	})
-	hello := fmt.Sprintf(`{"protocolVersion":%q,"capabilities":%s,"clientInfo":{"name":"c","version":"1"}}`, rev, caps)
+	hello := fmt.Sprintf(
+		`{"protocolVersion":%q,"capabilities":%s,"clientInfo":{"name":"c","version":"1"}}`, rev, caps)
 	if err := p.Call(t.Context(), "initialize", jsonrpc.Raw(hello), nil); err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,8 @@ import (
 
 // A client that declares more than the revision has, is not taken at its word.
 func TestAskable(t *testing.T) {
-	const all = `{"extensions":{"x/y":{}},"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{}}`
+	const all = `{"extensions":{"x/y":{}},"elicitation":{"form":{},"url":{}},` +
+		`"sampling":{"tools":{}},"roots":{}}`
 	for revision, want := range map[string]string{
 		"2024-11-05": `{"extensions":{"x/y":{}},"roots":{},"sampling":{}}`,
 		"2025-03-26": `{"extensions":{"x/y":{}},"roots":{},"sampling":{}}`,
@@ -20,7 +21,8 @@ func TestAskable(t *testing.T) {
 			t.Errorf("%s: %s", revision, got)
 		}
 	}
-	if got := string(askable(jsonrpc.Raw(`{"elicitation":{"url":{}}}`), era.Lookup("2025-06-18"))); got != `{}` {
+	if got := string(
+		askable(jsonrpc.Raw(`{"elicitation":{"url":{}}}`), era.Lookup("2025-06-18"))); got != `{}` {
 		t.Errorf("addresses only: %s", got)
 	}
 }

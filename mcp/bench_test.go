@@ -22,7 +22,8 @@ func sumServerWith(o *ServerOptions) *Server {
 		Sum int `json:"sum" min:"-1000000" max:"1000000"` // without limits the type would be enough
 	}
 	s := NewServer("calc", "1.0", o)
-	AddTool(s, Tool{Name: "add", Description: "Add two numbers"}, func(_ context.Context, in addIn) (out, error) { return out{in.A + in.B}, nil })
+	AddTool(s, Tool{Name: "add", Description: "Add two numbers"},
+		func(_ context.Context, in addIn) (out, error) { return out{in.A + in.B}, nil })
 	return s
 }
 
@@ -63,12 +64,15 @@ func checked(tb testing.TB, call func() []byte) func() {
 func callOverHTTP(tb testing.TB, revision string) func() {
 	tb.Helper()
 	s := sumServer()
-	c, call := newHTTPClient(s), modernFrame("1", "tools/call", `"name":"add","arguments":{"a":2,"b":3}`)
+	c, call := newHTTPClient(s),
+		modernFrame("1", "tools/call", `"name":"add","arguments":{"a":2,"b":3}`)
 	if revision == modernName {
-		c = newHTTPClient(s, "MCP-Protocol-Version", modernName, "Mcp-Method", "tools/call", "Mcp-Name", "add")
+		c = newHTTPClient(s, "MCP-Protocol-Version", modernName, "Mcp-Method", "tools/call",
+			"Mcp-Name", "add")
 	} else {
 		c.begin(revision)
-		call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add","arguments":{"a":2,"b":3}}}`
+		call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add",` +
+			`"arguments":{"a":2,"b":3}}}`
 	}
 	body := strings.NewReader(call)
 	r := &http.Request{
@@ -134,7 +138,9 @@ func TestSessionMemory(t *testing.T) {
 			c.header.Del("Mcp-Session-Id")
 			c.begin(legacyName)
 			c.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-			if got := c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add","arguments":{"a":2,"b":3}}}`); !bytes.Contains(got, []byte(`{"sum":5}`)) {
+			if got := c.send(
+				`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add",` +
+					`"arguments":{"a":2,"b":3}}}`); !bytes.Contains(got, []byte(`{"sum":5}`)) {
 				t.Fatalf("%s", got)
 			}
 		}

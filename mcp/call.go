@@ -14,7 +14,8 @@ import (
 )
 
 // call is one request that is being handled. It is the context that handlers get: its own type, for
-// with a callctx.Context it would be in a larger size class, 32 bytes for each call (TestCallBytes).
+// with a callctx.Context it would be in a larger size class, 32 bytes for each call
+// (TestCallBytes).
 type call struct {
 	context.Context //nolint:containedctx // it is a context itself
 

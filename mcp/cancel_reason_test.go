@@ -44,14 +44,23 @@ func TestCancelReasons(t *testing.T) {
 		cause error
 		want  string
 	}{
-		"a text":    {errors.New("the user pressed \"stop\"\n\u2028\x1b[31m"), "the user pressed \"stop\"\n\u2028\x1b[31m"},
-		"no cause":  {nil, ""},
-		"long":      {errors.New(long), long[:1024]},
-		"no UTF-8":  {errors.New("a\xffb"), "a\ufffdb"},
-		"passed on": {fmt.Errorf("because: %w", &farcall.CancelError{Reason: "of another"}), "of another"},
-		"deadline":  {context.DeadlineExceeded, "deadline exceeded"},
+		"a text": {
+			errors.New("the user pressed \"stop\"\n\u2028\x1b[31m"),
+			"the user pressed \"stop\"\n\u2028\x1b[31m",
+		},
+		"no cause": {nil, ""},
+		"long":     {errors.New(long), long[:1024]},
+		"no UTF-8": {errors.New("a\xffb"), "a\ufffdb"},
+		"passed on": {
+			fmt.Errorf("because: %w", &farcall.CancelError{Reason: "of another"}),
+			"of another",
+		},
+		"deadline": {context.DeadlineExceeded, "deadline exceeded"},
 	}
-	try := func(t *testing.T, silent bool, begun chan struct{}, why chan error, connect func(*ClientOptions) (*Client, error), rev *era.Revision) {
+	try := func(
+		t *testing.T, silent bool, begun chan struct{}, why chan error,
+		connect func(*ClientOptions) (*Client, error), rev *era.Revision,
+	) {
 		t.Helper()
 		c, err := connect(&ClientOptions{Era: rev.Name})
 		if err != nil {
@@ -90,7 +99,9 @@ func TestCancelReasons(t *testing.T) {
 			mine, theirs := farcall.Pipe()
 			served := make(chan error, 1)
 			go func() { served <- s.Serve(t.Context(), theirs) }()
-			try(t, false, begun, why, func(o *ClientOptions) (*Client, error) { return Connect(t.Context(), mine, o) }, rev)
+			try(t, false, begun, why, func(o *ClientOptions) (*Client, error) {
+				return Connect(t.Context(), mine, o)
+			}, rev)
 			<-served
 		})
 		t.Run(rev.Name+" http", func(t *testing.T) {
@@ -99,7 +110,9 @@ func TestCancelReasons(t *testing.T) {
 			server := httptest.NewServer(h)
 			defer server.Close()
 			defer h.Shutdown(t.Context())
-			try(t, !rev.Handshake, begun, why, func(o *ClientOptions) (*Client, error) { return Dial(t.Context(), server.URL, o) }, rev)
+			try(t, !rev.Handshake, begun, why, func(o *ClientOptions) (*Client, error) {
+				return Dial(t.Context(), server.URL, o)
+			}, rev)
 		})
 	}
 }

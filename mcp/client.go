@@ -235,7 +235,8 @@ func (c *Client) begin(ctx context.Context, w *line) (*Client, error) {
 		agree = c.resume
 	}
 	l, err := agree(ctx, w)
-	if err != nil && ctx.Err() == nil && errors.Is(err, farcall.ErrClosed) && c.dial != nil && len(c.modern)*len(c.legacy) > 0 {
+	if err != nil && ctx.Err() == nil && errors.Is(err, farcall.ErrClosed) && c.dial != nil &&
+		len(c.modern)*len(c.legacy) > 0 {
 		_ = w.peer.Close() // it has ended already
 		l, err = c.initializeAnew(ctx, err)
 	}
@@ -393,8 +394,10 @@ func (c *Client) redial(ctx context.Context) (*link, error) {
 				return nil, err
 			}
 		}
-		if attempt == dialAttempts || backoff.Sleep(ctx, backoff.Delay(attempt, 100*time.Millisecond, 5*time.Second)) != nil {
-			return nil, fmt.Errorf("%w: cannot connect again after %d attempts: %w", farcall.ErrClosed, attempt, err)
+		if attempt == dialAttempts ||
+			backoff.Sleep(ctx, backoff.Delay(attempt, 100*time.Millisecond, 5*time.Second)) != nil {
+			return nil, fmt.Errorf("%w: cannot connect again after %d attempts: %w", farcall.ErrClosed,
+				attempt, err)
 		}
 	}
 }
@@ -406,8 +409,9 @@ const (
 	savedVersion = 1
 )
 
-var errNotResumable = errors.New("only a session over HTTP can be resumed, and not over HTTP+SSE: " +
-	"others end with their connection")
+var errNotResumable = errors.New(
+	"only a session over HTTP can be resumed, and not over HTTP+SSE: " +
+		"others end with their connection")
 
 // savedSession is the JSON that Session returns.
 type savedSession struct {
@@ -449,7 +453,10 @@ func (c *Client) Session() ([]byte, error) {
 	case l.http == nil || l.sse:
 		return nil, fmt.Errorf("mcp: session: %w", errNotResumable)
 	}
-	s := savedSession{Version: savedVersion, Address: c.address, ID: l.id, Level: level, Server: *l.info}
+	s := savedSession{
+		Version: savedVersion, Address: c.address, ID: l.id, Level: level,
+		Server: *l.info,
+	}
 	if _, err := s.marshal(); err != nil { // before Close leaves the session
 		return nil, fmt.Errorf("mcp: session: %w", err)
 	}
@@ -471,7 +478,8 @@ func (c *Client) Session() ([]byte, error) {
 func (s *savedSession) marshal() ([]byte, error) {
 	raw, err := jsonv2.Append(nil, s)
 	if err == nil && len(raw) > maxSaved {
-		err = fmt.Errorf("it needs %d bytes, %d of them for the server's instructions; at most %d can be saved",
+		err = fmt.Errorf(
+			"it needs %d bytes, %d of them for the server's instructions; at most %d can be saved",
 			len(raw), len(s.Server.Instructions), maxSaved)
 	}
 	return raw, err
@@ -490,13 +498,16 @@ func parseSession(raw []byte) (*savedSession, error) {
 	case err != nil:
 		return nil, fmt.Errorf("it is not what Client.Session returns: %w", err)
 	case head.Version != savedVersion:
-		return nil, fmt.Errorf("it has version %d, and this release of farcall reads version %d; dial without it", head.Version, savedVersion)
+		return nil,
+			fmt.Errorf("it has version %d, and this release of farcall reads version %d; dial without it",
+				head.Version, savedVersion)
 	}
 	switch err := jsonv2.UnmarshalStrict(raw, s); {
 	case err != nil:
 		return nil, fmt.Errorf("it is not what Client.Session returns: %w", err)
 	case s.Server.Capabilities == nil:
-		return nil, errors.New("it is not what Client.Session returns: it does not have the server's capabilities")
+		return nil, errors.New(
+			"it is not what Client.Session returns: it does not have the server's capabilities")
 	case s.Level != "" && spec.LogSeverity(s.Level) < 0:
 		return nil, fmt.Errorf("it is not what Client.Session returns: %.50q is not a log level", s.Level)
 	}
@@ -530,9 +541,13 @@ func (c *Client) resumable(w *line) (*savedSession, error) {
 	case err != nil:
 		return nil, err
 	case s.Address != c.address:
-		return nil, fmt.Errorf("it is a session of %.200q, not of %q; dial that address, or dial without it", s.Address, c.address)
+		return nil,
+			fmt.Errorf("it is a session of %.200q, not of %q; dial that address, or dial without it",
+				s.Address, c.address)
 	case common(c.revisions(), []string{s.Server.Revision}) == nil:
-		return nil, fmt.Errorf("it has the revision %.50q and this client may speak %s; see ClientOptions.Era", s.Server.Revision, c.allowed())
+		return nil,
+			fmt.Errorf("it has the revision %.50q and this client may speak %s; see ClientOptions.Era",
+				s.Server.Revision, c.allowed())
 	}
 	return s, nil
 }

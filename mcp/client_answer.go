@@ -25,9 +25,12 @@ const (
 )
 
 // answerAll answers what a server asks for in a result.
-func (c *Client) answerAll(ctx context.Context, requests map[string]spec.InputRequest) (jsonrpc.Raw, error) {
+func (c *Client) answerAll(
+	ctx context.Context, requests map[string]spec.InputRequest,
+) (jsonrpc.Raw, error) {
 	if len(requests) > maxQuestions {
-		return nil, fmt.Errorf("%w: the server asks for %d things at once; %d are answered at most", farcall.ErrProtocol, len(requests), maxQuestions)
+		return nil, fmt.Errorf("%w: the server asks for %d things at once; %d are answered at most",
+			farcall.ErrProtocol, len(requests), maxQuestions)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -70,7 +73,9 @@ func (c *Client) answerAll(ctx context.Context, requests map[string]spec.InputRe
 
 // answerSafely turns the panic of a callback into an error. A request that comes
 // on its own has that of the peer.
-func (c *Client) answerSafely(ctx context.Context, request spec.InputRequest) (answer jsonrpc.Raw, err error) {
+func (c *Client) answerSafely(
+	ctx context.Context, request spec.InputRequest,
+) (answer jsonrpc.Raw, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("the callback panicked: %v", v)
@@ -81,7 +86,9 @@ func (c *Client) answerSafely(ctx context.Context, request spec.InputRequest) (a
 
 // answerRequest answers one thing that the server asks for. Both are in the form
 // of the newest revision.
-func (c *Client) answerRequest(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, error) {
+func (c *Client) answerRequest(
+	ctx context.Context, method string, params jsonrpc.Raw,
+) (jsonrpc.Raw, error) {
 	var result any
 	var err error
 	switch {
@@ -135,7 +142,8 @@ func (c *Client) elicit(ctx context.Context, params jsonrpc.Raw) (jsonrpc.Raw, e
 	case spec.ElicitDecline, spec.ElicitCancel:
 		fields = nil
 	default:
-		return nil, fmt.Errorf("ClientOptions.Elicit returned the action %q; it is accept, decline or cancel", answer.Action)
+		return nil, fmt.Errorf(
+			"ClientOptions.Elicit returned the action %q; it is accept, decline or cancel", answer.Action)
 	}
 	if fields == nil {
 		answer.Content = nil
@@ -171,7 +179,8 @@ func (c *Client) form(p *spec.ElicitRequestParams) (*validate.Schema, error) {
 		return fields, nil
 	}
 	// client/elicitation, "Error Handling"
-	return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "this client does not offer elicitation in the mode %q", p.Mode)
+	return nil, jsonrpc.Errorf(jsonrpc.InvalidParams,
+		"this client does not offer elicitation in the mode %q", p.Mode)
 }
 
 // visiting makes one round of a call, and again when the user has first to visit
@@ -211,7 +220,10 @@ func (c *Client) visit(ctx context.Context, wire *jsonrpc.Error) (agreed bool, e
 		if err != nil {
 			return false, err
 		}
-		requests[strconv.Itoa(i)] = spec.InputRequest{Method: spec.MethodElicitationCreate, Params: params}
+		requests[strconv.Itoa(i)] = spec.InputRequest{
+			Method: spec.MethodElicitationCreate,
+			Params: params,
+		}
 	}
 	raw, err := c.answerAll(ctx, requests)
 	if err != nil {

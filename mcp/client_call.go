@@ -121,7 +121,8 @@ func (c *Client) rounds(ctx context.Context, q *outgoing) (jsonrpc.Raw, error) {
 			return raw, nil
 		case head.kind != spec.ResultInputRequired:
 			// basic, "Responses": what it means is not known.
-			return nil, fmt.Errorf("mcp: %q: %w: the server answered a result of the unknown type %q", q.method, farcall.ErrProtocol, head.kind)
+			return nil, fmt.Errorf("mcp: %q: %w: the server answered a result of the unknown type %q",
+				q.method, farcall.ErrProtocol, head.kind)
 		case n > c.opts.MaxRounds:
 			return nil, c.tooManyRounds(q.method)
 		}
@@ -133,7 +134,9 @@ func (c *Client) rounds(ctx context.Context, q *outgoing) (jsonrpc.Raw, error) {
 }
 
 func (c *Client) tooManyRounds(method string) error {
-	return fmt.Errorf("mcp: %q: the server asked for more %d times and wants more still; see ClientOptions.MaxRounds", method, c.opts.MaxRounds)
+	return fmt.Errorf(
+		"mcp: %q: the server asked for more %d times and wants more still; see ClientOptions.MaxRounds",
+		method, c.opts.MaxRounds)
 }
 
 // nextRound answers what the server asks for and returns the params of the next
@@ -142,17 +145,20 @@ func (c *Client) nextRound(ctx context.Context, q *outgoing, raw jsonrpc.Raw) (j
 	switch q.method {
 	case spec.MethodToolsCall, spec.MethodPromptsGet, spec.MethodResourcesRead:
 	default:
-		return nil, fmt.Errorf("%w: the server asks for more, which it may not in this method", farcall.ErrProtocol)
+		return nil, fmt.Errorf("%w: the server asks for more, which it may not in this method",
+			farcall.ErrProtocol)
 	}
 	var want struct {
 		InputRequests map[string]spec.InputRequest `json:"inputRequests"`
 		RequestState  jsonrpc.Raw                  `json:"requestState"` // echoed as it is
 	}
 	if err := jsonv2.Unmarshal(raw, &want); err != nil {
-		return nil, fmt.Errorf("%w: the server asks for more in a way that is not valid: %w", farcall.ErrProtocol, err)
+		return nil, fmt.Errorf("%w: the server asks for more in a way that is not valid: %w",
+			farcall.ErrProtocol, err)
 	}
 	if len(want.InputRequests) == 0 && want.RequestState == nil {
-		return nil, fmt.Errorf("%w: the server asks for more but does not say for what", farcall.ErrProtocol)
+		return nil, fmt.Errorf("%w: the server asks for more but does not say for what",
+			farcall.ErrProtocol)
 	}
 	params := object.New(q.params, "inputResponses", "requestState")
 	if want.InputRequests != nil {
@@ -179,7 +185,9 @@ func (c *Client) once(ctx context.Context, q *outgoing) (raw jsonrpc.Raw, err er
 
 // attempt sends something on the link, and again when that has failed in a way
 // that can be repaired and has had no effect. It returns the last link.
-func (c *Client) attempt(ctx context.Context, method string, send func(*link) error) (*link, error) {
+func (c *Client) attempt(
+	ctx context.Context, method string, send func(*link) error,
+) (*link, error) {
 	for again := false; ; again = true {
 		l, err := c.link(ctx)
 		switch {
@@ -212,7 +220,8 @@ func (c *Client) repaired(ctx context.Context, l *link, method string, err error
 	case l.rev.RequestMeta && errors.As(err, &wire):
 		// A legacy server, which may have taken the place of a modern one, refuses so what has no
 		// session.
-		legacy := wire.Code == jsonrpc.InvalidRequest && errors.As(err, &status) && status.Status == http.StatusBadRequest
+		legacy := wire.Code == jsonrpc.InvalidRequest && errors.As(err, &status) &&
+			status.Status == http.StatusBadRequest
 		if wire.Code != spec.UnsupportedProtocolVersion && !legacy {
 			return false
 		}
@@ -232,7 +241,8 @@ func (c *Client) repaired(ctx context.Context, l *link, method string, err error
 		c.warn("%q failed (%w), and the server could not be asked again: %w", method, err, again)
 		return false
 	}
-	if lost && c.opts.OnSessionLost != nil && l.lost.CompareAndSwap(false, true) { // all calls under way find out
+	if lost && c.opts.OnSessionLost != nil && l.lost.CompareAndSwap(false, true) {
+		// all calls under way find out
 		c.opts.OnSessionLost()
 	}
 	return !taken || harmless(method)
@@ -241,8 +251,10 @@ func (c *Client) repaired(ctx context.Context, l *link, method string, err error
 // harmless reports whether a call only reads, so that it may be made twice.
 func harmless(method string) bool {
 	switch method {
-	case spec.MethodServerDiscover, spec.MethodToolsList, spec.MethodResourcesList, spec.MethodResourcesTemplatesList,
-		spec.MethodResourcesRead, spec.MethodPromptsList, spec.MethodPromptsGet, spec.MethodCompletionComplete,
+	case spec.MethodServerDiscover, spec.MethodToolsList, spec.MethodResourcesList,
+		spec.MethodResourcesTemplatesList,
+		spec.MethodResourcesRead, spec.MethodPromptsList, spec.MethodPromptsGet,
+		spec.MethodCompletionComplete,
 		spec.MethodTasksGet, spec.MethodTasksList, spec.MethodPing:
 		return true
 	}
