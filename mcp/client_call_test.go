@@ -23,14 +23,20 @@ func metaOf(params map[string]any) map[string]any {
 
 func TestCallMeta(t *testing.T) {
 	c, f := mustPipe(t, modernFake(replies{"x/y": `{"resultType":"complete","n":1}`}), &ClientOptions{
-		LogLevel: "info", Tasks: true, Extensions: map[string]any{"com.example/x": map[string]any{"a": 1}},
-		Roots: func(context.Context) ([]spec.Root, error) { return nil, nil },
+		LogLevel: "info", Tasks: true,
+		Extensions: map[string]any{"com.example/x": map[string]any{"a": 1}},
+		Roots:      func(context.Context) ([]spec.Root, error) { return nil, nil },
 	})
 	var got struct {
 		N int `json:"n"`
 	}
-	params := jsonrpc.Raw(`{"a":1.50,"_meta":{"mine":true,"io.modelcontextprotocol/logLevel":"error","io.modelcontextprotocol/protocolVersion":"1"}}`)
-	if err := c.Request(farcall.WithTrace(t.Context(), farcall.Trace{Parent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}), "x/y", params, &got); err != nil || got.N != 1 {
+	params := jsonrpc.Raw(
+		`{"a":1.50,"_meta":{"mine":true,"io.modelcontextprotocol/logLevel":"error",` +
+			`"io.modelcontextprotocol/protocolVersion":"1"}}`)
+	if err := c.Request(
+		farcall.WithTrace(t.Context(),
+			farcall.Trace{Parent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}), "x/y", params,
+		&got); err != nil || got.N != 1 {
 		t.Fatal(got, err)
 	}
 	want := map[string]any{
@@ -38,8 +44,11 @@ func TestCallMeta(t *testing.T) {
 		spec.MetaProtocolVersion: revModern, spec.MetaLogLevel: "error",
 		spec.MetaClientInfo: map[string]any{"name": "farcall", "version": "0"},
 		spec.MetaClientCapabilities: map[string]any{
-			"roots":      map[string]any{},
-			"extensions": map[string]any{"com.example/x": map[string]any{"a": 1.0}, spec.ExtensionTasks: map[string]any{}},
+			"roots": map[string]any{},
+			"extensions": map[string]any{
+				"com.example/x":     map[string]any{"a": 1.0},
+				spec.ExtensionTasks: map[string]any{},
+			},
 		},
 	}
 	if meta := metaOf(f.last("x/y")); !reflect.DeepEqual(meta, want) {
@@ -69,13 +78,15 @@ func TestCallLegacy(t *testing.T) {
 	if err != nil || r.Content[0].Text != "hi" {
 		t.Fatal(r, err)
 	}
-	if meta := metaOf(f.last("tools/call")); meta[spec.MetaProtocolVersion] != nil || meta["progressToken"] == nil {
+	if meta := metaOf(f.last("tools/call")); meta[spec.MetaProtocolVersion] != nil ||
+		meta["progressToken"] == nil {
 		t.Errorf("_meta %v", meta)
 	}
 	if _, err := c.Read(t.Context(), "file:///x"); !errors.Is(err, jsonrpc.InvalidParams) {
 		t.Errorf("error %v, want the code of the newest revision", err)
 	}
-	if err := c.SetLogLevel(t.Context(), "error"); err != nil || f.last("logging/setLevel")["level"] != "error" {
+	if err := c.SetLogLevel(t.Context(), "error"); err != nil ||
+		f.last("logging/setLevel")["level"] != "error" {
 		t.Error(err, f.last("logging/setLevel"))
 	}
 }
@@ -87,7 +98,11 @@ func TestCallParams(t *testing.T) {
 			t.Errorf("%v: no error", bad)
 		}
 	}
-	for _, good := range []any{nil, jsonrpc.Raw(nil), jsonrpc.Raw(`null`), jsonrpc.Raw(` {}`), struct{}{}, map[string]int{"a": 1}} {
+	for _, good := range []any{
+		nil, jsonrpc.Raw(nil), jsonrpc.Raw(`null`), jsonrpc.Raw(` {}`),
+		struct{}{},
+		map[string]int{"a": 1},
+	} {
 		if err := c.Request(t.Context(), "x", good, nil); err != nil {
 			t.Errorf("%v: %v", good, err)
 		}
@@ -95,7 +110,10 @@ func TestCallParams(t *testing.T) {
 }
 
 func confirm(_ context.Context, p *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
-	return &spec.ElicitResult{Action: "accept", Content: jsonrpc.Raw(`{"said":` + string(jsonrpc.AppendString(nil, p.Message)) + `}`)}, nil
+	return &spec.ElicitResult{
+		Action:  "accept",
+		Content: jsonrpc.Raw(`{"said":` + string(jsonrpc.AppendString(nil, p.Message)) + `}`),
+	}, nil
 }
 
 const anyForm = `"requestedSchema":{"type":"object","properties":{"said":{"type":"string"}}}`
@@ -121,13 +139,16 @@ func TestRounds(t *testing.T) {
 		}),
 	}), &ClientOptions{
 		Elicit: confirm,
-		Roots:  func(context.Context) ([]spec.Root, error) { return []spec.Root{{URI: "file:///r"}}, nil },
+		Roots: func(context.Context) ([]spec.Root, error) {
+			return []spec.Root{{URI: "file:///r"}}, nil
+		},
 	})
 	got, err := CallTool[string](t.Context(), c, "x", map[string]int{"n": 1})
 	if err != nil || got != "done" {
 		t.Fatal(got, err)
 	}
-	if len(raws) != 2 || strings.Contains(raws[0], "requestState") || !strings.Contains(raws[1], `"requestState":`+state) {
+	if len(raws) != 2 || strings.Contains(raws[0], "requestState") ||
+		!strings.Contains(raws[1], `"requestState":`+state) {
 		t.Fatalf("requests %q", raws)
 	}
 	want := map[string]any{
@@ -136,7 +157,8 @@ func TestRounds(t *testing.T) {
 		"r": map[string]any{"roots": []any{map[string]any{"uri": "file:///r"}}},
 	}
 	params := f.last("tools/call")
-	if !reflect.DeepEqual(params["inputResponses"], want) || !reflect.DeepEqual(params["arguments"], map[string]any{"n": 1.0}) {
+	if !reflect.DeepEqual(params["inputResponses"], want) ||
+		!reflect.DeepEqual(params["arguments"], map[string]any{"n": 1.0}) {
 		t.Errorf("params %v", params)
 	}
 }
@@ -144,21 +166,23 @@ func TestRounds(t *testing.T) {
 // What one round brought does not stay in the next.
 func TestRoundsState(t *testing.T) {
 	n := 0
-	c, f := mustPipe(t, modernFake(replies{"prompts/get": do(func(_ context.Context, p map[string]any) (any, error) {
-		switch n++; n {
-		case 1:
-			return `{"resultType":"input_required","requestState":"one"}`, nil
-		case 2:
-			if p["requestState"] != "one" || p["inputResponses"] != nil {
+	c, f := mustPipe(t,
+		modernFake(replies{"prompts/get": do(func(_ context.Context, p map[string]any) (any, error) {
+			switch n++; n {
+			case 1:
+				return `{"resultType":"input_required","requestState":"one"}`, nil
+			case 2:
+				if p["requestState"] != "one" || p["inputResponses"] != nil {
+					t.Errorf("params %v", p)
+				}
+				return `{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create",` +
+					`"params":{"message":"?",` + anyForm + `}}}}`, nil
+			}
+			if p["requestState"] != nil || p["inputResponses"] == nil {
 				t.Errorf("params %v", p)
 			}
-			return `{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":{"message":"?",` + anyForm + `}}}}`, nil
-		}
-		if p["requestState"] != nil || p["inputResponses"] == nil {
-			t.Errorf("params %v", p)
-		}
-		return `{"resultType":"complete","messages":[]}`, nil
-	})}), &ClientOptions{Elicit: confirm})
+			return `{"resultType":"complete","messages":[]}`, nil
+		})}), &ClientOptions{Elicit: confirm})
 	if _, err := c.Prompt(t.Context(), "p", nil); err != nil || f.count("prompts/get") != 3 {
 		t.Error(err)
 	}
@@ -166,7 +190,8 @@ func TestRoundsState(t *testing.T) {
 
 func TestRoundsRefused(t *testing.T) {
 	ask := func(method string) string {
-		return `{"resultType":"input_required","inputRequests":{"k":{"method":"` + method + `","params":{"message":"?",` + anyForm + `}}}}`
+		return `{"resultType":"input_required","inputRequests":{"k":{"method":"` + method +
+			`","params":{"message":"?",` + anyForm + `}}}}`
 	}
 	failing := errors.New("no user")
 	for _, test := range []struct {
@@ -177,18 +202,46 @@ func TestRoundsRefused(t *testing.T) {
 	}{
 		{"unknown type", "tools/call", `{"resultType":"surprise"}`, nil, `unknown type "surprise"`, 1},
 		{"a type that is no string", "tools/call", `{"resultType":1}`, nil, `unknown type "1"`, 1},
-		{"a task without the extension", "resources/read", `{"resultType":"task","taskId":"1"}`, nil, `unknown type "task"`, 1},
-		{"nothing asked", "tools/call", `{"resultType":"input_required"}`, nil, "does not say for what", 1},
-		{"not in this method", "tools/list", ask("elicitation/create"), confirm, "may not in this method", 1},
+		{
+			"a task without the extension", "resources/read", `{"resultType":"task","taskId":"1"}`, nil,
+			`unknown type "task"`, 1,
+		},
+		{
+			"nothing asked", "tools/call", `{"resultType":"input_required"}`, nil,
+			"does not say for what", 1,
+		},
+		{
+			"not in this method", "tools/list", ask("elicitation/create"), confirm,
+			"may not in this method", 1,
+		},
 		{"without end", "tools/call", ask("elicitation/create"), confirm, "ClientOptions.MaxRounds", 4},
-		{"no callback", "tools/call", ask("elicitation/create"), nil, `does not offer "elicitation/create"`, 1},
+		{
+			"no callback", "tools/call", ask("elicitation/create"), nil,
+			`does not offer "elicitation/create"`, 1,
+		},
 		{"another method", "tools/call", ask("tools/call"), confirm, `does not offer "tools/call"`, 1},
-		{"callback fails", "tools/call", ask("elicitation/create"), func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error) { return nil, failing }, "no user", 1},
-		{"callback panics", "tools/call", ask("elicitation/create"), func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error) { panic("ouch") }, "panicked: ouch", 1},
-		{"callback returns nothing", "tools/call", ask("elicitation/create"), func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error) { return nil, nil }, "neither a result nor an error", 1},
+		{
+			"callback fails", "tools/call", ask("elicitation/create"),
+			func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
+				return nil, failing
+			}, "no user", 1,
+		},
+		{
+			"callback panics", "tools/call", ask("elicitation/create"),
+			func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
+				panic("ouch")
+			}, "panicked: ouch", 1,
+		},
+		{
+			"callback returns nothing", "tools/call", ask("elicitation/create"),
+			func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
+				return nil, nil
+			}, "neither a result nor an error", 1,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			c, f := mustPipe(t, modernFake(replies{test.method: test.answer}), &ClientOptions{Elicit: test.elicit, MaxRounds: 3})
+			c, f := mustPipe(t, modernFake(replies{test.method: test.answer}),
+				&ClientOptions{Elicit: test.elicit, MaxRounds: 3})
 			err := c.Request(t.Context(), test.method, jsonrpc.Raw(`{"name":"x"}`), nil)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want %q", err, test.want)
@@ -216,26 +269,53 @@ func TestElicitation(t *testing.T) {
 		answer       *spec.ElicitResult
 		want         string // JSON, or part of the error
 	}{
-		{"defaults", form, answer("accept", `{}`), `{"action":"accept","content":{"age":30,"name":"John","ok":true,"score":95.5,"status":"a"}}`},
-		{"nothing filled in", form, answer("accept", ""), `{"action":"accept","content":{"age":30,"name":"John","ok":true,"score":95.5,"status":"a"}}`},
-		{"some", form, answer("accept", `{"age":0,"name":"","free":"x"}`), `{"action":"accept","content":{"age":0,"name":"","free":"x","ok":true,"score":95.5,"status":"a"}}`},
+		{
+			"defaults", form, answer("accept", `{}`),
+			`{"action":"accept","content":{"age":30,"name":"John","ok":true,"score":95.5,"status":"a"}}`,
+		},
+		{
+			"nothing filled in", form, answer("accept", ""),
+			`{"action":"accept","content":{"age":30,"name":"John","ok":true,"score":95.5,"status":"a"}}`,
+		},
+		{
+			"some", form, answer("accept", `{"age":0,"name":"","free":"x"}`),
+			`{"action":"accept","content":{"age":0,"name":"","free":"x","ok":true,"score":95.5,` +
+				`"status":"a"}}`,
+		},
 		{"decline", form, answer("decline", `{"age":1}`), `{"action":"decline"}`},
 		{"cancel", form, answer("cancel", ""), `{"action":"cancel"}`},
 		{"unknown action", form, answer("maybe", ""), "accept, decline or cancel"},
 		{"does not fit", form, answer("accept", `{"age":"old"}`), "does not fit the form"},
 		{"url", `{"mode":"url","message":"m","url":"https://x.example","elicitationId":"1"}`, answer("accept", `{"a":1}`), `{"action":"accept"}`},
 		{"unknown mode", `{"mode":"dance","message":"m"}`, answer("accept", ""), `mode "dance"`},
-		{"bad schema", `{"message":"m","requestedSchema":{"type":5}}`, answer("accept", ""), "requested schema is not valid"},
-		{"unsupported schema", `{"message":"m","requestedSchema":{"type":"object","properties":{"a":{"type":"string","pattern":"(?!x)"}}}}`, answer("accept", `{"a":"y"}`), `{"action":"accept","content":{"a":"y"}}`},
-		{"partly unsupported schema", `{"message":"m","requestedSchema":{"type":"object","properties":{"a":{"type":"string","pattern":"(?!x)"}}}}`, answer("accept", `{"a":1}`), "does not fit the form"},
+		{
+			"bad schema", `{"message":"m","requestedSchema":{"type":5}}`, answer("accept", ""),
+			"requested schema is not valid",
+		},
+		{
+			"unsupported schema",
+			`{"message":"m","requestedSchema":{"type":"object","properties":{"a":{"type":"string",` +
+				`"pattern":"(?!x)"}}}}`, answer("accept", `{"a":"y"}`),
+			`{"action":"accept","content":{"a":"y"}}`,
+		},
+		{
+			"partly unsupported schema",
+			`{"message":"m","requestedSchema":{"type":"object","properties":{"a":{"type":"string",` +
+				`"pattern":"(?!x)"}}}}`, answer("accept", `{"a":1}`), "does not fit the form",
+		},
 		{"bad params", `{"message":5}`, answer("accept", ""), "Invalid params"},
 	} {
 		for _, rev := range []string{"modern", "legacy"} {
 			t.Run(test.name+" "+rev, func(t *testing.T) {
-				o := &ClientOptions{Elicit: func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error) { return test.answer, nil }}
+				o := &ClientOptions{Elicit: func(
+					context.Context, *spec.ElicitRequestParams,
+				) (*spec.ElicitResult, error) {
+					return test.answer, nil
+				}}
 				got, err := elicitIn(t, rev, test.params, o)
 				if err != nil {
-					if !strings.Contains(err.Error(), test.want) && (rev != "legacy" || !strings.Contains(err.Error(), "Internal error")) {
+					if !strings.Contains(err.Error(), test.want) &&
+						(rev != "legacy" || !strings.Contains(err.Error(), "Internal error")) {
 						t.Errorf("error %v, want %q", err, test.want)
 					}
 					return
@@ -258,13 +338,15 @@ func elicitIn(t *testing.T, rev, params string, o *ClientOptions) (any, error) {
 		return got, err
 	}
 	var got any
-	c, _ := mustPipe(t, modernFake(replies{"tools/call": do(func(_ context.Context, p map[string]any) (any, error) {
-		if r, ok := p["inputResponses"].(map[string]any); ok {
-			got = r["k"]
-			return `{"content":[]}`, nil
-		}
-		return `{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":` + params + `}}}`, nil
-	})}), o)
+	c, _ := mustPipe(t,
+		modernFake(replies{"tools/call": do(func(_ context.Context, p map[string]any) (any, error) {
+			if r, ok := p["inputResponses"].(map[string]any); ok {
+				got = r["k"]
+				return `{"content":[]}`, nil
+			}
+			return `{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create",` +
+				`"params":` + params + `}}}`, nil
+		})}), o)
 	_, err := c.CallTool(t.Context(), "x", nil)
 	return got, err
 }
@@ -272,14 +354,16 @@ func elicitIn(t *testing.T, rev, params string, o *ClientOptions) (any, error) {
 // A modern server cannot ask by its own request, a legacy one can ping.
 func TestServerRequests(t *testing.T) {
 	_, f := mustPipe(t, modernFake(nil), &ClientOptions{Elicit: confirm})
-	if err := f.peer.Call(t.Context(), "elicitation/create", nil, nil); !errors.Is(err, jsonrpc.MethodNotFound) {
+	if err := f.peer.Call(t.Context(), "elicitation/create", nil, nil); !errors.Is(err,
+		jsonrpc.MethodNotFound) {
 		t.Errorf("error %v", err)
 	}
 	_, f = mustPipe(t, legacyFake(nil), nil)
 	if err := f.peer.Call(t.Context(), "ping", nil, nil); err != nil {
 		t.Error(err)
 	}
-	if err := f.peer.Call(t.Context(), "sampling/createMessage", jsonrpc.Raw(`{}`), nil); !errors.Is(err, jsonrpc.MethodNotFound) {
+	if err := f.peer.Call(t.Context(), "sampling/createMessage", jsonrpc.Raw(`{}`),
+		nil); !errors.Is(err, jsonrpc.MethodNotFound) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -305,10 +389,28 @@ func TestTimeouts(t *testing.T) {
 		took time.Duration
 	}{
 		{"default", do(silent), ClientOptions{}, "ClientOptions.Timeout", time.Minute},
-		{"progress", working(time.Second, 5*time.Second), ClientOptions{Timeout: 2 * time.Second}, "", 5 * time.Second},
-		{"no progress in time", working(3*time.Second, 6*time.Second), ClientOptions{Timeout: 2 * time.Second}, "ClientOptions.Timeout", 2 * time.Second},
-		{"progress without end", working(time.Second, time.Hour), ClientOptions{Timeout: 2 * time.Second, MaxTimeout: 30 * time.Second}, "ClientOptions.MaxTimeout", 30 * time.Second},
-		{"unbounded", working(time.Hour, 3*time.Hour), ClientOptions{Timeout: -1, MaxTimeout: -1}, "", 3 * time.Hour},
+		{
+			"progress", working(time.Second, 5*time.Second),
+			ClientOptions{Timeout: 2 * time.Second},
+			"",
+			5 * time.Second,
+		},
+		{
+			"no progress in time", working(3*time.Second, 6*time.Second),
+			ClientOptions{Timeout: 2 * time.Second},
+			"ClientOptions.Timeout", 2 * time.Second,
+		},
+		{
+			"progress without end", working(time.Second, time.Hour),
+			ClientOptions{Timeout: 2 * time.Second, MaxTimeout: 30 * time.Second},
+			"ClientOptions.MaxTimeout", 30 * time.Second,
+		},
+		{
+			"unbounded", working(time.Hour, 3*time.Hour),
+			ClientOptions{Timeout: -1, MaxTimeout: -1},
+			"",
+			3 * time.Hour,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -340,12 +442,17 @@ func TestTimeouts(t *testing.T) {
 func TestTimeoutWhileAsking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f *fakeServer
-		c, f := mustPipe(t, legacyFake(replies{"tools/call": do(func(ctx context.Context, _ map[string]any) (any, error) {
-			return `{"content":[]}`, f.peer.Call(ctx, "elicitation/create", jsonrpc.Raw(`{"message":"m",`+anyForm+`}`), nil)
-		})}), &ClientOptions{Elicit: func(ctx context.Context, p *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
-			wait(ctx, 5*time.Minute)
-			return confirm(ctx, p)
-		}})
+		c, f := mustPipe(t,
+			legacyFake(replies{"tools/call": do(func(ctx context.Context, _ map[string]any) (any, error) {
+				return `{"content":[]}`,
+					f.peer.Call(ctx, "elicitation/create", jsonrpc.Raw(`{"message":"m",`+anyForm+`}`), nil)
+			})}),
+			&ClientOptions{Elicit: func(
+				ctx context.Context, p *spec.ElicitRequestParams,
+			) (*spec.ElicitResult, error) {
+				wait(ctx, 5*time.Minute)
+				return confirm(ctx, p)
+			}})
 		if _, err := c.CallTool(t.Context(), "x", nil); err != nil {
 			t.Error(err)
 		}
@@ -403,7 +510,12 @@ func TestBadMessages(t *testing.T) {
 			if err != nil {
 				return
 			}
-			for _, bad := range []string{"{", "nonsense", `{"jsonrpc":"2.0"}`, `{"jsonrpc":"2.0","id":77,"result":1}`, `[]`, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":5}}`, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":{}}}`} {
+			for _, bad := range []string{
+				"{", "nonsense", `{"jsonrpc":"2.0"}`,
+				`{"jsonrpc":"2.0","id":77,"result":1}`, `[]`,
+				`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":5}}`,
+				`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":{}}}`,
+			} {
 				theirs.Write([]byte(bad))
 			}
 			var m struct {
@@ -413,14 +525,18 @@ func TestBadMessages(t *testing.T) {
 			json.Unmarshal(frame, &m)
 			id, _ := json.Marshal(m.ID)
 			if m.Method == "server/discover" {
-				theirs.Write([]byte(`{"jsonrpc":"2.0","id":` + string(id) + `,"result":` + strings.Join(strings.Fields(modernFake(nil)["server/discover"].(string)), " ") + `}`))
+				theirs.Write(
+					[]byte(`{"jsonrpc":"2.0","id":` + string(id) + `,"result":` + strings.Join(strings.Fields(modernFake(nil)["server/discover"].(string)), " ") + `}`))
 			} else if m.Method != "" {
 				theirs.Write([]byte(`{"jsonrpc":"2.0","id":` + string(id) + `,"result":{"ok":true}}`))
 			}
 		}
 	})
 	var warn warnings
-	c, err := Connect(t.Context(), mine, &ClientOptions{OnWarning: warn.add, OnLog: func(*spec.LoggingMessageNotificationParams) { t.Error("delivered") }})
+	c, err := Connect(t.Context(), mine,
+		&ClientOptions{OnWarning: warn.add, OnLog: func(*spec.LoggingMessageNotificationParams) {
+			t.Error("delivered")
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}

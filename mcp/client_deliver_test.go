@@ -55,7 +55,8 @@ func TestAnswerIsSentAgain(t *testing.T) {
 			}
 			defer c.Close()
 			result, err := c.CallTool(t.Context(), "ask", nil)
-			if err != nil || len(result.Content) != 1 || result.Content[0].Text != "Ada" || answers.Load() != 3 {
+			if err != nil || len(result.Content) != 1 || result.Content[0].Text != "Ada" ||
+				answers.Load() != 3 {
 				t.Errorf("%+v, %v, after %d answers", result, err, answers.Load())
 			}
 		})

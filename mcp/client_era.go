@@ -41,7 +41,10 @@ type link struct {
 func (c *Client) newLink(w *line, rev *era.Revision, info *ServerInfo) *link {
 	w.adopt(rev)
 	info.Revision = rev.Name
-	l := &link{line: w, rev: rev, info: info, sse: w.sse, opened: make(chan struct{}), ended: make(chan error, 1)}
+	l := &link{
+		line: w, rev: rev, info: info, sse: w.sse, opened: make(chan struct{}),
+		ended: make(chan error, 1),
+	}
 	l.ctx, l.stop = context.WithCancel(c.ctx)
 	return l
 }
@@ -57,7 +60,8 @@ func (c *Client) agree(ctx context.Context, w *line) (*link, error) {
 		return c.initialize(ctx, w, c.legacy[0])
 	}
 	if known != nil && known.Handshake {
-		if l, err := c.initialize(ctx, w, c.legacy[0]); err == nil || ctx.Err() != nil || unreachable(w, err) {
+		if l, err := c.initialize(ctx, w, c.legacy[0]); err == nil || ctx.Err() != nil ||
+			unreachable(w, err) {
 			return l, err
 		}
 	}
@@ -110,7 +114,8 @@ func (c *Client) probe(ctx context.Context, w *line) (*link, error) {
 	if err == nil {
 		return l, nil
 	}
-	return nil, fmt.Errorf("the server did not answer server/discover within %v, and then: %w", c.opts.ProbeTimeout, err)
+	return nil, fmt.Errorf("the server did not answer server/discover within %v, and then: %w",
+		c.opts.ProbeTimeout, err)
 }
 
 // A discovery is what server/discover has shown.
@@ -156,14 +161,21 @@ func (c *Client) discovered(raw jsonrpc.Raw) discovery {
 	if err := jsonv2.Unmarshal(raw, &r); err != nil || len(r.SupportedVersions) == 0 {
 		return discovery{err: errors.New("the answer to server/discover names no supported versions")}
 	}
-	info := &ServerInfo{Instructions: r.Instructions, Capabilities: &r.Capabilities, Supported: r.SupportedVersions}
+	info := &ServerInfo{
+		Instructions: r.Instructions, Capabilities: &r.Capabilities,
+		Supported: r.SupportedVersions,
+	}
 	var who struct {
 		Meta spec.ResultMetaObject `json:"_meta"`
 	}
 	if jsonv2.Unmarshal(raw, &who) == nil && who.Meta.ServerInfo != nil {
-		info.Name, info.Version, info.Title = who.Meta.ServerInfo.Name, who.Meta.ServerInfo.Version, who.Meta.ServerInfo.Title
+		info.Name, info.Version, info.Title = who.Meta.ServerInfo.Name, who.Meta.ServerInfo.Version,
+			who.Meta.ServerInfo.Title
 	}
-	return discovery{modern: true, rev: common(c.modern, r.SupportedVersions), info: info, supported: r.SupportedVersions}
+	return discovery{
+		modern: true, rev: common(c.modern, r.SupportedVersions), info: info,
+		supported: r.SupportedVersions,
+	}
 }
 
 // modernError reports whether an error is one that only modern servers answer,
@@ -212,7 +224,8 @@ func (c *Client) settle(ctx context.Context, w *line, d discovery) (*link, error
 	case ctx.Err() != nil, unreachable(w, d.err):
 		return nil, d.err
 	case len(c.legacy) == 0:
-		return nil, fmt.Errorf("the server is not modern (it may be legacy: see ClientOptions.Era): %w", d.err)
+		return nil, fmt.Errorf("the server is not modern (it may be legacy: see ClientOptions.Era): %w",
+			d.err)
 	}
 	l, err := c.initialize(ctx, w, c.legacy[0])
 	if err != nil && !errors.Is(err, mcphttp.ErrConnect) { // which has nothing to do with its era
@@ -253,7 +266,8 @@ func (c *Client) allowed() string {
 // none of those: it may be how an old server refuses.
 func unreachable(w *line, err error) bool {
 	if status, ok := errors.AsType[*mcphttp.StatusError](err); ok {
-		return status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden || errors.Is(err, mcphttp.ErrConnect)
+		return status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden ||
+			errors.Is(err, mcphttp.ErrConnect)
 	}
 	if connecting, ok := errors.AsType[*net.OpError](err); ok && connecting.Op == "dial" {
 		return true
@@ -288,11 +302,15 @@ func (c *Client) initialize(ctx context.Context, w *line, offer *era.Revision) (
 	}
 	rev := common(c.legacy, []string{r.ProtocolVersion})
 	if rev == nil {
-		return nil, fmt.Errorf("initialize: the server speaks %q and this client may speak %s; see ClientOptions.Era", r.ProtocolVersion, c.allowed())
+		return nil,
+			fmt.Errorf(
+				"initialize: the server speaks %q and this client may speak %s; see ClientOptions.Era",
+				r.ProtocolVersion, c.allowed())
 	}
 	l := c.newLink(w, rev, &ServerInfo{
 		Name: r.ServerInfo.Name, Version: r.ServerInfo.Version, Title: r.ServerInfo.Title,
-		Instructions: r.Instructions, Capabilities: &r.Capabilities, Supported: []string{r.ProtocolVersion},
+		Instructions: r.Instructions, Capabilities: &r.Capabilities,
+		Supported: []string{r.ProtocolVersion},
 	})
 	if w.http != nil {
 		l.id = w.http.Session()
@@ -308,7 +326,9 @@ func (c *Client) initialize(ctx context.Context, w *line, offer *era.Revision) (
 // first HTTP transport.
 func (c *Client) wantsSSE(err error) bool {
 	var status *mcphttp.StatusError
-	if !errors.As(err, &status) || !slices.ContainsFunc(c.legacy, func(r *era.Revision) bool { return r.HTTPSSE }) {
+	if !errors.As(err, &status) || !slices.ContainsFunc(c.legacy, func(r *era.Revision) bool {
+		return r.HTTPSSE
+	}) {
 		return false
 	}
 	if _, modern := modernError(err); modern {
@@ -335,8 +355,10 @@ func (c *Client) settled(ctx context.Context, l *link) {
 		})
 	}
 	o := &c.opts
-	if o.Ask != nil || o.OnNotice != nil || o.Elicit != nil || o.Sample != nil || o.Roots != nil || o.OnLog != nil || o.OnListChanged != nil ||
-		l.sse || o.OnResourceUpdated != nil || o.OnTask != nil || o.OnElicitationComplete != nil || o.OnNotification != nil {
+	if o.Ask != nil || o.OnNotice != nil || o.Elicit != nil || o.Sample != nil || o.Roots != nil ||
+		o.OnLog != nil || o.OnListChanged != nil ||
+		l.sse || o.OnResourceUpdated != nil || o.OnTask != nil || o.OnElicitationComplete != nil ||
+		o.OnNotification != nil {
 		c.openEvents(ctx, l)
 	}
 }

@@ -12,7 +12,10 @@ import (
 )
 
 func unsupported(versions string) error {
-	return &jsonrpc.Error{Code: -32022, Message: "Unsupported protocol version", Data: jsonrpc.Raw(`{"requested":"x","supported":` + versions + `}`)}
+	return &jsonrpc.Error{
+		Code: -32022, Message: "Unsupported protocol version",
+		Data: jsonrpc.Raw(`{"requested":"x","supported":` + versions + `}`),
+	}
 }
 
 // silent never replies.
@@ -43,19 +46,69 @@ func TestEraOverStreams(t *testing.T) {
 		{name: "modern refuses first", server: replies{"server/discover": refuseOnce()}, want: revModern},
 		{name: "both", server: legacyFake(modernFake(nil)), want: revModern},
 		{name: "legacy", server: legacyFake(nil), want: revLegacy, inits: 1},
-		{name: "legacy, another error", server: legacyFake(replies{"server/discover": jsonrpc.Errorf(-32600, "not initialized")}), want: revLegacy, inits: 1},
-		{name: "legacy, an empty result", server: legacyFake(replies{"server/discover": `{}`}), want: revLegacy, inits: 1},
-		{name: "legacy, silent", server: legacyFake(replies{"server/discover": do(silent)}), want: revLegacy, inits: 1},
-		{name: "legacy, with its own -32022", server: legacyFake(replies{"server/discover": jsonrpc.Errorf(-32022, "what?")}), want: revLegacy, inits: 1},
-		{name: "modern, never initialize", server: legacyFake(replies{"server/discover": unsupported(`["2099-01-01"]`)}), want: "the server speaks 2099-01-01 and this client may speak 2026-07-28, 2025-11-25"},
-		{name: "modern that names a legacy revision", server: legacyFake(replies{"server/discover": unsupported(`["2099-01-01","2025-11-25"]`)}), want: revLegacy, inits: 1},
-		{name: "missing capability", server: legacyFake(replies{"server/discover": jsonrpc.Errorf(-32021, "sampling needed")}), want: "sampling needed"},
-		{name: "pinned to modern", era: "modern", server: legacyFake(nil), want: "the server is not modern"},
-		{name: "pinned to legacy", era: "legacy", server: legacyFake(modernFake(nil)), want: revLegacy, inits: 1},
-		{name: "pinned to one", era: "2025-06-18", server: legacyFake(nil), want: `the server speaks "2025-11-25" and this client may speak 2025-06-18`, inits: 1},
-		{name: "unknown pin", era: "2020-01-01", server: modernFake(nil), want: `unknown MCP revision "2020-01-01"`},
-		{name: "older", server: replies{"initialize": `{"protocolVersion":"2024-11-05","serverInfo":{"name":"old","version":"0"},"capabilities":{}}`}, want: "2024-11-05", inits: 1},
-		{name: "unknown revision", server: replies{"initialize": `{"protocolVersion":"1999-01-01","serverInfo":{"name":"old","version":"0"},"capabilities":{}}`}, want: `the server speaks "1999-01-01"`, inits: 1},
+		{
+			name:   "legacy, another error",
+			server: legacyFake(replies{"server/discover": jsonrpc.Errorf(-32600, "not initialized")}),
+			want:   revLegacy, inits: 1,
+		},
+		{
+			name: "legacy, an empty result", server: legacyFake(replies{"server/discover": `{}`}),
+			want: revLegacy, inits: 1,
+		},
+		{
+			name: "legacy, silent", server: legacyFake(replies{"server/discover": do(silent)}),
+			want: revLegacy, inits: 1,
+		},
+		{
+			name:   "legacy, with its own -32022",
+			server: legacyFake(replies{"server/discover": jsonrpc.Errorf(-32022, "what?")}), want: revLegacy,
+			inits: 1,
+		},
+		{
+			name:   "modern, never initialize",
+			server: legacyFake(replies{"server/discover": unsupported(`["2099-01-01"]`)}),
+			want:   "the server speaks 2099-01-01 and this client may speak 2026-07-28, 2025-11-25",
+		},
+		{
+			name:   "modern that names a legacy revision",
+			server: legacyFake(replies{"server/discover": unsupported(`["2099-01-01","2025-11-25"]`)}),
+			want:   revLegacy, inits: 1,
+		},
+		{
+			name:   "missing capability",
+			server: legacyFake(replies{"server/discover": jsonrpc.Errorf(-32021, "sampling needed")}),
+			want:   "sampling needed",
+		},
+		{
+			name: "pinned to modern", era: "modern", server: legacyFake(nil),
+			want: "the server is not modern",
+		},
+		{
+			name: "pinned to legacy", era: "legacy", server: legacyFake(modernFake(nil)), want: revLegacy,
+			inits: 1,
+		},
+		{
+			name: "pinned to one", era: "2025-06-18", server: legacyFake(nil),
+			want: `the server speaks "2025-11-25" and this client may speak 2025-06-18`, inits: 1,
+		},
+		{
+			name: "unknown pin", era: "2020-01-01", server: modernFake(nil),
+			want: `unknown MCP revision "2020-01-01"`,
+		},
+		{
+			name: "older",
+			server: replies{
+				"initialize": `{"protocolVersion":"2024-11-05","serverInfo":{"name":"old","version":"0"},` +
+					`"capabilities":{}}`,
+			}, want: "2024-11-05", inits: 1,
+		},
+		{
+			name: "unknown revision",
+			server: replies{
+				"initialize": `{"protocolVersion":"1999-01-01","serverInfo":{"name":"old","version":"0"},` +
+					`"capabilities":{}}`,
+			}, want: `the server speaks "1999-01-01"`, inits: 1,
+		},
 		{name: "neither", server: replies{}, want: "the server is not modern", inits: 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -128,21 +181,26 @@ func wait(ctx context.Context, d time.Duration) {
 func TestServerInfo(t *testing.T) {
 	c, f := mustPipe(t, modernFake(nil), &ClientOptions{Name: "me", Version: "3"})
 	info := c.Server()
-	if info.Name != "fake" || info.Instructions != "be nice" || info.Capabilities.Tools == nil || info.Supported[0] != revModern {
+	if info.Name != "fake" || info.Instructions != "be nice" || info.Capabilities.Tools == nil ||
+		info.Supported[0] != revModern {
 		t.Errorf("info %+v", info)
 	}
 	meta, _ := f.last("server/discover")["_meta"].(map[string]any)
-	if who, _ := meta["io.modelcontextprotocol/clientInfo"].(map[string]any); who["name"] != "me" || who["version"] != "3" {
+	if who, _ := meta["io.modelcontextprotocol/clientInfo"].(map[string]any); who["name"] != "me" ||
+		who["version"] != "3" {
 		t.Errorf("_meta %v", meta)
 	}
-	if meta["io.modelcontextprotocol/protocolVersion"] != revModern || meta["io.modelcontextprotocol/clientCapabilities"] == nil {
+	if meta["io.modelcontextprotocol/protocolVersion"] != revModern ||
+		meta["io.modelcontextprotocol/clientCapabilities"] == nil {
 		t.Errorf("_meta %v", meta)
 	}
 }
 
 func TestEraOverHTTP(t *testing.T) {
 	isDiscover := func(body []byte) bool { return strings.Contains(string(body), `"server/discover"`) }
-	status := func(code int, contentType, text string) func(*fakeServer, http.ResponseWriter, *http.Request, []byte) bool {
+	status := func(
+		code int, contentType, text string,
+	) func(*fakeServer, http.ResponseWriter, *http.Request, []byte) bool {
 		return func(_ *fakeServer, w http.ResponseWriter, r *http.Request, body []byte) bool {
 			if !isDiscover(body) {
 				return false
@@ -161,12 +219,32 @@ func TestEraOverHTTP(t *testing.T) {
 		want   string
 	}{
 		{name: "modern", server: modernFake(nil), want: revModern},
-		{name: "legacy, 400 with text", server: legacyFake(nil), gate: status(400, "text/plain", "Bad Request: no session"), want: revLegacy},
-		{name: "legacy, 400 with its own error", server: legacyFake(nil), gate: status(400, "application/json", `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: Server not initialized"}}`), want: revLegacy},
-		{name: "legacy, 404", server: legacyFake(nil), gate: status(404, "text/html", "<p>"), want: revLegacy},
-		{name: "legacy, an answer like any", server: legacyFake(replies{"server/discover": `{}`}), want: revLegacy},
-		{name: "legacy, no answer in the stream", server: legacyFake(nil), gate: status(200, "text/event-stream", ": hi\n\n"), want: revLegacy},
-		{name: "503", server: legacyFake(nil), gate: status(503, "text/plain", "later"), want: "HTTP status 503"},
+		{
+			name: "legacy, 400 with text", server: legacyFake(nil),
+			gate: status(400, "text/plain", "Bad Request: no session"), want: revLegacy,
+		},
+		{
+			name: "legacy, 400 with its own error", server: legacyFake(nil),
+			gate: status(400, "application/json",
+				`{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: Server not `+
+					`initialized"}}`), want: revLegacy,
+		},
+		{
+			name: "legacy, 404", server: legacyFake(nil), gate: status(404, "text/html", "<p>"),
+			want: revLegacy,
+		},
+		{
+			name: "legacy, an answer like any", server: legacyFake(replies{"server/discover": `{}`}),
+			want: revLegacy,
+		},
+		{
+			name: "legacy, no answer in the stream", server: legacyFake(nil),
+			gate: status(200, "text/event-stream", ": hi\n\n"), want: revLegacy,
+		},
+		{
+			name: "503", server: legacyFake(nil), gate: status(503, "text/plain", "later"),
+			want: "HTTP status 503",
+		},
 		{
 			name: "legacy, hangs up", server: legacyFake(nil), want: revLegacy,
 			gate: func(_ *fakeServer, _ http.ResponseWriter, _ *http.Request, body []byte) bool {
@@ -177,18 +255,32 @@ func TestEraOverHTTP(t *testing.T) {
 			},
 		},
 		{
-			name: "hangs up always", server: replies{}, want: `connect: initialize: farcall: call "initialize": mcphttp: cannot reach the server`,
-			gate: func(*fakeServer, http.ResponseWriter, *http.Request, []byte) bool { panic(http.ErrAbortHandler) },
+			name: "hangs up always", server: replies{},
+			want: `connect: initialize: farcall: call "initialize": mcphttp: cannot reach the server`,
+			gate: func(*fakeServer, http.ResponseWriter, *http.Request, []byte) bool {
+				panic(http.ErrAbortHandler)
+			},
 		},
-		{name: "401", server: legacyFake(nil), gate: status(401, "text/plain", "who are you"), want: "HTTP status 401"},
-		{name: "modern, no revision in common", server: legacyFake(nil), gate: status(400, "application/json", `{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"no","data":{"supported":["2099-01-01"],"requested":"2026-07-28"}}}`), want: "the server speaks 2099-01-01"},
+		{
+			name: "401", server: legacyFake(nil), gate: status(401, "text/plain", "who are you"),
+			want: "HTTP status 401",
+		},
+		{
+			name: "modern, no revision in common", server: legacyFake(nil),
+			gate: status(400, "application/json",
+				`{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"no",`+
+					`"data":{"supported":["2099-01-01"],"requested":"2026-07-28"}}}`),
+			want: "the server speaks 2099-01-01",
+		},
 		{
 			name: "modern, refuses first", server: modernFake(nil), want: revModern,
 			gate: func(f *fakeServer, w http.ResponseWriter, r *http.Request, body []byte) bool {
 				if once++; once > 1 {
 					return false
 				}
-				return status(400, "application/json", `{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"no","data":{"supported":["2026-07-28"],"requested":"2026-07-28"}}}`)(f, w, r, body)
+				return status(400, "application/json",
+					`{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"no",`+
+						`"data":{"supported":["2026-07-28"],"requested":"2026-07-28"}}}`)(f, w, r, body)
 			},
 		},
 	} {

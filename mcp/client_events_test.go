@@ -38,20 +38,25 @@ func TestEventsFirst(t *testing.T) {
 			answered.Store(true)
 			w.WriteHeader(http.StatusMethodNotAllowed)
 		}, time.Minute, true},
-		{"silent", func(_ http.ResponseWriter, r *http.Request, _ *atomic.Bool) { <-r.Context().Done() }, 30 * time.Millisecond, false},
+		{"silent", func(_ http.ResponseWriter, r *http.Request, _ *atomic.Bool) {
+			<-r.Context().Done()
+		}, 30 * time.Millisecond, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var answered atomic.Bool
-			_, url := httpFake(t, legacyFake(nil), func(_ *fakeServer, w http.ResponseWriter, r *http.Request, _ []byte) bool {
-				if r.Method != http.MethodGet {
-					return false
-				}
-				test.answer(w, r, &answered)
-				return true
-			})
+			_, url := httpFake(t, legacyFake(nil),
+				func(_ *fakeServer, w http.ResponseWriter, r *http.Request, _ []byte) bool {
+					if r.Method != http.MethodGet {
+						return false
+					}
+					test.answer(w, r, &answered)
+					return true
+				})
 			mustDial(t, url, &ClientOptions{
 				Era: "legacy", ProbeTimeout: test.probe,
-				Elicit: func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error) { return nil, nil },
+				Elicit: func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
+					return nil, nil
+				},
 			})
 			if answered.Load() != test.want {
 				t.Errorf("the stream is there: %t", answered.Load())
@@ -73,32 +78,37 @@ func TestBadEvents(t *testing.T) {
 		{"unknown response", `{"jsonrpc":"2.0","id":777,"result":{}}`, ""},
 		{"unknown progress", `{"jsonrpc":"2.0","method":"notifications/progress","params":{}}`, ""},
 		{"id null", `{"jsonrpc":"2.0","id":null,"method":"roots/list"}`, "id that is null"},
-		{"in a batch", `[5,{"jsonrpc":"2.0"},{"jsonrpc":"2.0","method":"notifications/x"}]`, "no message"},
+		{
+			"in a batch", `[5,{"jsonrpc":"2.0"},{"jsonrpc":"2.0","method":"notifications/x"}]`,
+			"no message",
+		},
 		{"an empty batch", `[]`, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			answered := make(chan string, 10)
-			_, url := httpFake(t, legacyFake(nil), func(_ *fakeServer, w http.ResponseWriter, r *http.Request, body []byte) bool {
-				var m struct {
-					ID     json.RawMessage
-					Method string
-				}
-				json.Unmarshal(body, &m)
-				switch {
-				case m.Method == "tools/call":
-					w.Header().Set("Content-Type", "text/event-stream")
-					fmt.Fprintf(w, "data: %s\n\ndata: %s\n\n", test.bad, asks)
-					_ = http.NewResponseController(w).Flush()
-					<-answered
-					fmt.Fprintf(w, "data: [%s,{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"content\":[]}}]\n\n", `{"jsonrpc":"2.0"}`, m.ID)
-				case m.Method == "" && r.Method == http.MethodPost:
-					answered <- string(body)
-					w.WriteHeader(http.StatusAccepted)
-				default:
-					return false
-				}
-				return true
-			})
+			_, url := httpFake(t, legacyFake(nil),
+				func(_ *fakeServer, w http.ResponseWriter, r *http.Request, body []byte) bool {
+					var m struct {
+						ID     json.RawMessage
+						Method string
+					}
+					json.Unmarshal(body, &m)
+					switch {
+					case m.Method == "tools/call":
+						w.Header().Set("Content-Type", "text/event-stream")
+						fmt.Fprintf(w, "data: %s\n\ndata: %s\n\n", test.bad, asks)
+						_ = http.NewResponseController(w).Flush()
+						<-answered
+						fmt.Fprintf(w, "data: [%s,{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"content\":[]}}]\n\n",
+							`{"jsonrpc":"2.0"}`, m.ID)
+					case m.Method == "" && r.Method == http.MethodPost:
+						answered <- string(body)
+						w.WriteHeader(http.StatusAccepted)
+					default:
+						return false
+					}
+					return true
+				})
 			var warned warnings
 			c := mustDial(t, url, &ClientOptions{
 				Era: "legacy", OnWarning: warned.add, Timeout: 10 * time.Second,
@@ -119,16 +129,18 @@ func TestBadEvents(t *testing.T) {
 
 // An answer that is no message says so.
 func TestBadAnswer(t *testing.T) {
-	_, url := httpFake(t, legacyFake(nil), func(_ *fakeServer, w http.ResponseWriter, _ *http.Request, body []byte) bool {
-		if !strings.Contains(string(body), "tools/call") {
-			return false
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","method":"x","method":"x"}`)
-		return true
-	})
+	_, url := httpFake(t, legacyFake(nil),
+		func(_ *fakeServer, w http.ResponseWriter, _ *http.Request, body []byte) bool {
+			if !strings.Contains(string(body), "tools/call") {
+				return false
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","method":"x","method":"x"}`)
+			return true
+		})
 	c := mustDial(t, url, &ClientOptions{Era: "legacy"})
-	if _, err := c.CallTool(t.Context(), "x", nil); !errors.Is(err, farcall.ErrProtocol) || !strings.Contains(err.Error(), "twice") {
+	if _, err := c.CallTool(t.Context(), "x", nil); !errors.Is(err, farcall.ErrProtocol) ||
+		!strings.Contains(err.Error(), "twice") {
 		t.Error(err)
 	}
 }
@@ -137,7 +149,9 @@ func TestBadAnswer(t *testing.T) {
 func TestProgressElsewhere(t *testing.T) {
 	reports := make(chan string)
 	released := make(chan struct{})
-	_, url := httpFake(t, legacyFake(nil), func(_ *fakeServer, w http.ResponseWriter, r *http.Request, body []byte) bool {
+	_, url := httpFake(t, legacyFake(nil), func(
+		_ *fakeServer, w http.ResponseWriter, r *http.Request, body []byte,
+	) bool {
 		var m struct {
 			ID     json.RawMessage
 			Method string
@@ -160,9 +174,12 @@ func TestProgressElsewhere(t *testing.T) {
 			}
 		case m.Method == "tools/call":
 			for n := range 3 {
-				reports <- fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`, m.Params.Meta.ProgressToken, n)
+				reports <- fmt.Sprintf(
+					`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,`+
+						`"progress":%d}}`, m.Params.Meta.ProgressToken, n)
 			}
-			reports <- `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"unknown","progress":9}}`
+			reports <- `{"jsonrpc":"2.0","method":"notifications/progress",` +
+				`"params":{"progressToken":"unknown","progress":9}}`
 			<-released
 			w.Header().Set("Content-Type", "application/json")
 			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`, m.ID)
@@ -171,7 +188,8 @@ func TestProgressElsewhere(t *testing.T) {
 		}
 		return true
 	})
-	c := mustDial(t, url, &ClientOptions{Era: "legacy", OnLog: func(*spec.LoggingMessageNotificationParams) {}})
+	c := mustDial(t, url,
+		&ClientOptions{Era: "legacy", OnLog: func(*spec.LoggingMessageNotificationParams) {}})
 	var got []float64
 	ctx := OnProgress(t.Context(), func(p spec.ProgressNotificationParams) {
 		if got = append(got, p.Progress); len(got) == 3 {

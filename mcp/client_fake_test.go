@@ -84,7 +84,9 @@ func (f *fakeServer) ServeRPC(ctx context.Context, req *farcall.Request) (any, e
 }
 
 // do is shorter to write in a table.
-func do(f func(ctx context.Context, params map[string]any) (any, error)) func(context.Context, map[string]any) (any, error) {
+func do(
+	f func(ctx context.Context, params map[string]any) (any, error),
+) func(context.Context, map[string]any) (any, error) {
 	return f
 }
 
@@ -148,7 +150,10 @@ func mustPipe(t *testing.T, all replies, o *ClientOptions) (*Client, *fakeServer
 
 // httpFake serves a fake over HTTP. gate may answer a request itself, and reports
 // whether it has.
-func httpFake(t *testing.T, all replies, gate func(f *fakeServer, w http.ResponseWriter, r *http.Request, body []byte) bool) (*fakeServer, string) {
+func httpFake(
+	t *testing.T, all replies,
+	gate func(f *fakeServer, w http.ResponseWriter, r *http.Request, body []byte) bool,
+) (*fakeServer, string) {
 	t.Helper()
 	f := &fakeServer{t: t, replies: all}
 	responder := farcall.NewResponder(f, &farcall.Options{Dialect: mcphttp.Dialect()})

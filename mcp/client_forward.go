@@ -73,14 +73,22 @@ func (w *forwarding) toSend() any {
 // Errors are those of [Client.Request], passed on ([farcall.PassOn]): a handler that returns one
 // answers as the server did. Forward does not act on spec.URLElicitationRequired. A call with an
 // error that does not wrap [farcall.ErrNotSent] may have had its effect.
-func (c *Client) Forward(ctx context.Context, f *relay.Forward) (result jsonrpc.Raw, in *era.Revision, err error) {
+func (c *Client) Forward(
+	ctx context.Context, f *relay.Forward,
+) (result jsonrpc.Raw, in *era.Revision, err error) {
 	result, in, err = c.forward(ctx, f)
 	return result, in, farcall.PassOn(err)
 }
 
-func (c *Client) forward(ctx context.Context, f *relay.Forward) (result jsonrpc.Raw, in *era.Revision, err error) {
-	w := &forwarding{Forward: f, c: c, rounds: observed.NewRounds(c.opts.RPC), rev: cmp.Or(f.Revision, era.Latest()), params: f.Params}
-	if i := scan.Space(f.Params, 0); i < len(f.Params) && f.Params[i] != '{' && string(f.Params[i:]) != "null" {
+func (c *Client) forward(
+	ctx context.Context, f *relay.Forward,
+) (result jsonrpc.Raw, in *era.Revision, err error) {
+	w := &forwarding{
+		Forward: f, c: c, rounds: observed.NewRounds(c.opts.RPC),
+		rev: cmp.Or(f.Revision, era.Latest()), params: f.Params,
+	}
+	if i := scan.Space(f.Params, 0); i < len(f.Params) && f.Params[i] != '{' &&
+		string(f.Params[i:]) != "null" {
 		return nil, nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: they must be an object")
 	}
 	if f.TaskID != "" {
@@ -198,7 +206,8 @@ func (w *forwarding) exchange(ctx context.Context, l *link) error {
 	if w.OnProgress != nil {
 		sink = func(value jsonrpc.Raw) {
 			p.touch()
-			if value, err := era.Translate(era.Notification, spec.NotificationProgress, value, l.rev, era.Latest()); err == nil {
+			if value, err := era.Translate(era.Notification, spec.NotificationProgress, value, l.rev,
+				era.Latest()); err == nil {
 				w.OnProgress(value)
 			}
 		}
@@ -240,7 +249,9 @@ func (v *valued) ContextValue(key any) (any, bool) { return v.values.Value(key),
 type route struct{ connected atomic.Bool }
 
 func (r *route) trace(ctx context.Context) context.Context {
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { r.connected.Store(true) }})
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
+		r.connected.Store(true)
+	}})
 }
 
 // none reports whether a request has surely not been sent.

@@ -55,24 +55,34 @@ func echoingClient(tb testing.TB, rev, result string) *Client {
 	return c
 }
 
-const forwardedMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}}`
+const forwardedMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+	`"io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},` +
+	`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}}`
 
 // forwardedCalls are tools/call from one revision to another.
 func forwardedCalls(tb testing.TB) map[string]func() {
 	tb.Helper()
 	const legacyResult = `{"content":[{"type":"text","text":"5"}],"structuredContent":{"sum":5}}`
-	const modernResult = `{"resultType":"complete","content":[{"type":"text","text":"5"}],"structuredContent":{"sum":5}}`
+	const modernResult = `{"resultType":"complete","content":[{"type":"text","text":"5"}],` +
+		`"structuredContent":{"sum":5}}`
 	calls := map[string]func(){}
 	for _, x := range []struct{ from, to, params, result string }{
 		{revLegacy, revLegacy, `{"name":"add","arguments":{"a":2,"b":3}}`, legacyResult},
-		{revModern, revModern, `{"name":"add","arguments":{"a":2,"b":3},` + forwardedMeta + `}`, modernResult},
+		{
+			revModern, revModern, `{"name":"add","arguments":{"a":2,"b":3},` + forwardedMeta + `}`,
+			modernResult,
+		},
 		{revLegacy, revModern, `{"name":"add","arguments":{"a":2,"b":3}}`, modernResult},
-		{revModern, revLegacy, `{"name":"add","arguments":{"a":2,"b":3},` + forwardedMeta + `}`, legacyResult},
+		{
+			revModern, revLegacy, `{"name":"add","arguments":{"a":2,"b":3},` + forwardedMeta + `}`,
+			legacyResult,
+		},
 	} {
 		c := echoingClient(tb, x.to, x.result)
 		f := &relay.Forward{
 			Method: "tools/call", Params: jsonrpc.Raw(x.params), Revision: era.Lookup(x.from),
-			Info: jsonrpc.Raw(`{"name":"x","version":"1"}`), Capabilities: jsonrpc.Raw(`{"elicitation":{"form":{}}}`),
+			Info:         jsonrpc.Raw(`{"name":"x","version":"1"}`),
+			Capabilities: jsonrpc.Raw(`{"elicitation":{"form":{}}}`),
 		}
 		ctx := tb.Context()
 		calls[x.from+" to "+x.to] = func() {
