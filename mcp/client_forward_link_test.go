@@ -26,7 +26,9 @@ import (
 )
 
 func callOf(tool string) *relay.Forward {
-	return &relay.Forward{Method: "tools/call", Params: jsonrpc.Raw(`{"name":"` + tool + `","arguments":{"a":"v"}}`)}
+	return &relay.Forward{
+		Method: "tools/call", Params: jsonrpc.Raw(`{"name":"` + tool + `","arguments":{"a":"v"}}`),
+	}
 }
 
 // Only what the server has surely not seen was not sent.
@@ -51,11 +53,13 @@ func TestForwardNotSent(t *testing.T) {
 			if err := <-failed; !errors.Is(err, farcall.ErrClosed) || errors.Is(err, farcall.ErrNotSent) {
 				t.Errorf("under way: %v", err)
 			}
-			if _, _, err := c.Forward(t.Context(), callOf("x")); !errors.Is(err, farcall.ErrClosed) || !errors.Is(err, farcall.ErrNotSent) {
+			if _, _, err := c.Forward(t.Context(), callOf("x")); !errors.Is(err, farcall.ErrClosed) ||
+				!errors.Is(err, farcall.ErrNotSent) {
 				t.Errorf("ended before: %v", err)
 			}
 			c.Close()
-			if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "x"}); !errors.Is(err, farcall.ErrClosed) || !errors.Is(err, farcall.ErrNotSent) {
+			if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "x"}); !errors.Is(err,
+				farcall.ErrClosed) || !errors.Is(err, farcall.ErrNotSent) {
 				t.Errorf("closed: %v", err)
 			}
 		})
@@ -70,13 +74,15 @@ func TestForwardNoLink(t *testing.T) {
 		defer c.Close()
 		p.exit()
 		synctest.Wait()
-		if raw, _, err := c.Forward(t.Context(), &relay.Forward{Method: "x"}); err != nil || string(raw) != `{"a":1}` || p.starts != 2 {
+		if raw, _, err := c.Forward(t.Context(), &relay.Forward{Method: "x"}); err != nil ||
+			string(raw) != `{"a":1}` || p.starts != 2 {
 			t.Error(string(raw), err, p.starts)
 		}
 		p.exit()
 		synctest.Wait()
 		p.failing = 100
-		if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "x"}); !errors.Is(err, farcall.ErrNotSent) || !strings.Contains(err.Error(), "cannot start") {
+		if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "x"}); !errors.Is(err,
+			farcall.ErrNotSent) || !strings.Contains(err.Error(), "cannot start") {
 			t.Error(err)
 		}
 	})
@@ -89,35 +95,44 @@ func TestForwardHTTPNotSent(t *testing.T) {
 	}{{revModern, modernFake(nil)}, {revLegacy, legacyFake(nil)}} {
 		t.Run(test.era, func(t *testing.T) {
 			var broken, refused atomic.Bool
-			f, url := httpFake(t, test.all, func(_ *fakeServer, w http.ResponseWriter, r *http.Request, _ []byte) bool {
-				if !broken.Load() {
-					return false
-				}
-				conn, _, err := http.NewResponseController(w).Hijack()
-				if err != nil {
-					t.Error(err)
-				}
-				conn.Close() // it has read the request
-				return true
-			})
+			f, url := httpFake(t, test.all,
+				func(_ *fakeServer, w http.ResponseWriter, r *http.Request, _ []byte) bool {
+					if !broken.Load() {
+						return false
+					}
+					conn, _, err := http.NewResponseController(w).Hijack()
+					if err != nil {
+						t.Error(err)
+					}
+					conn.Close() // it has read the request
+					return true
+				})
 			f.set("x", `{}`)
 			dialer := &net.Dialer{}
-			transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-				if refused.Load() {
-					return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
-				}
-				return dialer.DialContext(ctx, network, address)
-			}}
-			c := mustDial(t, url, &ClientOptions{Era: test.era, HTTP: &mcphttp.DialOptions{HTTP: &http.Client{Transport: transport}}})
+			transport := &http.Transport{
+				DisableKeepAlives: true,
+				DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+					if refused.Load() {
+						return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+					}
+					return dialer.DialContext(ctx, network, address)
+				},
+			}
+			c := mustDial(t, url,
+				&ClientOptions{
+					Era: test.era, HTTP: &mcphttp.DialOptions{HTTP: &http.Client{Transport: transport}},
+				})
 			if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "x"}); err != nil {
 				t.Fatal(err)
 			}
 			broken.Store(true)
-			if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "x"}); err == nil || errors.Is(err, farcall.ErrNotSent) {
+			if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "x"}); err == nil ||
+				errors.Is(err, farcall.ErrNotSent) {
 				t.Errorf("broken off: %v", err)
 			}
 			refused.Store(true)
-			if _, _, err := c.Forward(t.Context(), callOf("x")); !errors.Is(err, farcall.ErrNotSent) || !errors.Is(err, mcphttp.ErrConnect) {
+			if _, _, err := c.Forward(t.Context(), callOf("x")); !errors.Is(err, farcall.ErrNotSent) ||
+				!errors.Is(err, mcphttp.ErrConnect) {
 				t.Errorf("refused: %v", err)
 			}
 			var r route // of a request that was sent, without a way back for its answer
@@ -135,18 +150,21 @@ func TestForwardSessionLost(t *testing.T) {
 	var session atomic.Value
 	session.Store("s1")
 	lost := 0
-	f, url := httpFake(t, legacyFake(replies{"tools/call": `{ "content":[]}`}), func(_ *fakeServer, w http.ResponseWriter, r *http.Request, body []byte) bool {
-		if strings.Contains(string(body), `"initialize"`) || r.Method != http.MethodPost || r.Header.Get("Mcp-Session-Id") == session.Load() {
-			return false
-		}
-		http.Error(w, "no such session", http.StatusNotFound)
-		return true
-	})
+	f, url := httpFake(t, legacyFake(replies{"tools/call": `{ "content":[]}`}),
+		func(_ *fakeServer, w http.ResponseWriter, r *http.Request, body []byte) bool {
+			if strings.Contains(string(body), `"initialize"`) || r.Method != http.MethodPost ||
+				r.Header.Get("Mcp-Session-Id") == session.Load() {
+				return false
+			}
+			http.Error(w, "no such session", http.StatusNotFound)
+			return true
+		})
 	c := mustDial(t, url, &ClientOptions{Era: "legacy", OnSessionLost: func() { lost++ }})
 	for i, want := range []string{"s1", "s2", "s3"} {
 		session.Store(want)
 		if i == 2 {
-			if err := c.Notify(t.Context(), "notifications/roots/list_changed", nil); err != nil || f.count("notifications/roots/list_changed") != 1 {
+			if err := c.Notify(t.Context(), "notifications/roots/list_changed", nil); err != nil ||
+				f.count("notifications/roots/list_changed") != 1 {
 				t.Error(err)
 			}
 		}
@@ -156,7 +174,8 @@ func TestForwardSessionLost(t *testing.T) {
 		}
 	}
 	session.Store("s9") // which the new session will not be
-	if _, _, err := c.Forward(t.Context(), callOf("x")); !errors.Is(err, mcphttp.ErrSessionLost) || !errors.Is(err, farcall.ErrNotSent) {
+	if _, _, err := c.Forward(t.Context(), callOf("x")); !errors.Is(err, mcphttp.ErrSessionLost) ||
+		!errors.Is(err, farcall.ErrNotSent) {
 		t.Error(err)
 	}
 }
@@ -164,22 +183,24 @@ func TestForwardSessionLost(t *testing.T) {
 // A call with an answer that is lost with the session may have had its effect.
 func TestForwardAnswerLost(t *testing.T) {
 	var taken atomic.Int32
-	f, url := httpFake(t, legacyFake(replies{"tools/list": `{"tools":[]}`}), func(_ *fakeServer, w http.ResponseWriter, r *http.Request, body []byte) bool {
-		if r.Method == http.MethodGet && taken.Load() == 1 {
-			http.Error(w, "no such session", http.StatusNotFound)
+	f, url := httpFake(t, legacyFake(replies{"tools/list": `{"tools":[]}`}),
+		func(_ *fakeServer, w http.ResponseWriter, r *http.Request, body []byte) bool {
+			if r.Method == http.MethodGet && taken.Load() == 1 {
+				http.Error(w, "no such session", http.StatusNotFound)
+				return true
+			}
+			if !strings.Contains(string(body), `"tools/call"`) || taken.Add(1) > 1 {
+				return false
+			}
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprint(w, "id: 1\nretry: 20\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\"}\n\n")
 			return true
-		}
-		if !strings.Contains(string(body), `"tools/call"`) || taken.Add(1) > 1 {
-			return false
-		}
-		w.Header().Set("Content-Type", "text/event-stream")
-		fmt.Fprint(w, "id: 1\nretry: 20\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\"}\n\n")
-		return true
-	})
+		})
 	f.set("tools/call", `{"content":[]}`)
 	c := mustDial(t, url, &ClientOptions{Era: "legacy"})
 	_, _, err := c.Forward(t.Context(), callOf("x"))
-	if !errors.Is(err, mcphttp.ErrSessionLost) || errors.Is(err, farcall.ErrNotSent) || !strings.Contains(err.Error(), "may or may not") || taken.Load() != 1 {
+	if !errors.Is(err, mcphttp.ErrSessionLost) || errors.Is(err, farcall.ErrNotSent) ||
+		!strings.Contains(err.Error(), "may or may not") || taken.Load() != 1 {
 		t.Errorf("%v, called %d times", err, taken.Load())
 	}
 	if _, _, err := c.Forward(t.Context(), callOf("x")); err != nil || f.count("initialize") != 2 {
@@ -191,17 +212,19 @@ func TestForwardAnswerLost(t *testing.T) {
 // are translated to that.
 func TestForwardServerChanges(t *testing.T) {
 	var old atomic.Bool
-	f, url := httpFake(t, legacyFake(modernFake(replies{"x": `{}`})), func(_ *fakeServer, w http.ResponseWriter, _ *http.Request, body []byte) bool {
-		if strings.Contains(string(body), spec.MetaProtocolVersion) == old.Load() {
-			http.Error(w, "what is that?", http.StatusBadRequest)
-			return true
-		}
-		return false
-	})
+	f, url := httpFake(t, legacyFake(modernFake(replies{"x": `{}`})),
+		func(_ *fakeServer, w http.ResponseWriter, _ *http.Request, body []byte) bool {
+			if strings.Contains(string(body), spec.MetaProtocolVersion) == old.Load() {
+				http.Error(w, "what is that?", http.StatusBadRequest)
+				return true
+			}
+			return false
+		})
 	c := mustDial(t, url, nil)
 	for _, want := range []string{revModern, revLegacy} {
 		old.Store(want == revLegacy)
-		_, in, err := c.Forward(t.Context(), &relay.Forward{Method: "x", Params: paramsIn(era.Latest(), `"a":1`)})
+		_, in, err := c.Forward(t.Context(),
+			&relay.Forward{Method: "x", Params: paramsIn(era.Latest(), `"a":1`)})
 		if err != nil || in.Name != want || f.last("x")["a"] != 1.0 {
 			t.Errorf("in %v, %v", in, err)
 		}
@@ -215,26 +238,30 @@ func TestForwardServerChanges(t *testing.T) {
 // that need to know it at once list the tools once.
 func TestForwardHeaders(t *testing.T) {
 	tool := func(name string) string {
-		return `{"ttlMs":0,"tools":[{"name":"x","inputSchema":{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"` + name + `"}}}},` +
-			`{"name":"bad","inputSchema":{"type":"object","properties":{"a":{"type":"object","x-mcp-header":"A"}}}}]}`
+		return `{"ttlMs":0,"tools":[{"name":"x","inputSchema":{"type":"object",` +
+			`"properties":{"a":{"type":"string","x-mcp-header":"` + name + `"}}}},` +
+			`{"name":"bad","inputSchema":{"type":"object","properties":{"a":{"type":"object",` +
+			`"x-mcp-header":"A"}}}}]}`
 	}
 	var want atomic.Value
 	want.Store("Old")
-	f, url := httpFake(t, modernFake(replies{"tools/list": tool("Old")}), func(_ *fakeServer, w http.ResponseWriter, r *http.Request, body []byte) bool {
-		if !strings.Contains(string(body), `"tools/call"`) {
-			return false
-		}
-		var m struct{ ID json.RawMessage }
-		json.Unmarshal(body, &m)
-		w.Header().Set("Content-Type", "application/json")
-		if r.Header.Get("Mcp-Param-"+want.Load().(string)) != "v" {
-			w.WriteHeader(http.StatusBadRequest)
-			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32020,"message":"Header mismatch"}}`, m.ID)
+	f, url := httpFake(t, modernFake(replies{"tools/list": tool("Old")}),
+		func(_ *fakeServer, w http.ResponseWriter, r *http.Request, body []byte) bool {
+			if !strings.Contains(string(body), `"tools/call"`) {
+				return false
+			}
+			var m struct{ ID json.RawMessage }
+			json.Unmarshal(body, &m)
+			w.Header().Set("Content-Type", "application/json")
+			if r.Header.Get("Mcp-Param-"+want.Load().(string)) != "v" {
+				w.WriteHeader(http.StatusBadRequest)
+				fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32020,"message":"Header mismatch"}}`,
+					m.ID)
+				return true
+			}
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`, m.ID)
 			return true
-		}
-		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`, m.ID)
-		return true
-	})
+		})
 	c := mustDial(t, url, nil)
 	var all sync.WaitGroup
 	for range 20 {
@@ -257,10 +284,13 @@ func TestForwardHeaders(t *testing.T) {
 	if _, _, err := c.Forward(t.Context(), callOf("x")); !errors.Is(err, spec.HeaderMismatch) {
 		t.Error(err)
 	}
-	if _, _, err := c.Forward(t.Context(), callOf("bad")); err == nil || !strings.Contains(err.Error(), "cannot be called over HTTP") {
+	if _, _, err := c.Forward(t.Context(), callOf("bad")); err == nil ||
+		!strings.Contains(err.Error(), "cannot be called over HTTP") {
 		t.Error(err)
 	}
-	if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "tools/call", Params: jsonrpc.Raw(`{"name":5}`)}); !errors.Is(err, spec.HeaderMismatch) {
+	if _, _, err := c.Forward(t.Context(),
+		&relay.Forward{Method: "tools/call", Params: jsonrpc.Raw(`{"name":5}`)}); !errors.Is(err,
+		spec.HeaderMismatch) {
 		t.Error(err) // that is for the server to say
 	}
 }
@@ -277,7 +307,8 @@ func TestForwardListsAgain(t *testing.T) {
 			if stuck.Load() {
 				<-ctx.Done()
 			}
-			return `{"tools":[{"name":"x","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}]}`, nil
+			return `{"tools":[{"name":"x","inputSchema":{"type":"object"},` +
+				`"execution":{"taskSupport":"required"}}]}`, nil
 		}))
 		c := connectProcess(t, p, ClientOptions{})
 		defer p.exit()
@@ -328,10 +359,14 @@ func TestForwardTimeout(t *testing.T) {
 			t.Error(err, time.Since(begun))
 		}
 		reports := 0
-		if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "x", Timeout: 30 * time.Second, OnProgress: func(jsonrpc.Raw) { reports++ }}); err != nil || reports != 5 {
+		if _, _, err := c.Forward(t.Context(),
+			&relay.Forward{Method: "x", Timeout: 30 * time.Second, OnProgress: func(jsonrpc.Raw) {
+				reports++
+			}}); err != nil || reports != 5 {
 			t.Error(err, reports)
 		}
-		if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "x"}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "x"}); !errors.Is(err,
+			context.DeadlineExceeded) {
 			t.Error(err)
 		}
 	})
@@ -352,7 +387,8 @@ func TestForwardErrors(t *testing.T) {
 	} {
 		f.set("tools/call", jsonrpc.Errorf(test.give, "no"))
 		_, _, err := c.Forward(t.Context(), callOf("x"))
-		if wire, ok := errors.AsType[*jsonrpc.Error](err); !ok || wire.Code != test.want || errors.Is(err, farcall.ErrNotSent) {
+		if wire, ok := errors.AsType[*jsonrpc.Error](err); !ok || wire.Code != test.want ||
+			errors.Is(err, farcall.ErrNotSent) {
 			t.Errorf("%d: %v", test.give, err)
 		}
 	}
@@ -375,12 +411,15 @@ func TestForwardEndlessTools(t *testing.T) {
 			result = `"tools":[],"nextCursor":"again","ttlMs":0,"cacheScope":"private"`
 		}
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"x","version":"1"}},%s}}`, m.ID, result)
+		fmt.Fprintf(w,
+			`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete",`+
+				`"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"x","version":"1"}},%s}}`, m.ID, result)
 	}))
 	defer server.Close()
 	c := mustDial(t, server.URL, nil)
 	for range 3 {
-		if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "tools/call", Params: jsonrpc.Raw(`{"name":"x"}`)}); err != nil {
+		if _, _, err := c.Forward(t.Context(),
+			&relay.Forward{Method: "tools/call", Params: jsonrpc.Raw(`{"name":"x"}`)}); err != nil {
 			t.Error(err)
 		}
 	}

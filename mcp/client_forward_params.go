@@ -140,7 +140,8 @@ func (w *forwarding) withMeta(params jsonrpc.Raw, rev *era.Revision) (jsonrpc.Ra
 		meta.Add(spec.MetaClientInfo, orElse(w.Info, scan.Member(own, spec.MetaClientInfo)))
 	}
 	if !capabilities {
-		meta.Add(spec.MetaClientCapabilities, orElse(withTasks(w.Capabilities), scan.Member(own, spec.MetaClientCapabilities)))
+		meta.Add(spec.MetaClientCapabilities,
+			orElse(withTasks(w.Capabilities), scan.Member(own, spec.MetaClientCapabilities)))
 	}
 	if !level && w.LogLevel != "" {
 		meta.Add(spec.MetaLogLevel, jsonrpc.AppendString(nil, w.LogLevel))
@@ -192,7 +193,8 @@ func (k *callers) find(f *relay.Forward, rev *era.Revision) jsonrpc.Raw {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for i, m := range k.all {
-		if m.rev == rev && m.level == f.LogLevel && bytes.Equal(m.info, f.Info) && bytes.Equal(m.capabilities, f.Capabilities) {
+		if m.rev == rev && m.level == f.LogLevel && bytes.Equal(m.info, f.Info) &&
+			bytes.Equal(m.capabilities, f.Capabilities) {
 			copy(k.all[1:i+1], k.all[:i])
 			k.all[0] = m
 			return m.raw
@@ -205,7 +207,10 @@ func (k *callers) keep(f *relay.Forward, rev *era.Revision, raw jsonrpc.Raw) {
 	if len(raw) > maxRemembered {
 		return
 	}
-	m := &callersMeta{rev: rev, info: slices.Clone(f.Info), capabilities: slices.Clone(f.Capabilities), level: f.LogLevel, raw: raw}
+	m := &callersMeta{
+		rev: rev, info: slices.Clone(f.Info), capabilities: slices.Clone(f.Capabilities),
+		level: f.LogLevel, raw: raw,
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(k.all) == maxCallers {
@@ -238,7 +243,8 @@ func (w *forwarding) mayBeTask(l *link) bool {
 	if w.Method != spec.MethodToolsCall {
 		return false
 	}
-	return w.asTask || l.rev.TasksExtension && l.info.Capabilities != nil && l.info.Capabilities.Extensions[spec.ExtensionTasks] != nil
+	return w.asTask || l.rev.TasksExtension && l.info.Capabilities != nil &&
+		l.info.Capabilities.Extensions[spec.ExtensionTasks] != nil
 }
 
 // How long the answer to a call that was given up may still come. A server that
@@ -284,7 +290,9 @@ func (w *forwarding) created(raw jsonrpc.Raw, kind string) (*spec.DetailedTask, 
 }
 
 // finish follows the task of a call to its end.
-func (w *forwarding) finish(ctx context.Context, t *spec.DetailedTask) (jsonrpc.Raw, *era.Revision, error) {
+func (w *forwarding) finish(
+	ctx context.Context, t *spec.DetailedTask,
+) (jsonrpc.Raw, *era.Revision, error) {
 	f := w.follower()
 	if w.Tasks != nil {
 		if err := w.Tasks.TaskStarted(t.TaskID, t.CreatedAt); err != nil {
@@ -319,7 +327,9 @@ func (w *forwarding) follower() *follower {
 	}
 	who.Info, who.Capabilities = slices.Clone(who.Info), slices.Clone(who.Capabilities)
 	f := &follower{c: w.c, resumed: w.TaskID != "", created: w.TaskCreated}
-	f.call = func(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, *era.Revision, error) {
+	f.call = func(
+		ctx context.Context, method string, params jsonrpc.Raw,
+	) (jsonrpc.Raw, *era.Revision, error) {
 		call := *who
 		call.Method, call.Params = method, params
 		return w.c.forwardTask(ctx, &call)
@@ -332,7 +342,9 @@ func (w *forwarding) follower() *follower {
 
 // forwardTask makes a call about a task in the name of the caller that has made that. What it
 // returns is in the form of the newest revision, but for the result of the tool.
-func (c *Client) forwardTask(ctx context.Context, f *relay.Forward) (jsonrpc.Raw, *era.Revision, error) {
+func (c *Client) forwardTask(
+	ctx context.Context, f *relay.Forward,
+) (jsonrpc.Raw, *era.Revision, error) {
 	raw, in, err := c.Forward(ctx, f)
 	if err != nil || f.Method == spec.MethodTasksResult {
 		return raw, in, err

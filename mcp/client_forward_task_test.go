@@ -17,14 +17,19 @@ import (
 
 // taskForwarder is a client of a server with tasks of one generation, and what a
 // Forward of its tool "work" has.
-func taskForwarder(t *testing.T, rev, over, support string, o *ClientOptions, work func(ctx context.Context) (string, error)) (*Client, *spy, *Server, func() *relay.Forward) {
+func taskForwarder(
+	t *testing.T, rev, over, support string, o *ClientOptions,
+	work func(ctx context.Context) (string, error),
+) (*Client, *spy, *Server, func() *relay.Forward) {
 	t.Helper()
 	s := taskServer(t, support, &ServerOptions{TaskPoll: 20 * time.Millisecond}, work)
 	c, seen := forwarder(t, s, rev, over, o)
 	return c, seen, s, func() *relay.Forward {
 		return &relay.Forward{
-			Method: "tools/call", Params: jsonrpc.Raw(`{"name":"work","arguments":{}}`), Revision: era.Lookup("2025-06-18"),
-			Info: jsonrpc.Raw(`{"name":"x","version":"1"}`), Capabilities: jsonrpc.Raw(`{"elicitation":{"form":{}}}`),
+			Method: "tools/call", Params: jsonrpc.Raw(`{"name":"work","arguments":{}}`),
+			Revision:     era.Lookup("2025-06-18"),
+			Info:         jsonrpc.Raw(`{"name":"x","version":"1"}`),
+			Capabilities: jsonrpc.Raw(`{"elicitation":{"form":{}}}`),
 		}
 	}
 }
@@ -57,8 +62,16 @@ func TestForwardTask(t *testing.T) {
 			support string
 			want    bool // a task
 			ask     bool
-		}{{spec.TaskRequired, true, false}, {spec.TaskOptional, true, true}, {spec.TaskOptional, rev == revModern, false}, {spec.TaskForbidden, false, true}} {
-			c, seen, _, forward := taskForwarder(t, rev, over, test.support, nil, func(context.Context) (string, error) { return "worked", nil })
+		}{
+			{spec.TaskRequired, true, false},
+			{spec.TaskOptional, true, true},
+			{spec.TaskOptional, rev == revModern, false},
+			{spec.TaskForbidden, false, true},
+		} {
+			c, seen, _, forward := taskForwarder(t, rev, over, test.support, nil,
+				func(context.Context) (string, error) {
+					return "worked", nil
+				})
 			tasks := 0
 			f := forward()
 			f.Task, f.Tasks = test.ask, onTask(func(string, string) error {
@@ -66,7 +79,8 @@ func TestForwardTask(t *testing.T) {
 				return nil
 			})
 			raw, in, err := c.Forward(t.Context(), f)
-			if err != nil || in.Name != rev || !strings.Contains(string(raw), `"worked"`) || strings.Contains(string(raw), "related-task") {
+			if err != nil || in.Name != rev || !strings.Contains(string(raw), `"worked"`) ||
+				strings.Contains(string(raw), "related-task") {
 				t.Errorf("%s: %s, %v, %v", test.support, raw, in, err)
 			}
 			if tasks == 1 != test.want || seen.contains("tasks/get") != test.want {
@@ -78,9 +92,10 @@ func TestForwardTask(t *testing.T) {
 
 func TestForwardTaskFails(t *testing.T) {
 	eachTaskForwarder(t, func(t *testing.T, rev, over string) {
-		c, _, _, forward := taskForwarder(t, rev, over, spec.TaskRequired, nil, func(context.Context) (string, error) {
-			return "", jsonrpc.Errorf(-5, "broken")
-		})
+		c, _, _, forward := taskForwarder(t, rev, over, spec.TaskRequired, nil,
+			func(context.Context) (string, error) {
+				return "", jsonrpc.Errorf(-5, "broken")
+			})
 		if raw, _, err := c.Forward(t.Context(), forward()); !errors.Is(err, jsonrpc.Code(-5)) {
 			t.Errorf("%s, %v", raw, err)
 		}
@@ -91,11 +106,12 @@ func TestForwardTaskFails(t *testing.T) {
 func TestForwardTaskCancelled(t *testing.T) {
 	eachTaskForwarder(t, func(t *testing.T, rev, over string) {
 		ended := make(chan error, 10)
-		c, _, _, forward := taskForwarder(t, rev, over, spec.TaskRequired, nil, func(ctx context.Context) (string, error) {
-			<-ctx.Done()
-			ended <- ctx.Err()
-			return "", ctx.Err()
-		})
+		c, _, _, forward := taskForwarder(t, rev, over, spec.TaskRequired, nil,
+			func(ctx context.Context) (string, error) {
+				<-ctx.Done()
+				ended <- ctx.Err()
+				return "", ctx.Err()
+			})
 		ctx, cancel := context.WithCancel(t.Context())
 		f := forward()
 		f.Tasks = onTask(func(string, string) error {
@@ -122,14 +138,15 @@ func TestForwardTaskCancelled(t *testing.T) {
 func TestForwardResumesTask(t *testing.T) {
 	eachTaskForwarder(t, func(t *testing.T, rev, over string) {
 		goOn := make(chan struct{})
-		c, seen, _, forward := taskForwarder(t, rev, over, spec.TaskRequired, nil, func(ctx context.Context) (string, error) {
-			select {
-			case <-goOn:
-				return "worked", nil
-			case <-ctx.Done():
-				return "", ctx.Err()
-			}
-		})
+		c, seen, _, forward := taskForwarder(t, rev, over, spec.TaskRequired, nil,
+			func(ctx context.Context) (string, error) {
+				select {
+				case <-goOn:
+					return "worked", nil
+				case <-ctx.Done():
+					return "", ctx.Err()
+				}
+			})
 		ctx, cancel := context.WithCancel(t.Context())
 		f, id, created := forward(), "", ""
 		f.Tasks = leaving{onTask(func(made, at string) error {
@@ -142,14 +159,21 @@ func TestForwardResumesTask(t *testing.T) {
 		}
 		known := ""
 		resumed := func(id, created string) *relay.Forward {
-			return &relay.Forward{Method: spec.MethodToolsCall, TaskID: id, TaskCreated: created, Info: f.Info, Capabilities: f.Capabilities, Tasks: onTask(func(id, _ string) error {
-				known = id
-				close(goOn)
-				return nil
-			})}
+			return &relay.Forward{
+				Method: spec.MethodToolsCall, TaskID: id, TaskCreated: created,
+				Info: f.Info, Capabilities: f.Capabilities, Tasks: onTask(func(id, _ string) error {
+					known = id
+					close(goOn)
+					return nil
+				}),
+			}
 		}
-		for _, other := range []*relay.Forward{resumed("none", created), resumed(id, ""), resumed(id, "2000-01-02T03:04:05Z")} {
-			if raw, in, err := c.Forward(t.Context(), other); !errors.Is(err, jsonrpc.InvalidParams) || known != "" {
+		for _, other := range []*relay.Forward{
+			resumed("none", created), resumed(id, ""),
+			resumed(id, "2000-01-02T03:04:05Z"),
+		} {
+			if raw, in, err := c.Forward(t.Context(), other); !errors.Is(err, jsonrpc.InvalidParams) ||
+				known != "" {
 				t.Errorf("an unknown task: %s, %v, %v", raw, in, err)
 			}
 		}
@@ -170,7 +194,9 @@ func TestForwardTaskAsks(t *testing.T) {
 		var silent atomic.Bool
 		tags, ended := make(chan string, 10), make(chan error, 10)
 		o := &ClientOptions{
-			Capabilities: &spec.ClientCapabilities{Elicitation: &spec.ElicitationCapability{Form: spec.JSONObject{}}},
+			Capabilities: &spec.ClientCapabilities{
+				Elicitation: &spec.ElicitationCapability{Form: spec.JSONObject{}},
+			},
 			Ask: func(ctx context.Context, _ string, _ jsonrpc.Raw) (jsonrpc.Raw, error) {
 				tags <- tagOf(ctx)
 				if silent.Load() {
@@ -179,17 +205,19 @@ func TestForwardTaskAsks(t *testing.T) {
 				return jsonrpc.Raw(`{"action":"accept","content":{"name":"Bob"}}`), nil
 			},
 		}
-		c, _, _, forward := taskForwarder(t, rev, over, spec.TaskRequired, o, func(ctx context.Context) (string, error) {
-			who, err := Elicit[askForm](ctx, "Who?")
-			ended <- err
-			return "hello " + who.Name, err
-		})
+		c, _, _, forward := taskForwarder(t, rev, over, spec.TaskRequired, o,
+			func(ctx context.Context) (string, error) {
+				who, err := Elicit[askForm](ctx, "Who?")
+				ended <- err
+				return "hello " + who.Name, err
+			})
 		raw, _, err := c.Forward(tagged(t.Context(), "A"), forward())
 		want := "A"
 		if rev == revLegacy && over == "stream" {
 			want = ""
 		}
-		if tag := <-tags; err != nil || <-ended != nil || !strings.Contains(string(raw), "hello Bob") || tag != want {
+		if tag := <-tags; err != nil || <-ended != nil || !strings.Contains(string(raw), "hello Bob") ||
+			tag != want {
 			t.Errorf("%s, %v, asked with %q", raw, err, tag)
 		}
 		silent.Store(true)
@@ -208,10 +236,12 @@ func TestForwardTaskAsks(t *testing.T) {
 
 // A caller that knows tasks itself has a task made in its name.
 func TestForwardModernTask(t *testing.T) {
-	c, seen, s, forward := taskForwarder(t, revModern, "stream", spec.TaskOptional, &ClientOptions{Name: "me"}, func(context.Context) (string, error) { return "worked", nil })
+	c, seen, s, forward := taskForwarder(t, revModern, "stream", spec.TaskOptional,
+		&ClientOptions{Name: "me"}, func(context.Context) (string, error) { return "worked", nil })
 	f := forward()
 	f.Revision = era.Latest()
-	f.Params = jsonrpc.Raw(`{"name":"work","_meta":{"progressToken":"callers","io.modelcontextprotocol/protocolVersion":"2026-07-28",
+	f.Params = jsonrpc.Raw(
+		`{"name":"work","_meta":{"progressToken":"callers","io.modelcontextprotocol/protocolVersion":"2026-07-28",
 		"io.modelcontextprotocol/clientInfo":{"name":"caller","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}}`)
 	before := len(seen.sent)
 	raw, _, err := c.Forward(t.Context(), f)
@@ -219,7 +249,8 @@ func TestForwardModernTask(t *testing.T) {
 		t.Errorf("%s, %v", raw, err)
 	}
 	for _, frame := range seen.sent[before:] {
-		if !strings.Contains(frame, `{"name":"caller","version":"1"}`) || strings.Contains(frame, "callers") {
+		if !strings.Contains(frame, `{"name":"caller","version":"1"}`) ||
+			strings.Contains(frame, "callers") {
 			t.Errorf("sent %s", frame)
 		}
 	}

@@ -101,7 +101,8 @@ func paramsIn(rev *era.Revision, members string) jsonrpc.Raw {
 	meta := `"progressToken":"callers","x":1`
 	if !rev.Handshake {
 		meta += `,"io.modelcontextprotocol/protocolVersion":"` + rev.Name +
-			`","io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}`
+			`","io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},` +
+			`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}`
 	}
 	if members != "" {
 		members += ","
@@ -126,16 +127,21 @@ func TestForward(t *testing.T) {
 			got, err := call(&relay.Forward{OnProgress: func(p jsonrpc.Raw) {
 				reports = append(reports, string(scan.Member(p, "progress")))
 			}}, "tools/call", `"name":"add","arguments":{"a":2,"b":3}`)
-			if err != nil || !strings.Contains(got, `"text":"{\"sum\":5}"`) || strings.Join(reports, " ") != "0 1 2" {
+			if err != nil || !strings.Contains(got, `"text":"{\"sum\":5}"`) ||
+				strings.Join(reports, " ") != "0 1 2" {
 				t.Errorf("from %s: %s, %v, reports %q", from.Name, got, err, reports)
 			}
-			if got, err = call(&relay.Forward{}, "tools/call", `"name":"add","arguments":{"a":2,"b":3}`); err != nil || strings.Contains(got, `"resultType":"complete"`) != !rev.Handshake {
+			if got, err = call(&relay.Forward{}, "tools/call",
+				`"name":"add","arguments":{"a":2,"b":3}`); err != nil ||
+				strings.Contains(got, `"resultType":"complete"`) != !rev.Handshake {
 				t.Errorf("from %s: %s, %v", from.Name, got, err)
 			}
-			if got, err = call(&relay.Forward{}, "tools/list", ""); err != nil || !strings.Contains(got, `"greet"`) {
+			if got, err = call(&relay.Forward{}, "tools/list", ""); err != nil ||
+				!strings.Contains(got, `"greet"`) {
 				t.Errorf("from %s: %s, %v", from.Name, got, err)
 			}
-			if _, err = call(&relay.Forward{}, "resources/read", `"uri":"test:none"`); !errors.Is(err, era.Latest().ResourceNotFound) {
+			if _, err = call(&relay.Forward{}, "resources/read", `"uri":"test:none"`); !errors.Is(err,
+				era.Latest().ResourceNotFound) {
 				t.Errorf("from %s: %v", from.Name, err)
 			}
 			if _, err = call(&relay.Forward{}, "x/none", ""); !errors.Is(err, jsonrpc.MethodNotFound) {
@@ -159,13 +165,18 @@ func TestForwardSSE(t *testing.T) {
 	defer server.Close()
 	defer h.Shutdown(context.WithoutCancel(t.Context()))
 	c := mustDial(t, server.URL+"/sse", &ClientOptions{
-		Capabilities: &spec.ClientCapabilities{Elicitation: &spec.ElicitationCapability{Form: spec.JSONObject{}}},
+		Capabilities: &spec.ClientCapabilities{
+			Elicitation: &spec.ElicitationCapability{Form: spec.JSONObject{}},
+		},
 		Ask: func(context.Context, string, jsonrpc.Raw) (jsonrpc.Raw, error) {
 			return jsonrpc.Raw(`{"action":"accept","content":{"name":"Bob"}}`), nil
 		},
 	})
 	reports := 0
-	for params, want := range map[string]string{`{"name":"add","arguments":{"a":2,"b":3}}`: "sum", `{"name":"greet"}`: "hello Bob"} {
+	for params, want := range map[string]string{
+		`{"name":"add","arguments":{"a":2,"b":3}}`: "sum",
+		`{"name":"greet"}`:                         "hello Bob",
+	} {
 		raw, _, err := c.Forward(t.Context(), &relay.Forward{
 			Method: "tools/call", Params: jsonrpc.Raw(params), OnProgress: func(jsonrpc.Raw) { reports++ },
 		})
@@ -185,43 +196,109 @@ func TestForwardParams(t *testing.T) {
 		version = `"io.modelcontextprotocol/protocolVersion":"2026-07-28"`
 		info    = `"io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"}`
 		caps    = `"io.modelcontextprotocol/clientCapabilities":{}`
-		tasks   = `"io.modelcontextprotocol/clientCapabilities":{"roots":{},"extensions":{"y":{},"io.modelcontextprotocol/tasks":{}}}`
-		level   = `"io.modelcontextprotocol/logLevel":"debug"`
+		tasks   = `"io.modelcontextprotocol/clientCapabilities":{"roots":{},"extensions":{"y":{},` +
+			`"io.modelcontextprotocol/tasks":{}}}`
+		level = `"io.modelcontextprotocol/logLevel":"debug"`
 	)
-	who := relay.Forward{Info: jsonrpc.Raw(`{"name":"x","version":"1"}`), Capabilities: jsonrpc.Raw(`{"roots":{},"extensions":{"y":{}}}`), LogLevel: "debug"}
-	knows := relay.Forward{Capabilities: jsonrpc.Raw(`{"extensions":{"io.modelcontextprotocol/tasks":{"a":1}}}`)}
+	who := relay.Forward{
+		Info:         jsonrpc.Raw(`{"name":"x","version":"1"}`),
+		Capabilities: jsonrpc.Raw(`{"roots":{},"extensions":{"y":{}}}`), LogLevel: "debug",
+	}
+	knows := relay.Forward{
+		Capabilities: jsonrpc.Raw(`{"extensions":{"io.modelcontextprotocol/tasks":{"a":1}}}`),
+	}
 	for _, test := range []struct {
 		from, to   string
 		f          relay.Forward
 		give, want string
 	}{
-		{revLegacy, revLegacy, who, `{ "name" : "x", "_meta":{"traceparent":"a"}}`, `{ "name" : "x", "_meta":{"traceparent":"a"}}`},
+		{
+			revLegacy, revLegacy, who, `{ "name" : "x", "_meta":{"traceparent":"a"}}`,
+			`{ "name" : "x", "_meta":{"traceparent":"a"}}`,
+		},
 		{revLegacy, revLegacy, who, ``, ``},
 		{revLegacy, revLegacy, who, `null`, ``},
-		{revLegacy, revLegacy, who, `{"name":"x","_meta":{"progressToken":5,"a":1}}`, `{"name":"x","_meta":{"a":1}}`},
-		{revLegacy, revLegacy, who, `{"_meta":{"progressToken":5},"_meta":{"progress\u0054oken":"a"},"b":{"progressToken":7}}`, `{"b":{"progressToken":7}}`},
+		{
+			revLegacy, revLegacy, who, `{"name":"x","_meta":{"progressToken":5,"a":1}}`,
+			`{"name":"x","_meta":{"a":1}}`,
+		},
+		{
+			revLegacy, revLegacy, who,
+			`{"_meta":{"progressToken":5},"_meta":{"progress\u0054oken":"a"},"b":{"progressToken":7}}`,
+			`{"b":{"progressToken":7}}`,
+		},
 		{"2024-11-05", revLegacy, who, `{"name":"x"}`, `{"name":"x"}`},
 
-		{revModern, revModern, who, `{ "a":1,"_meta":{` + info + `,` + caps + `,` + version + `,` + level + `}}`, `{ "a":1,"_meta":{` + info + `,` + caps + `,` + version + `,` + level + `}}`},
-		{revModern, revModern, who, `{"a":1,"_meta":{` + info + `,` + caps + `,` + version + `}}`, `{"a":1,"_meta":{` + info + `,` + caps + `,` + version + `,` + level + `}}`},
-		{revModern, revModern, knows, `{"_meta":{` + version + `,` + caps + `,` + info + `,"progressToken":1}}`, `{"_meta":{` + caps + `,` + info + `,` + version + `}}`},
-		{revModern, revModern, who, `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-29"},"inputResponses":{},"requestState":"s"}`, `{"inputResponses":{},"requestState":"s","_meta":{` + version + `,` + info + `,` + tasks + `,` + level + `}}`},
+		{
+			revModern, revModern, who,
+			`{ "a":1,"_meta":{` + info + `,` + caps + `,` + version + `,` + level + `}}`,
+			`{ "a":1,"_meta":{` + info + `,` + caps + `,` + version + `,` + level + `}}`,
+		},
+		{
+			revModern, revModern, who, `{"a":1,"_meta":{` + info + `,` + caps + `,` + version + `}}`,
+			`{"a":1,"_meta":{` + info + `,` + caps + `,` + version + `,` + level + `}}`,
+		},
+		{
+			revModern, revModern, knows,
+			`{"_meta":{` + version + `,` + caps + `,` + info + `,"progressToken":1}}`,
+			`{"_meta":{` + caps + `,` + info + `,` + version + `}}`,
+		},
+		{
+			revModern, revModern, who,
+			`{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-29"},"inputResponses":{},` +
+				`"requestState":"s"}`,
+			`{"inputResponses":{},"requestState":"s","_meta":{` + version + `,` + info + `,` + tasks + `,` +
+				level + `}}`,
+		},
 
-		{revLegacy, revModern, who, ``, `{"_meta":{` + version + `,` + info + `,` + tasks + `,` + level + `}}`},
-		{revLegacy, revModern, who, `{"a":[1, 2],"_meta":{"progressToken":5,"b":2}}`, `{"a":[1, 2],"_meta":{"b":2,` + version + `,` + info + `,` + tasks + `,` + level + `}}`},
-		{revLegacy, revModern, who, `null`, `{"_meta":{` + version + `,` + info + `,` + tasks + `,` + level + `}}`},
-		{revLegacy, revModern, who, ` { } `, `{"_meta":{` + version + `,` + info + `,` + tasks + `,` + level + `}}`},
-		{revLegacy, revModern, who, ` {"a": {} } `, `{"a": {} ,"_meta":{` + version + `,` + info + `,` + tasks + `,` + level + `}}`},
+		{
+			revLegacy, revModern, who, ``,
+			`{"_meta":{` + version + `,` + info + `,` + tasks + `,` + level + `}}`,
+		},
+		{
+			revLegacy, revModern, who, `{"a":[1, 2],"_meta":{"progressToken":5,"b":2}}`,
+			`{"a":[1, 2],"_meta":{"b":2,` + version + `,` + info + `,` + tasks + `,` + level + `}}`,
+		},
+		{
+			revLegacy, revModern, who, `null`,
+			`{"_meta":{` + version + `,` + info + `,` + tasks + `,` + level + `}}`,
+		},
+		{
+			revLegacy, revModern, who, ` { } `,
+			`{"_meta":{` + version + `,` + info + `,` + tasks + `,` + level + `}}`,
+		},
+		{
+			revLegacy, revModern, who, ` {"a": {} } `,
+			`{"a": {} ,"_meta":{` + version + `,` + info + `,` + tasks + `,` + level + `}}`,
+		},
 		{
 			revLegacy, revModern, knows, `{}`,
-			`{"_meta":{` + version + `,"io.modelcontextprotocol/clientInfo":{"name":"me","version":"0"},"io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{"a":1}}}}}`,
+			`{"_meta":{` + version +
+				`,"io.modelcontextprotocol/clientInfo":{"name":"me","version":"0"},` +
+				`"io.modelcontextprotocol/clientCapabilities":{"extensions":` +
+				`{"io.modelcontextprotocol/tasks":{"a":1}}}}}`,
 		},
-		{revLegacy, revModern, relay.Forward{}, `{}`, `{"_meta":{` + version + `,"io.modelcontextprotocol/clientInfo":{"name":"me","version":"0"},"io.modelcontextprotocol/clientCapabilities":{"roots":{}}}}`},
+		{
+			revLegacy, revModern,
+			relay.Forward{},
+			`{}`,
+			`{"_meta":{` + version +
+				`,"io.modelcontextprotocol/clientInfo":{"name":"me","version":"0"},` +
+				`"io.modelcontextprotocol/clientCapabilities":{"roots":{}}}}`,
+		},
 
-		{revModern, revLegacy, who, `{"a":1,"_meta":{` + info + `,` + caps + `,` + version + `,"b":2}}`, `{"a":1,"_meta":{"b":2}}`},
-		{revModern, revLegacy, who, `{"a":1,"_meta":{` + info + `,` + caps + `,` + version + `,"progressToken":2}}`, `{"a":1}`},
+		{
+			revModern, revLegacy, who, `{"a":1,"_meta":{` + info + `,` + caps + `,` + version + `,"b":2}}`,
+			`{"a":1,"_meta":{"b":2}}`,
+		},
+		{
+			revModern, revLegacy, who,
+			`{"a":1,"_meta":{` + info + `,` + caps + `,` + version + `,"progressToken":2}}`, `{"a":1}`,
+		},
 	} {
-		o := &ClientOptions{Name: "me", Era: test.to, Capabilities: &spec.ClientCapabilities{Roots: &spec.RootsCapability{}}}
+		o := &ClientOptions{
+			Name: "me", Era: test.to, Capabilities: &spec.ClientCapabilities{Roots: &spec.RootsCapability{}},
+		}
 		all := legacyFake(nil)
 		if test.to == revModern {
 			all, o.LogLevel = modernFake(nil), "error" // which is the client's own
@@ -254,8 +331,12 @@ func TestForwardParams(t *testing.T) {
 func TestForwardRefused(t *testing.T) {
 	c, f := mustPipe(t, legacyFake(nil), nil)
 	before := f.count("tools/call")
-	for _, params := range []string{`[1]`, ` 5`, `{"name":"x","inputResponses":{}}`, `{"name":"x","requestState":"s"}`} {
-		_, _, err := c.Forward(t.Context(), &relay.Forward{Method: "tools/call", Params: jsonrpc.Raw(params)})
+	for _, params := range []string{
+		`[1]`, ` 5`, `{"name":"x","inputResponses":{}}`,
+		`{"name":"x","requestState":"s"}`,
+	} {
+		_, _, err := c.Forward(t.Context(),
+			&relay.Forward{Method: "tools/call", Params: jsonrpc.Raw(params)})
 		if !errors.Is(err, jsonrpc.InvalidParams) {
 			t.Errorf("%s: %v", params, err)
 		}
@@ -263,7 +344,8 @@ func TestForwardRefused(t *testing.T) {
 	if n := f.count("tools/call"); n != before {
 		t.Errorf("%d calls were sent", n)
 	}
-	if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "tasks/update"}); !errors.Is(err, jsonrpc.MethodNotFound) {
+	if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "tasks/update"}); !errors.Is(err,
+		jsonrpc.MethodNotFound) {
 		t.Error(err)
 	}
 }
@@ -275,7 +357,9 @@ func TestForwardCallers(t *testing.T) {
 	c, f := mustPipe(t, all, &ClientOptions{Era: revModern})
 	for n := range 3 * maxCallers {
 		info := fmt.Sprintf(`{"name":"%d","version":"1"}`, n%(maxCallers+1))
-		if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "x", Revision: era.Lookup(revLegacy), Info: jsonrpc.Raw(info)}); err != nil {
+		if _, _, err := c.Forward(t.Context(),
+			&relay.Forward{Method: "x", Revision: era.Lookup(revLegacy), Info: jsonrpc.Raw(info)}); err !=
+			nil {
 			t.Fatal(err)
 		}
 		f.mu.Lock()
@@ -312,7 +396,9 @@ func TestForwardAsk(t *testing.T) {
 		var mu sync.Mutex
 		var asked []string
 		c, _ := forwarder(t, bothServer(t), rev.Name, over, &ClientOptions{
-			Capabilities: &spec.ClientCapabilities{Elicitation: &spec.ElicitationCapability{Form: spec.JSONObject{}}},
+			Capabilities: &spec.ClientCapabilities{
+				Elicitation: &spec.ElicitationCapability{Form: spec.JSONObject{}},
+			},
 			Ask: func(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, error) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -326,7 +412,11 @@ func TestForwardAsk(t *testing.T) {
 				return jsonrpc.Raw(`{"action":"accept","content":{"name":"Bob"}}`), nil
 			},
 		})
-		f := &relay.Forward{Method: "tools/call", Params: jsonrpc.Raw(`{"name":"greet"}`), Capabilities: jsonrpc.Raw(`{"elicitation":{"form":{}}}`), Rounds: true, OnProgress: func(jsonrpc.Raw) {}}
+		f := &relay.Forward{
+			Method: "tools/call", Params: jsonrpc.Raw(`{"name":"greet"}`),
+			Capabilities: jsonrpc.Raw(`{"elicitation":{"form":{}}}`), Rounds: true,
+			OnProgress: func(jsonrpc.Raw) {},
+		}
 		raw, in, err := c.Forward(tagged(t.Context(), "A"), f)
 		if err != nil || in != rev || !strings.Contains(string(raw), "hello Bob") {
 			t.Fatalf("%s, %v, %v", raw, in, err)
@@ -341,7 +431,8 @@ func TestForwardAsk(t *testing.T) {
 		}
 		if known {
 			raw, _, err := c.Forward(tagged(t.Context(), "absent"), f)
-			if err == nil && !strings.Contains(string(raw), `"isError":true`) || err != nil && !strings.Contains(err.Error(), "no user is there") {
+			if err == nil && !strings.Contains(string(raw), `"isError":true`) ||
+				err != nil && !strings.Contains(err.Error(), "no user is there") {
 				t.Errorf("%s, %v", raw, err)
 			}
 		}
@@ -356,15 +447,20 @@ func TestForwardAsk(t *testing.T) {
 
 // A server that never has enough is not asked for ever.
 func TestForwardRounds(t *testing.T) {
-	c, f := mustPipe(t, modernFake(replies{"tools/call": `{"resultType":"input_required","requestState":"s"}`}), &ClientOptions{MaxRounds: 3})
-	if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "tools/call", Params: jsonrpc.Raw(`{"name":"x"}`), Rounds: true}); err == nil || !strings.Contains(err.Error(), "MaxRounds") {
+	c, f := mustPipe(t,
+		modernFake(replies{"tools/call": `{"resultType":"input_required","requestState":"s"}`}),
+		&ClientOptions{MaxRounds: 3})
+	if _, _, err := c.Forward(t.Context(),
+		&relay.Forward{Method: "tools/call", Params: jsonrpc.Raw(`{"name":"x"}`), Rounds: true}); err ==
+		nil || !strings.Contains(err.Error(), "MaxRounds") {
 		t.Error(err)
 	}
 	if n := f.count("tools/call"); n != 4 || f.last("tools/call")["requestState"] != "s" {
 		t.Errorf("%d rounds, %v", n, f.got)
 	}
 	f.set("prompts/list", `{"resultType":"input_required","requestState":"s"}`)
-	if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "prompts/list", Rounds: true}); !errors.Is(err, farcall.ErrProtocol) {
+	if _, _, err := c.Forward(t.Context(),
+		&relay.Forward{Method: "prompts/list", Rounds: true}); !errors.Is(err, farcall.ErrProtocol) {
 		t.Error(err)
 	}
 }

@@ -11,9 +11,12 @@ import (
 // What a server answers is read by these before anything is decoded.
 func FuzzResult(f *testing.F) {
 	for _, seed := range []string{
-		`{"resultType":"input_required","requestState":"s","inputRequests":{"k":{"method":"roots/list"}}}`,
-		`{"resultType":"task","taskId":"1","status":"working","ttlMs":5}`, `{"task":{"taskId":"1","status":"working","ttl":null}}`,
-		`{"resultType":7,"ttlMs":"x"}`, `{"properties":{"a":{"default":1},"b":{"default":[]}}}`, `{"_meta":{"progressToken":1}}`, `[]`, `"x"`, `{"uri":3}`,
+		`{"resultType":"input_required","requestState":"s",` +
+			`"inputRequests":{"k":{"method":"roots/list"}}}`,
+		`{"resultType":"task","taskId":"1","status":"working","ttlMs":5}`,
+		`{"task":{"taskId":"1","status":"working","ttl":null}}`,
+		`{"resultType":7,"ttlMs":"x"}`, `{"properties":{"a":{"default":1},"b":{"default":[]}}}`,
+		`{"_meta":{"progressToken":1}}`, `[]`, `"x"`, `{"uri":3}`,
 	} {
 		f.Add([]byte(seed), []byte(`{"a":"b"}`))
 	}

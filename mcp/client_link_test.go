@@ -26,16 +26,18 @@ import (
 func TestSessionLost(t *testing.T) {
 	var session atomic.Value
 	session.Store("s1")
-	f, url := httpFake(t, legacyFake(replies{"tools/call": `{"content":[]}`}), func(f *fakeServer, w http.ResponseWriter, r *http.Request, body []byte) bool {
-		if strings.Contains(string(body), `"initialize"`) || strings.Contains(string(body), `"server/discover"`) {
+	f, url := httpFake(t, legacyFake(replies{"tools/call": `{"content":[]}`}),
+		func(f *fakeServer, w http.ResponseWriter, r *http.Request, body []byte) bool {
+			if strings.Contains(string(body), `"initialize"`) ||
+				strings.Contains(string(body), `"server/discover"`) {
+				return false
+			}
+			if r.Method == http.MethodPost && r.Header.Get("Mcp-Session-Id") != session.Load() {
+				http.Error(w, "no such session", http.StatusNotFound)
+				return true
+			}
 			return false
-		}
-		if r.Method == http.MethodPost && r.Header.Get("Mcp-Session-Id") != session.Load() {
-			http.Error(w, "no such session", http.StatusNotFound)
-			return true
-		}
-		return false
-	})
+		})
 	lost := 0
 	c := mustDial(t, url, &ClientOptions{OnSessionLost: func() { lost++ }})
 	call := func() error { _, err := c.CallTool(t.Context(), "x", nil); return err }
@@ -43,7 +45,8 @@ func TestSessionLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	session.Store("s2")
-	if err := call(); err != nil || lost != 1 || f.count("initialize") != 2 || f.count("notifications/initialized") != 2 {
+	if err := call(); err != nil || lost != 1 || f.count("initialize") != 2 ||
+		f.count("notifications/initialized") != 2 {
 		t.Error(err, lost, f.got)
 	}
 	session.Store("s9") // which the new session will not be
@@ -58,15 +61,16 @@ func TestSessionLostOnce(t *testing.T) {
 	const together = 20
 	var met sync.WaitGroup
 	met.Add(together)
-	_, url := httpFake(t, legacyFake(replies{"tools/call": `{"content":[]}`}), func(_ *fakeServer, w http.ResponseWriter, r *http.Request, body []byte) bool {
-		if r.Header.Get("Mcp-Session-Id") != "s1" || !strings.Contains(string(body), `"tools/call"`) {
-			return false
-		}
-		met.Done()
-		met.Wait() // each has been sent before the first knows
-		http.Error(w, "no such session", http.StatusNotFound)
-		return true
-	})
+	_, url := httpFake(t, legacyFake(replies{"tools/call": `{"content":[]}`}),
+		func(_ *fakeServer, w http.ResponseWriter, r *http.Request, body []byte) bool {
+			if r.Header.Get("Mcp-Session-Id") != "s1" || !strings.Contains(string(body), `"tools/call"`) {
+				return false
+			}
+			met.Done()
+			met.Wait() // each has been sent before the first knows
+			http.Error(w, "no such session", http.StatusNotFound)
+			return true
+		})
 	var lost atomic.Int32
 	c := mustDial(t, url, &ClientOptions{OnSessionLost: func() { lost.Add(1) }})
 	var calls sync.WaitGroup
@@ -86,20 +90,22 @@ func TestSessionLostOnce(t *testing.T) {
 // The last era is tried first, and the other one when that fails.
 func TestServerChanges(t *testing.T) {
 	var old atomic.Bool
-	f, url := httpFake(t, legacyFake(modernFake(replies{"x": `{}`})), func(f *fakeServer, w http.ResponseWriter, r *http.Request, body []byte) bool {
-		modern := strings.Contains(string(body), spec.MetaProtocolVersion)
-		switch {
-		case modern && old.Load():
-			http.Error(w, "Bad Request: Mcp-Session-Id header is required", http.StatusBadRequest)
-		case !modern && !old.Load():
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusNotFound)
-			w.Write([]byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no sessions here"}}`))
-		default:
-			return false
-		}
-		return true
-	})
+	f, url := httpFake(t, legacyFake(modernFake(replies{"x": `{}`})),
+		func(f *fakeServer, w http.ResponseWriter, r *http.Request, body []byte) bool {
+			modern := strings.Contains(string(body), spec.MetaProtocolVersion)
+			switch {
+			case modern && old.Load():
+				http.Error(w, "Bad Request: Mcp-Session-Id header is required", http.StatusBadRequest)
+			case !modern && !old.Load():
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(http.StatusNotFound)
+				w.Write(
+					[]byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no sessions here"}}`))
+			default:
+				return false
+			}
+			return true
+		})
 	c := mustDial(t, url, nil)
 	for i, want := range []string{revModern, revLegacy, revModern} {
 		old.Store(want == revLegacy)
@@ -128,7 +134,9 @@ func tcpFake(t *testing.T, all replies) (f *fakeServer, address string, drop fun
 				return
 			}
 			mu.Lock()
-			peers = append(peers, farcall.NewPeer(stream.New(conn, stream.NDJSON, nil), f, &farcall.Options{Dialect: mcphttp.Dialect()}))
+			peers = append(peers,
+				farcall.NewPeer(stream.New(conn, stream.NDJSON, nil), f,
+					&farcall.Options{Dialect: mcphttp.Dialect()}))
 			mu.Unlock()
 		}
 	})
@@ -188,7 +196,8 @@ func TestReconnect(t *testing.T) {
 			}()
 			<-entered
 			drop()
-			if err := <-failed; !errors.Is(err, farcall.ErrClosed) || !strings.Contains(err.Error(), "may or may not") {
+			if err := <-failed; !errors.Is(err, farcall.ErrClosed) ||
+				!strings.Contains(err.Error(), "may or may not") {
 				t.Errorf("error %v", err)
 			}
 
@@ -241,10 +250,16 @@ func TestListenModern(t *testing.T) {
 		listen := do(func(ctx context.Context, p map[string]any) (any, error) {
 			rounds++
 			for _, n := range []struct{ method, params string }{
-				{"notifications/subscriptions/acknowledged", `{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:"]}}`},
+				{
+					"notifications/subscriptions/acknowledged",
+					`{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:"]}}`,
+				},
 				{"notifications/tools/list_changed", `{}`},
 				{"notifications/resources/updated", `{"uri":"a:"}`},
-				{"notifications/tasks", `{"taskId":"7","status":"working","createdAt":"","lastUpdatedAt":"","ttlMs":null}`},
+				{
+					"notifications/tasks",
+					`{"taskId":"7","status":"working","createdAt":"","lastUpdatedAt":"","ttlMs":null}`,
+				},
 				{"notifications/else", `{"x":1}`},
 			} {
 				farcall.CallerFrom(ctx).Notify(ctx, n.method, jsonrpc.Raw(n.params))
@@ -267,13 +282,17 @@ func TestListenModern(t *testing.T) {
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		err := c.Listen(ctx, spec.SubscriptionFilter{ToolsListChanged: true, PromptsListChanged: true, ResourceSubscriptions: []string{"a:"}})
+		err := c.Listen(ctx, spec.SubscriptionFilter{
+			ToolsListChanged: true, PromptsListChanged: true,
+			ResourceSubscriptions: []string{"a:"},
+		})
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 		synctest.Wait()
 		told := "list tools,updated a:,task 7 working,notifications/else {\"x\":1}"
-		want := "listening true [a:]," + told + ",listening true [a:],list tools,updated a:," + told // the second time for what was missed
+		// the second time for what was missed
+		want := "listening true [a:]," + told + ",listening true [a:],list tools,updated a:," + told
 		if got := strings.Join(events, ","); got != want {
 			t.Errorf("events %s", got)
 		}
@@ -281,7 +300,8 @@ func TestListenModern(t *testing.T) {
 			t.Errorf("warnings %s", warn.text())
 		}
 		f.set("subscriptions/listen", jsonrpc.Errorf(jsonrpc.MethodNotFound, "no"))
-		if err := c.Listen(t.Context(), spec.SubscriptionFilter{}); !errors.Is(err, jsonrpc.MethodNotFound) {
+		if err := c.Listen(t.Context(), spec.SubscriptionFilter{}); !errors.Is(err,
+			jsonrpc.MethodNotFound) {
 			t.Error(err)
 		}
 		if f.peer.Stats().InFlight != 0 {
@@ -316,21 +336,27 @@ func TestListenLegacy(t *testing.T) {
 		updated := make(chan string, 1)
 		listening := make(chan spec.SubscriptionFilter, 2)
 		var warn warnings
-		c, f := mustPipe(t, legacyFake(replies{"resources/subscribe": `{}`, "resources/unsubscribe": `{}`}), &ClientOptions{
-			OnWarning:         warn.add,
-			OnResourceUpdated: func(uri string) { updated <- uri },
-			OnListening:       func(got spec.SubscriptionFilter) { listening <- got },
-		})
+		c, f := mustPipe(t,
+			legacyFake(replies{"resources/subscribe": `{}`, "resources/unsubscribe": `{}`}), &ClientOptions{
+				OnWarning:         warn.add,
+				OnResourceUpdated: func(uri string) { updated <- uri },
+				OnListening:       func(got spec.SubscriptionFilter) { listening <- got },
+			})
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		for range 2 {
 			wg.Go(func() {
-				if err := c.Listen(ctx, spec.SubscriptionFilter{ResourceSubscriptions: []string{"a:"}, ToolsListChanged: true, PromptsListChanged: true}); !errors.Is(err, context.Canceled) {
+				if err := c.Listen(ctx,
+					spec.SubscriptionFilter{
+						ResourceSubscriptions: []string{"a:"}, ToolsListChanged: true,
+						PromptsListChanged: true,
+					}); !errors.Is(err, context.Canceled) {
 					t.Error(err)
 				}
 			})
 		}
-		if got := <-listening; !got.ToolsListChanged || got.PromptsListChanged || len(got.ResourceSubscriptions) != 1 {
+		if got := <-listening; !got.ToolsListChanged || got.PromptsListChanged ||
+			len(got.ResourceSubscriptions) != 1 {
 			t.Errorf("listening %+v", got)
 		}
 		<-listening
@@ -344,7 +370,9 @@ func TestListenLegacy(t *testing.T) {
 			t.Errorf("got %q", f.got)
 		}
 		f.set("resources/subscribe", jsonrpc.Errorf(-32002, "no such resource"))
-		if err := c.Listen(t.Context(), spec.SubscriptionFilter{ResourceSubscriptions: []string{"b:"}}); err == nil || !strings.Contains(err.Error(), "no such resource") {
+		if err := c.Listen(t.Context(),
+			spec.SubscriptionFilter{ResourceSubscriptions: []string{"b:"}}); err == nil ||
+			!strings.Contains(err.Error(), "no such resource") {
 			t.Error(err)
 		}
 	})
@@ -362,7 +390,9 @@ func TestLegacyHTTPRequests(t *testing.T) {
 		}
 		w.(http.Flusher).Flush()
 	}
-	_, url := httpFake(t, legacyFake(nil), func(f *fakeServer, w http.ResponseWriter, r *http.Request, body []byte) bool {
+	_, url := httpFake(t, legacyFake(nil), func(
+		f *fakeServer, w http.ResponseWriter, r *http.Request, body []byte,
+	) bool {
 		var m struct {
 			ID     json.RawMessage
 			Method string
@@ -372,7 +402,8 @@ func TestLegacyHTTPRequests(t *testing.T) {
 		switch {
 		case r.Method == http.MethodGet:
 			sse(w, `{"jsonrpc":"2.0","id":"get","method":"roots/list"}`,
-				`{"jsonrpc":"2.0","id":"late","method":"elicitation/create","params":{"message":"never",`+anyForm+`}}`,
+				`{"jsonrpc":"2.0","id":"late","method":"elicitation/create","params":{"message":"never",`+
+					anyForm+`}}`,
 				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"late"}}`)
 			select {
 			case <-r.Context().Done():
@@ -380,7 +411,8 @@ func TestLegacyHTTPRequests(t *testing.T) {
 			}
 		case m.Method == "tools/call":
 			sse(w, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"1"}}`,
-				`{"jsonrpc":"2.0","id":"post","method":"elicitation/create","params":{"message":"go on",`+anyForm+`}}`,
+				`{"jsonrpc":"2.0","id":"post","method":"elicitation/create","params":{"message":"go on",`+
+					anyForm+`}}`,
 				`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"2"}}`)
 			<-release
 			sse(w, `{"jsonrpc":"2.0","id":`+string(m.ID)+`,"result":{"content":[]}}`)
@@ -428,7 +460,8 @@ func TestTasksModern(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		polls := 0
 		task := `"taskId":"7","createdAt":"","lastUpdatedAt":"","ttlMs":null,"pollIntervalMs":500,`
-		asked := `"inputRequests":{"k":{"method":"elicitation/create","params":{"message":"who",` + anyForm + `}}},`
+		asked := `"inputRequests":{"k":{"method":"elicitation/create","params":{"message":"who",` +
+			anyForm + `}}},`
 		c, f := mustPipe(t, modernFake(replies{
 			"tools/call":   `{"resultType":"task",` + task + `"status":"working"}`,
 			"tasks/update": `{}`, "tasks/cancel": `{}`,
@@ -439,17 +472,20 @@ func TestTasksModern(t *testing.T) {
 				case 2, 3: // the answer takes its time
 					return `{` + task + asked + `"status":"input_required"}`, nil
 				}
-				return `{` + task + `"status":"completed","result":{"content":[{"type":"text","text":"done"}]}}`, nil
+				return `{` + task +
+					`"status":"completed","result":{"content":[{"type":"text","text":"done"}]}}`, nil
 			}),
 		}), &ClientOptions{Tasks: true, Elicit: confirm})
 		begun := time.Now()
 		if got, err := CallTool[string](t.Context(), c, "x", nil); err != nil || got != "done" {
 			t.Fatal(got, err)
 		}
-		if took := time.Since(begun); took != 750*time.Millisecond { // 50, 100, 200 and 400 ms: below the interval of 500 ms
+		if took := time.Since(begun); took != 750*time.Millisecond {
+			// 50, 100, 200 and 400 ms: below the interval of 500 ms
 			t.Errorf("took %v", took)
 		}
-		if p := f.last("tasks/update"); f.count("tasks/update") != 1 || p["taskId"] != "7" || p["inputResponses"] == nil {
+		if p := f.last("tasks/update"); f.count("tasks/update") != 1 || p["taskId"] != "7" ||
+			p["inputResponses"] == nil {
 			t.Errorf("updates %v", p)
 		}
 		f.set("tasks/get", `{`+task+`"status":"failed","error":{"code":-32603,"message":"broken"}}`)
@@ -457,7 +493,8 @@ func TestTasksModern(t *testing.T) {
 			t.Error(err)
 		}
 		f.set("tasks/get", `{`+task+`"status":"cancelled","statusMessage":"by the user"}`)
-		if _, err := c.WaitTask(t.Context(), "7"); err == nil || !strings.Contains(err.Error(), "cancelled and has no result: by the user") {
+		if _, err := c.WaitTask(t.Context(), "7"); err == nil ||
+			!strings.Contains(err.Error(), "cancelled and has no result: by the user") {
 			t.Error(err)
 		}
 		f.set("tasks/get", `{`+task+`"status":"working"}`)
@@ -475,7 +512,8 @@ func TestTasksModern(t *testing.T) {
 			t.Error(started, err)
 		}
 		f.set("tools/call", `{"content":[]}`)
-		if started, err = c.StartTask(t.Context(), "x", nil, 0); err != nil || started.Status != "completed" || started.Result == nil {
+		if started, err = c.StartTask(t.Context(), "x", nil, 0); err != nil ||
+			started.Status != "completed" || started.Result == nil {
 			t.Error(started, err)
 		}
 	})
@@ -483,10 +521,12 @@ func TestTasksModern(t *testing.T) {
 
 func TestTasksLegacy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		task := `{"taskId":"7","createdAt":"","lastUpdatedAt":"","ttl":60000,"pollInterval":500,"status":"`
+		task := `{"taskId":"7","createdAt":"","lastUpdatedAt":"","ttl":60000,` +
+			`"pollInterval":500,"status":"`
 		polls := 0
 		c, f := mustPipe(t, legacyFake(replies{
-			"tools/list":   `{"tools":[{"name":"slow","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}]}`,
+			"tools/list": `{"tools":[{"name":"slow","inputSchema":{"type":"object"},` +
+				`"execution":{"taskSupport":"required"}}]}`,
 			"tools/call":   `{"task":` + task + `working"}}`,
 			"tasks/result": `{"content":[{"type":"text","text":"done"}]}`,
 			"tasks/cancel": task + `cancelled"}`,
@@ -499,7 +539,8 @@ func TestTasksLegacy(t *testing.T) {
 			}),
 		}), nil)
 		started, err := c.StartTask(t.Context(), "slow", nil, time.Minute)
-		if err != nil || started.TaskID != "7" || started.PollIntervalMS == nil || *started.PollIntervalMS != 500 {
+		if err != nil || started.TaskID != "7" || started.PollIntervalMS == nil ||
+			*started.PollIntervalMS != 500 {
 			t.Fatal(started, err)
 		}
 		if ttl, _ := f.last("tools/call")["task"].(map[string]any); ttl["ttl"] != 60000.0 {
@@ -518,7 +559,8 @@ func TestTasksLegacy(t *testing.T) {
 		if _, err := c.Tools(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := CallTool[string](t.Context(), c, "slow", nil); err != nil || got != "done" || f.last("tools/call")["task"] == nil {
+		if got, err := CallTool[string](t.Context(), c, "slow", nil); err != nil || got != "done" ||
+			f.last("tools/call")["task"] == nil {
 			t.Error(got, err, f.last("tools/call"))
 		}
 	})

@@ -54,7 +54,8 @@ func (c *Client) Listen(ctx context.Context, filter spec.SubscriptionFilter) err
 			failures = 0
 		}
 		failures++
-		if err := backoff.Sleep(ctx, backoff.Delay(failures, 250*time.Millisecond, 30*time.Second)); err != nil {
+		if err := backoff.Sleep(ctx,
+			backoff.Delay(failures, 250*time.Millisecond, 30*time.Second)); err != nil {
 			return err
 		}
 	}
@@ -78,7 +79,9 @@ func (c *Client) missed(f spec.SubscriptionFilter) {
 	}
 }
 
-var errNoStream = errors.New("the server has no stream for what belongs to no call (it refuses GET), so that it cannot tell of changes")
+var errNoStream = errors.New(
+	"the server has no stream for what belongs to no call (it refuses GET), so that it cannot " +
+		"tell of changes")
 
 // final reports whether listening again would fail in the same way.
 func (c *Client) final(l *link, err error) bool {
@@ -90,7 +93,8 @@ func (c *Client) final(l *link, err error) bool {
 	case errors.Is(err, errNoStream), errors.As(err, &refused):
 		return true
 	case errors.As(err, &status):
-		return status.Status < http.StatusInternalServerError && status.Status != http.StatusRequestTimeout && status.Status != http.StatusTooManyRequests
+		return status.Status < http.StatusInternalServerError &&
+			status.Status != http.StatusRequestTimeout && status.Status != http.StatusTooManyRequests
 	}
 	return c.dial == nil && (l == nil || l.http == nil)
 }
@@ -107,7 +111,9 @@ type subscription struct {
 type subscriptionKey struct{}
 
 // subscribe listens until the stream ends.
-func (c *Client) subscribe(ctx context.Context, l *link, filter spec.SubscriptionFilter, again bool) error {
+func (c *Client) subscribe(
+	ctx context.Context, l *link, filter spec.SubscriptionFilter, again bool,
+) error {
 	raw, err := jsonv2.Append(nil, &spec.SubscriptionsListenRequestParams{Notifications: filter})
 	if err != nil {
 		return err
@@ -152,12 +158,18 @@ func (c *Client) unacknowledged(cancel context.CancelCauseFunc) *time.Timer {
 		return time.AfterFunc(math.MaxInt64, func() {})
 	}
 	return time.AfterFunc(c.opts.Timeout, func() {
-		cancel(&tooLateError{fmt.Sprintf("the server did not acknowledge the subscription within %v (ClientOptions.Timeout)", c.opts.Timeout)})
+		cancel(
+			&tooLateError{
+				fmt.Sprintf("the server did not acknowledge the subscription within %v (ClientOptions.Timeout)",
+					c.opts.Timeout),
+			})
 	})
 }
 
 // acknowledged takes the acknowledgement of the subscription that waits for one.
-func (w *line) acknowledged(ctx context.Context, p *spec.SubscriptionsAcknowledgedNotificationParams) {
+func (w *line) acknowledged(
+	ctx context.Context, p *spec.SubscriptionsAcknowledgedNotificationParams,
+) {
 	sub, _ := ctx.Value(subscriptionKey{}).(*subscription)
 	if sub == nil {
 		sub = w.pending.Load()
@@ -203,7 +215,11 @@ func (c *Client) mayHaveChanged(f spec.SubscriptionFilter) {
 	for _, list := range []struct {
 		kind string
 		told bool
-	}{{"tools", f.ToolsListChanged}, {"prompts", f.PromptsListChanged}, {"resources", f.ResourcesListChanged}} {
+	}{
+		{"tools", f.ToolsListChanged},
+		{"prompts", f.PromptsListChanged},
+		{"resources", f.ResourcesListChanged},
+	} {
 		if list.told {
 			c.opts.listChanged(list.kind)
 		}
@@ -218,12 +234,16 @@ func (c *Client) mayHaveChanged(f spec.SubscriptionFilter) {
 
 // watchLegacy listens in the legacy way until the link has ended: lists are announced
 // of anyway, and resources are subscribed to one by one.
-func (c *Client) watchLegacy(ctx context.Context, l *link, filter spec.SubscriptionFilter, again bool) error {
+func (c *Client) watchLegacy(
+	ctx context.Context, l *link, filter spec.SubscriptionFilter, again bool,
+) error {
 	c.openEvents(ctx, l)
 	caps, got := l.info.Capabilities, filter
 	got.ToolsListChanged = filter.ToolsListChanged && caps.Tools != nil && caps.Tools.ListChanged
-	got.PromptsListChanged = filter.PromptsListChanged && caps.Prompts != nil && caps.Prompts.ListChanged
-	got.ResourcesListChanged = filter.ResourcesListChanged && caps.Resources != nil && caps.Resources.ListChanged
+	got.PromptsListChanged = filter.PromptsListChanged && caps.Prompts != nil &&
+		caps.Prompts.ListChanged
+	got.ResourcesListChanged = filter.ResourcesListChanged && caps.Resources != nil &&
+		caps.Resources.ListChanged
 	got.ResourceSubscriptions, got.TaskIDs = nil, nil
 	if caps.Resources != nil && caps.Resources.Subscribe {
 		for _, uri := range filter.ResourceSubscriptions {
@@ -281,7 +301,8 @@ func (c *Client) unwatchResource(ctx context.Context, l *link, uri string) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	if err := c.watchCall(ctx, l, spec.MethodResourcesUnsubscribe, uri); err != nil && l.ctx.Err() == nil {
+	if err := c.watchCall(ctx, l, spec.MethodResourcesUnsubscribe, uri); err != nil &&
+		l.ctx.Err() == nil {
 		c.warn("the subscription to %s could not be ended: %w", uri, err)
 	}
 }
