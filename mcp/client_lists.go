@@ -27,28 +27,33 @@ const (
 
 // Resources returns what can be read.
 func (c *Client) Resources(ctx context.Context) ([]spec.Resource, error) {
-	return allPages(ctx, c, spec.MethodResourcesList, "resources", false, func(r *spec.ListResourcesResult) ([]spec.Resource, string) {
-		return r.Resources, r.NextCursor
-	})
+	return allPages(ctx, c, spec.MethodResourcesList, "resources", false,
+		func(r *spec.ListResourcesResult) ([]spec.Resource, string) {
+			return r.Resources, r.NextCursor
+		})
 }
 
 // Templates returns the templates of what can be read.
 func (c *Client) Templates(ctx context.Context) ([]spec.ResourceTemplate, error) {
-	return allPages(ctx, c, spec.MethodResourcesTemplatesList, "resourceTemplates", false, func(r *spec.ListResourceTemplatesResult) ([]spec.ResourceTemplate, string) {
-		return r.ResourceTemplates, r.NextCursor
-	})
+	return allPages(ctx, c, spec.MethodResourcesTemplatesList, "resourceTemplates", false,
+		func(r *spec.ListResourceTemplatesResult) ([]spec.ResourceTemplate, string) {
+			return r.ResourceTemplates, r.NextCursor
+		})
 }
 
 // Prompts returns the prompts.
 func (c *Client) Prompts(ctx context.Context) ([]spec.Prompt, error) {
-	return allPages(ctx, c, spec.MethodPromptsList, "prompts", false, func(r *spec.ListPromptsResult) ([]spec.Prompt, string) {
-		return r.Prompts, r.NextCursor
-	})
+	return allPages(ctx, c, spec.MethodPromptsList, "prompts", false,
+		func(r *spec.ListPromptsResult) ([]spec.Prompt, string) {
+			return r.Prompts, r.NextCursor
+		})
 }
 
 // allPages gets all pages of a list, fresh ones or what the cache has. The items
 // of a page are in that member of the result.
-func allPages[R, T any](ctx context.Context, c *Client, method, member string, fresh bool, page func(*R) ([]T, string)) ([]T, error) {
+func allPages[R, T any](
+	ctx context.Context, c *Client, method, member string, fresh bool, page func(*R) ([]T, string),
+) ([]T, error) {
 	all := []T{}
 	seen := map[string]bool{}
 	cursor, size := "", listSize{}
@@ -76,11 +81,15 @@ func allPages[R, T any](ctx context.Context, c *Client, method, member string, f
 			return all, nil
 		}
 		if seen[next] {
-			return nil, fmt.Errorf("mcp: %q: %w: the pages of the list go round in circles: the cursor %.40q came twice", method, farcall.ErrProtocol, next)
+			return nil,
+				fmt.Errorf(
+					"mcp: %q: %w: the pages of the list go round in circles: the cursor %.40q came twice", method,
+					farcall.ErrProtocol, next)
 		}
 		seen[next], cursor = true, next
 	}
-	return nil, fmt.Errorf("mcp: %q: %w: the list has more than %d pages", method, farcall.ErrProtocol, maxPages)
+	return nil, fmt.Errorf("mcp: %q: %w: the list has more than %d pages", method, farcall.ErrProtocol,
+		maxPages)
 }
 
 // listSize says how much a list has so far.
@@ -93,7 +102,8 @@ func (s *listSize) add(page jsonrpc.Raw, member string) error {
 		s.items++
 	}
 	if s.items > maxItems || s.bytes > maxList {
-		return fmt.Errorf("the list is too long: it has more than %d items or %d MiB", maxItems, maxList>>20)
+		return fmt.Errorf("the list is too long: it has more than %d items or %d MiB", maxItems,
+			maxList>>20)
 	}
 	return nil
 }
@@ -109,17 +119,23 @@ func requested[R any](ctx context.Context, c *Client, method string, params any)
 
 // Read reads a resource.
 func (c *Client) Read(ctx context.Context, uri string) (*spec.ReadResourceResult, error) {
-	return requested[spec.ReadResourceResult](ctx, c, spec.MethodResourcesRead, &spec.ReadResourceRequestParams{URI: uri})
+	return requested[spec.ReadResourceResult](ctx, c, spec.MethodResourcesRead,
+		&spec.ReadResourceRequestParams{URI: uri})
 }
 
 // Prompt returns a prompt, filled in with arguments.
-func (c *Client) Prompt(ctx context.Context, name string, args map[string]string) (*spec.GetPromptResult, error) {
-	return requested[spec.GetPromptResult](ctx, c, spec.MethodPromptsGet, &spec.GetPromptRequestParams{Name: name, Arguments: args})
+func (c *Client) Prompt(
+	ctx context.Context, name string, args map[string]string,
+) (*spec.GetPromptResult, error) {
+	return requested[spec.GetPromptResult](ctx, c, spec.MethodPromptsGet,
+		&spec.GetPromptRequestParams{Name: name, Arguments: args})
 }
 
 // Complete returns what an argument of a prompt or a resource template may
 // become.
-func (c *Client) Complete(ctx context.Context, p *spec.CompleteRequestParams) (*spec.CompleteResult, error) {
+func (c *Client) Complete(
+	ctx context.Context, p *spec.CompleteRequestParams,
+) (*spec.CompleteResult, error) {
 	return requested[spec.CompleteResult](ctx, c, spec.MethodCompletionComplete, p)
 }
 
@@ -230,7 +246,8 @@ func (c *resultCache) entry(method string, params jsonrpc.Raw) *cacheEntry {
 		return nil
 	}
 	switch method {
-	case spec.MethodServerDiscover, spec.MethodToolsList, spec.MethodPromptsList, spec.MethodResourcesList,
+	case spec.MethodServerDiscover, spec.MethodToolsList, spec.MethodPromptsList,
+		spec.MethodResourcesList,
 		spec.MethodResourcesTemplatesList, spec.MethodResourcesRead:
 	default:
 		return nil

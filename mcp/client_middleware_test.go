@@ -39,7 +39,10 @@ func TestClientMiddleware(t *testing.T) {
 					return res, err
 				}
 			})
-			for tool, want := range map[string]string{"echo": "changed echo <nil>", "limited": "slow down", "virtual": "answered", "fails": "the handler failed"} {
+			for tool, want := range map[string]string{
+				"echo": "changed echo <nil>", "limited": "slow down",
+				"virtual": "answered", "fails": "the handler failed",
+			} {
 				if r, err := c.CallTool(t.Context(), tool, nil); err != nil || textOf(r) != want {
 					t.Errorf("%s: %+v, %v; want %q", tool, r, err, want)
 				}
@@ -53,7 +56,9 @@ func TestClientMiddleware(t *testing.T) {
 				t.Error(err)
 			}
 			slices.Sort(seen)
-			if got, want := strings.Join(seen, ", "), "resources/read a:b, the handler failed, tools/call denied, tools/call echo, tools/call fails, tools/call limited, tools/call virtual, tools/call wrong"; got != want {
+			if got, want := strings.Join(seen, ", "),
+				"resources/read a:b, the handler failed, tools/call denied, tools/call echo, tools/call "+
+					"fails, tools/call limited, tools/call virtual, tools/call wrong"; got != want {
 				t.Errorf("seen %s, want %s", got, want)
 			}
 		})

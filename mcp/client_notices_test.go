@@ -92,7 +92,10 @@ func TestNoticeOfChange(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- c.Listen(ctx, spec.SubscriptionFilter{ToolsListChanged: true}) }()
 		<-listening
-		s.AddTool(Tool{Name: "later", InputSchema: []byte(`{"type":"object"}`)}, func(context.Context, jsonrpc.Raw) (*ToolResult, error) { return &ToolResult{}, nil })
+		s.AddTool(Tool{Name: "later", InputSchema: []byte(`{"type":"object"}`)},
+			func(context.Context, jsonrpc.Raw) (*ToolResult, error) {
+				return &ToolResult{}, nil
+			})
 		for method := range changed {
 			if method == spec.NotificationToolsListChanged {
 				break
@@ -129,11 +132,13 @@ func TestNotify(t *testing.T) {
 		// Notifications keep their order, and a call does not wait for them: calls go on until the last
 		// has come.
 		for tries := 0; f.last("x/y") == nil && tries < 1000; tries++ {
-			if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "z"}); !errors.Is(err, jsonrpc.MethodNotFound) {
+			if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "z"}); !errors.Is(err,
+				jsonrpc.MethodNotFound) {
 				t.Fatal(err)
 			}
 		}
-		if got := f.count("notifications/roots/list_changed"); got != test.want || f.last("x/y")["a"] != 1.0 {
+		if got := f.count("notifications/roots/list_changed"); got != test.want ||
+			f.last("x/y")["a"] != 1.0 {
 			t.Errorf("%d, %v", got, f.got)
 		}
 		if f.count("notifications/subscriptions/acknowledged") == test.want {
@@ -156,7 +161,8 @@ func TestEarlyNotice(t *testing.T) {
 			switch {
 			case r.URL.Path == "/sse" && r.Method == http.MethodGet:
 				w.Header().Set("Content-Type", "text/event-stream")
-				early := `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"hi"}}`
+				early := `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info",` +
+					`"data":"hi"}}`
 				_, _ = fmt.Fprintf(w, "event: endpoint\ndata: /m\n\ndata: %s\n\n", early)
 				for {
 					_ = http.NewResponseController(w).Flush()
@@ -177,7 +183,9 @@ func TestEarlyNotice(t *testing.T) {
 				w.WriteHeader(http.StatusAccepted)
 				switch m.Method {
 				case spec.MethodInitialize:
-					out <- `{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":{"protocolVersion":"2024-11-05","capabilities":{"logging":{}},"serverInfo":{"name":"s","version":"1"}}}`
+					out <- `{"jsonrpc":"2.0","id":` + string(m.ID) +
+						`,"result":{"protocolVersion":"2024-11-05","capabilities":{"logging":{}},` +
+						`"serverInfo":{"name":"s","version":"1"}}}`
 				case spec.MethodPing:
 					out <- `{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":{}}`
 				}

@@ -33,9 +33,12 @@ func OnProgress(ctx context.Context, f func(spec.ProgressNotificationParams)) co
 
 // send makes a call on a line, in the revision that is spoken there, bounded in
 // time.
-func (c *Client) send(ctx context.Context, w *line, method string, params jsonrpc.Raw) (raw jsonrpc.Raw, err error) {
+func (c *Client) send(
+	ctx context.Context, w *line, method string, params jsonrpc.Raw,
+) (raw jsonrpc.Raw, err error) {
 	idle := c.opts.Timeout
-	if _, bounded := ctx.Deadline(); bounded && (method == spec.MethodInitialize || method == spec.MethodServerDiscover) {
+	if _, bounded := ctx.Deadline(); bounded &&
+		(method == spec.MethodInitialize || method == spec.MethodServerDiscover) {
 		idle = -1 // the deadline of a start counts: a server may take longer for that than for a call
 	}
 	p := &callDeadline{}
@@ -62,7 +65,9 @@ func (c *Client) send(ctx context.Context, w *line, method string, params jsonrp
 
 // callWithin makes a call, as [farcall.Caller] does; its progress, if it is to be asked for, goes
 // to sink.
-func (w *line) callWithin(p *callDeadline, method string, params any, result *jsonrpc.Raw, sink progressSink) error {
+func (w *line) callWithin(
+	p *callDeadline, method string, params any, result *jsonrpc.Raw, sink progressSink,
+) error {
 	ctx := context.Context(p)
 	if sink != nil {
 		ctx = farcall.OnProgress(ctx, sink)
@@ -196,7 +201,9 @@ func (p *callDeadline) tick() {
 		p.mu.Unlock()
 		return
 	}
-	p.end = &tooLateError{fmt.Sprintf("no answer and no progress within %v (ClientOptions.Timeout)", p.idle)}
+	p.end = &tooLateError{
+		fmt.Sprintf("no answer and no progress within %v (ClientOptions.Timeout)", p.idle),
+	}
 	if p.most >= 0 && time.Since(p.begun) >= p.most {
 		p.end = &tooLateError{fmt.Sprintf("no answer within %v (ClientOptions.MaxTimeout)", p.most)}
 	}

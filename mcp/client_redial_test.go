@@ -88,11 +88,14 @@ func TestRedial(t *testing.T) {
 				go func() { failed <- call() }()
 				synctest.Wait()
 				p.exit()
-				if err := <-failed; !errors.Is(err, farcall.ErrClosed) || !strings.Contains(err.Error(), "may or may not") {
+				if err := <-failed; !errors.Is(err, farcall.ErrClosed) ||
+					!strings.Contains(err.Error(), "may or may not") {
 					t.Error(err)
 				}
 				p.failing = dialAttempts
-				if err := call(); !errors.Is(err, farcall.ErrClosed) || !strings.Contains(err.Error(), "cannot start") || strings.Contains(err.Error(), "may or may not") {
+				if err := call(); !errors.Is(err, farcall.ErrClosed) ||
+					!strings.Contains(err.Error(), "cannot start") ||
+					strings.Contains(err.Error(), "may or may not") {
 					t.Error(err)
 				}
 				p.f.set("tools/call", `{"content":[]}`)
@@ -109,7 +112,9 @@ func TestRedialListen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &process{f: &fakeServer{t: t, replies: legacyFake(nil)}}
 		listening := make(chan struct{}, 10)
-		c := connectProcess(t, p, ClientOptions{OnListening: func(spec.SubscriptionFilter) { listening <- struct{}{} }})
+		c := connectProcess(t, p, ClientOptions{OnListening: func(spec.SubscriptionFilter) {
+			listening <- struct{}{}
+		}})
 		defer p.exit()
 		defer c.Close()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -155,7 +160,8 @@ func TestExitAtDiscover(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			if err := c.Request(t.Context(), "x", nil, nil); err != nil || c.Server().Revision != revLegacy || p.starts != 2 {
+			if err := c.Request(t.Context(), "x", nil, nil); err != nil ||
+				c.Server().Revision != revLegacy || p.starts != 2 {
 				t.Error(err, c.Server(), p.starts)
 			}
 		})

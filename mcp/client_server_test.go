@@ -37,20 +37,25 @@ func bothServer(t *testing.T) *Server {
 		}
 		return sum{in.A + in.B}, nil
 	})
-	AddTool(s, Tool{Name: "greet", Description: "Greets"}, func(ctx context.Context, _ struct{}) (string, error) {
-		who, err := Elicit[struct {
-			Name string `json:"name"`
-		}](ctx, "Who are you?")
-		return "hello " + who.Name, err
-	})
-	AddTool(s, Tool{Name: "fail", Description: "Fails"}, func(context.Context, struct{}) (string, error) { return "", errors.New("no such thing") })
-	s.AddResource(Resource{URI: "test:a", Name: "a"}, func(_ context.Context, uri string) ([]ResourceContents, error) {
-		return []ResourceContents{{URI: uri, Text: "A"}}, nil
-	})
+	AddTool(s, Tool{Name: "greet", Description: "Greets"},
+		func(ctx context.Context, _ struct{}) (string, error) {
+			who, err := Elicit[struct {
+				Name string `json:"name"`
+			}](ctx, "Who are you?")
+			return "hello " + who.Name, err
+		})
+	AddTool(s, Tool{Name: "fail", Description: "Fails"},
+		func(context.Context, struct{}) (string, error) { return "", errors.New("no such thing") })
+	s.AddResource(Resource{URI: "test:a", Name: "a"},
+		func(_ context.Context, uri string) ([]ResourceContents, error) {
+			return []ResourceContents{{URI: uri, Text: "A"}}, nil
+		})
 	return s
 }
 
-func testBoth(t *testing.T, rev *era.Revision, s *Server, connect func(*ClientOptions) (*Client, error)) {
+func testBoth(
+	t *testing.T, rev *era.Revision, s *Server, connect func(*ClientOptions) (*Client, error),
+) {
 	t.Helper()
 	changed, listening := make(chan string, 8), make(chan struct{}, 8)
 	c, err := connect(&ClientOptions{
@@ -76,12 +81,15 @@ func testBoth(t *testing.T, rev *era.Revision, s *Server, connect func(*ClientOp
 	var reports atomic.Int32
 	got, err := CallTool[struct {
 		Sum int `json:"sum"`
-	}](OnProgress(t.Context(), func(spec.ProgressNotificationParams) { reports.Add(1) }), c, "add", map[string]int{"a": 2, "b": 3})
+	}](OnProgress(t.Context(), func(spec.ProgressNotificationParams) {
+		reports.Add(1)
+	}), c, "add", map[string]int{"a": 2, "b": 3})
 	if err != nil || got.Sum != 5 || reports.Load() != 3 {
 		t.Errorf("add: %v, %v, %d reports", got, err, reports.Load())
 	}
 	var failed *ToolError
-	if _, err := CallTool[string](t.Context(), c, "fail", nil); !errors.As(err, &failed) || !strings.Contains(err.Error(), "no such thing") {
+	if _, err := CallTool[string](t.Context(), c, "fail", nil); !errors.As(err, &failed) ||
+		!strings.Contains(err.Error(), "no such thing") {
 		t.Errorf("fail: %v", err)
 	}
 	if rev.Elicitation {
@@ -99,7 +107,8 @@ func testBoth(t *testing.T, rev *era.Revision, s *Server, connect func(*ClientOp
 	defer cancel()
 	over := make(chan error, 1)
 	go func() {
-		over <- c.Listen(ctx, spec.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{"test:a"}})
+		over <- c.Listen(ctx,
+			spec.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{"test:a"}})
 	}()
 	select {
 	case <-listening:
@@ -107,7 +116,8 @@ func testBoth(t *testing.T, rev *era.Revision, s *Server, connect func(*ClientOp
 		t.Fatalf("listen: %v", err)
 	}
 	s.ResourceUpdated("test:a")
-	s.AddTool(Tool{Name: "later", InputSchema: []byte(`{"type":"object"}`)}, func(context.Context, jsonrpc.Raw) (*ToolResult, error) { return &ToolResult{}, nil })
+	s.AddTool(Tool{Name: "later", InputSchema: []byte(`{"type":"object"}`)},
+		func(context.Context, jsonrpc.Raw) (*ToolResult, error) { return &ToolResult{}, nil })
 	seen := map[string]bool{}
 	for range 2 {
 		select {
@@ -136,7 +146,9 @@ func TestClientAndServer(t *testing.T) {
 			mine, theirs := farcall.Pipe()
 			served := make(chan error, 1)
 			go func() { served <- s.Serve(t.Context(), theirs) }()
-			testBoth(t, rev, s, func(o *ClientOptions) (*Client, error) { return Connect(t.Context(), mine, o) })
+			testBoth(t, rev, s, func(o *ClientOptions) (*Client, error) {
+				return Connect(t.Context(), mine, o)
+			})
 			<-served
 		})
 		t.Run(rev.Name+" http", func(t *testing.T) {
@@ -145,7 +157,9 @@ func TestClientAndServer(t *testing.T) {
 			server := httptest.NewServer(h)
 			defer server.Close()
 			defer h.Shutdown(t.Context())
-			testBoth(t, rev, s, func(o *ClientOptions) (*Client, error) { return Dial(t.Context(), server.URL, o) })
+			testBoth(t, rev, s, func(o *ClientOptions) (*Client, error) {
+				return Dial(t.Context(), server.URL, o)
+			})
 		})
 	}
 	t.Run("HTTP+SSE", func(t *testing.T) {

@@ -73,9 +73,10 @@ func resumeServer(t *testing.T, o *ServerOptions) (s *Server, j *journal, url st
 	AddTool(s, Tool{Name: "talk"}, func(ctx context.Context, _ struct{}) (string, error) {
 		return "done", errors.Join(Log(ctx, "info", "", "quiet"), Log(ctx, "error", "", "loud"))
 	})
-	s.AddResource(Resource{URI: "test:a", Name: "a"}, func(_ context.Context, uri string) ([]ResourceContents, error) {
-		return []ResourceContents{{URI: uri, Text: "A"}}, nil
-	})
+	s.AddResource(Resource{URI: "test:a", Name: "a"},
+		func(_ context.Context, uri string) ([]ResourceContents, error) {
+			return []ResourceContents{{URI: uri, Text: "A"}}, nil
+		})
 	h := mcphttp.NewHandler(s, nil)
 	j = new(journal)
 	web := httptest.NewServer(j.around(h))
@@ -113,8 +114,10 @@ func TestResume(t *testing.T) {
 				updated, logged := make(chan string, 10), make(chan string, 10)
 				listening := make(chan struct{}, 1)
 				o := ClientOptions{
-					Era:               rev.Name,
-					HTTP:              &mcphttp.DialOptions{Header: http.Header{"Authorization": {"Bearer secret"}}},
+					Era: rev.Name,
+					HTTP: &mcphttp.DialOptions{
+						Header: http.Header{"Authorization": {"Bearer secret"}},
+					},
 					OnResourceUpdated: func(uri string) { updated <- uri },
 					OnLog:             func(p *spec.LoggingMessageNotificationParams) { logged <- p.Level },
 					OnListening:       func(spec.SubscriptionFilter) { listening <- struct{}{} },
@@ -124,7 +127,8 @@ func TestResume(t *testing.T) {
 				defer done.Wait()
 				listen := func(c *Client) {
 					done.Go(func() {
-						_ = c.Listen(t.Context(), spec.SubscriptionFilter{ResourceSubscriptions: []string{"test:a"}}) // Close ends it
+						// Close ends it
+						_ = c.Listen(t.Context(), spec.SubscriptionFilter{ResourceSubscriptions: []string{"test:a"}})
 					})
 					next(t, "subscription", listening)
 				}
@@ -188,7 +192,10 @@ func TestResume(t *testing.T) {
 				if !rev.Handshake {
 					handshakes = map[string]int{"server/discover": 1}
 				}
-				for _, method := range []string{"initialize", "notifications/initialized", "server/discover", "DELETE"} {
+				for _, method := range []string{
+					"initialize", "notifications/initialized", "server/discover",
+					"DELETE",
+				} {
 					if j.count(method) != handshakes[method] {
 						t.Errorf("%s was sent %d times; want %d", method, j.count(method), handshakes[method])
 					}
@@ -251,18 +258,21 @@ func TestResumeLost(t *testing.T) {
 			t.Run(strconv.Itoa(status)+" "+name, func(t *testing.T) {
 				t.Parallel()
 				s := NewServer("forgets", "1", nil)
-				AddTool(s, Tool{Name: "talk"}, func(context.Context, struct{}) (string, error) { return "done", nil })
+				AddTool(s, Tool{Name: "talk"}, func(context.Context, struct{}) (string, error) {
+					return "done", nil
+				})
 				h := mcphttp.NewHandler(s, nil)
 				var gone atomic.Value // the session that is not known any more
 				gone.Store("none")
 				j := new(journal)
-				web := httptest.NewServer(j.around(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					if r.Header.Get("Mcp-Session-Id") == gone.Load() {
-						http.Error(w, "Bad Request: No valid session ID provided", status)
-						return
-					}
-					h.ServeHTTP(w, r)
-				})))
+				web := httptest.NewServer(
+					j.around(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						if r.Header.Get("Mcp-Session-Id") == gone.Load() {
+							http.Error(w, "Bad Request: No valid session ID provided", status)
+							return
+						}
+						h.ServeHTTP(w, r)
+					})))
 				t.Cleanup(web.Close)
 				o := ClientOptions{Era: "legacy", OnListChanged: listed}
 				c := mustDial(t, web.URL, &o)
@@ -279,7 +289,8 @@ func TestResumeLost(t *testing.T) {
 				if listed != nil {
 					<-lost // the stream's goroutine has begun a new one
 				}
-				if got, err := CallTool[string](t.Context(), c, "talk", nil); err != nil || got != "done" || j.count("initialize") != 2 {
+				if got, err := CallTool[string](t.Context(), c, "talk", nil); err != nil || got != "done" ||
+					j.count("initialize") != 2 {
 					t.Errorf("%q, %v; %d handshakes", got, err, j.count("initialize"))
 				}
 				if listed == nil && len(lost) != 1 {
@@ -289,8 +300,10 @@ func TestResumeLost(t *testing.T) {
 				if err != nil || bytes.Contains(raw, []byte(first)) {
 					t.Errorf("%s, %v", raw, err)
 				}
-				mustClose(t, c)                                                                // first: it would begin a third session when the second one ends
-				mustClose(t, mustDial(t, web.URL, &ClientOptions{Era: "legacy", Resume: raw})) // ends the second one
+				// first: it would begin a third session when the second one ends
+				mustClose(t, c)
+				// ends the second one
+				mustClose(t, mustDial(t, web.URL, &ClientOptions{Era: "legacy", Resume: raw}))
 				if j.count("DELETE") != 1 {
 					t.Errorf("DELETE was sent %d times; want 1", j.count("DELETE"))
 				}
@@ -305,16 +318,24 @@ func TestResumeLost(t *testing.T) {
 // The server at the address may speak other revisions by now than the session has.
 func TestResumeOtherRevisions(t *testing.T) {
 	t.Parallel()
-	for _, test := range [][2]string{{"legacy", "modern"}, {"modern", "legacy"}, {spec.Revision20250326, spec.Revision20251125}} {
+	for _, test := range [][2]string{
+		{"legacy", "modern"},
+		{"modern", "legacy"},
+		{spec.Revision20250326, spec.Revision20251125},
+	} {
 		t.Run(test[0]+" to "+test[1], func(t *testing.T) {
 			t.Parallel()
 			var now atomic.Pointer[mcphttp.Handler]
 			serve := func(eras string) {
 				s := NewServer(eras, "1", &ServerOptions{Eras: eras})
-				AddTool(s, Tool{Name: "talk"}, func(context.Context, struct{}) (string, error) { return eras, nil })
+				AddTool(s, Tool{Name: "talk"}, func(context.Context, struct{}) (string, error) {
+					return eras, nil
+				})
 				now.Store(mcphttp.NewHandler(s, nil))
 			}
-			web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { now.Load().ServeHTTP(w, r) }))
+			web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				now.Load().ServeHTTP(w, r)
+			}))
 			t.Cleanup(web.Close)
 			serve(test[0])
 			c := mustDial(t, web.URL, nil)
@@ -328,7 +349,8 @@ func TestResumeOtherRevisions(t *testing.T) {
 			if c.Server().Name != test[0] {
 				t.Error(c.Server())
 			}
-			if got, err := CallTool[string](t.Context(), c, "talk", nil); err != nil || got != test[1] || c.Server().Name != test[1] {
+			if got, err := CallTool[string](t.Context(), c, "talk", nil); err != nil || got != test[1] ||
+				c.Server().Name != test[1] {
 				t.Error(got, err, c.Server())
 			}
 		})
@@ -373,37 +395,64 @@ func TestResumeRefused(t *testing.T) {
 	saved := string(raw)
 	asked := j.count("initialize") + j.count("server/discover")
 	for name, test := range map[string]struct{ url, era, saved, want string }{
-		"version":             {url, "", strings.Replace(saved, `"version":1`, `"version":2`, 1), "reads version 1; dial without it"},
-		"none":                {url, "", `{}`, "it has version 0"},
-		"no JSON":             {url, "", "session", "it is not what Client.Session returns"},
-		"unknown":             {url, "", strings.Replace(saved, `"version":1`, `"version":1,"x":1`, 1), "it is not what Client.Session returns"},
-		"too long":            {url, "", saved + strings.Repeat(" ", maxSaved), "at most 1048576"},
-		"level":               {url, "", strings.Replace(saved, `"level":""`, `"level":"x"`, 1), "log level"},
-		"no server":           {url, "", strings.Replace(saved, `"server":{`, `"unknown":{`, 1), "it is not what Client.Session returns"},
+		"version": {
+			url, "", strings.Replace(saved, `"version":1`, `"version":2`, 1),
+			"reads version 1; dial without it",
+		},
+		"none":    {url, "", `{}`, "it has version 0"},
+		"no JSON": {url, "", "session", "it is not what Client.Session returns"},
+		"unknown": {
+			url, "", strings.Replace(saved, `"version":1`, `"version":1,"x":1`, 1),
+			"it is not what Client.Session returns",
+		},
+		"too long": {url, "", saved + strings.Repeat(" ", maxSaved), "at most 1048576"},
+		"level": {
+			url, "", strings.Replace(saved, `"level":""`, `"level":"x"`, 1),
+			"log level",
+		},
+		"no server": {
+			url, "", strings.Replace(saved, `"server":{`, `"unknown":{`, 1),
+			"it is not what Client.Session returns",
+		},
 		"nothing known of it": {url, "", `{"version":1}`, "the server's capabilities"},
-		"long address":        {url, "", strings.Replace(saved, `"address":"`, `"address":"`+strings.Repeat("a", 1<<16), 1), "it is a session of"},
-		"long revision":       {url, "", strings.Replace(saved, `"Revision":"`, `"Revision":"`+strings.Repeat("a", 1<<16), 1), "see ClientOptions.Era"},
-		"id":                  {url, "", strings.Replace(saved, `"id":"`, `"id":" `, 1), "visible ASCII"},
-		"event":               {url, "", strings.Replace(saved, `"lastEvent":"`, `"lastEvent":"\n`, 1), "printable ASCII"},
-		"path":                {strings.Replace(url, "/mcp", "/other", 1), "", saved, `it is a session of "http://127.0.0.1:`},
-		"server":              {"http://localhost:1/mcp", "", saved, `/mcp", not of "http://localhost:1/mcp"; dial that address, or`},
-		"revision":            {url, "modern", saved, "see ClientOptions.Era"},
+		"long address": {
+			url, "",
+			strings.Replace(saved, `"address":"`, `"address":"`+strings.Repeat("a", 1<<16), 1),
+			"it is a session of",
+		},
+		"long revision": {
+			url, "",
+			strings.Replace(saved, `"Revision":"`, `"Revision":"`+strings.Repeat("a", 1<<16), 1),
+			"see ClientOptions.Era",
+		},
+		"id": {url, "", strings.Replace(saved, `"id":"`, `"id":" `, 1), "visible ASCII"},
+		"event": {
+			url, "", strings.Replace(saved, `"lastEvent":"`, `"lastEvent":"\n`, 1),
+			"printable ASCII",
+		},
+		"path":     {strings.Replace(url, "/mcp", "/other", 1), "", saved, `it is a session of "http://127.0.0.1:`},
+		"server":   {"http://localhost:1/mcp", "", saved, `/mcp", not of "http://localhost:1/mcp"; dial that address, or`},
+		"revision": {url, "modern", saved, "see ClientOptions.Era"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := Dial(t.Context(), test.url, &ClientOptions{Era: test.era, Resume: []byte(test.saved)})
 			if err == nil {
 				c.Close()
 			}
-			if err == nil || !strings.Contains(err.Error(), test.want) || len(err.Error()) > 1000 || !strings.Contains(err.Error(), "ClientOptions.Resume") {
+			if err == nil || !strings.Contains(err.Error(), test.want) || len(err.Error()) > 1000 ||
+				!strings.Contains(err.Error(), "ClientOptions.Resume") {
 				t.Errorf("%v; want %q", err, test.want)
 			}
 		})
 	}
-	if now := j.count("initialize") + j.count("server/discover"); now != asked || j.count("DELETE") != 0 {
-		t.Errorf("the server was asked %d times, and to end the session %d times", now-asked, j.count("DELETE"))
+	if now := j.count("initialize") + j.count("server/discover"); now != asked ||
+		j.count("DELETE") != 0 {
+		t.Errorf("the server was asked %d times, and to end the session %d times", now-asked,
+			j.count("DELETE"))
 	}
 	near, _ := farcall.Pipe()
-	if _, err := Connect(t.Context(), near, &ClientOptions{Resume: raw}); !errors.Is(err, errNotResumable) {
+	if _, err := Connect(t.Context(), near, &ClientOptions{Resume: raw}); !errors.Is(err,
+		errNotResumable) {
 		t.Error(err)
 	}
 }
@@ -413,7 +462,8 @@ func TestSessionRefused(t *testing.T) {
 	t.Parallel()
 	_, j, url := resumeServer(t, &ServerOptions{Instructions: strings.Repeat("x", maxSaved)})
 	c := mustDial(t, url, &ClientOptions{Era: "legacy"})
-	if _, err := c.Session(); err == nil || !strings.Contains(err.Error(), "at most "+strconv.Itoa(maxSaved)) {
+	if _, err := c.Session(); err == nil ||
+		!strings.Contains(err.Error(), "at most "+strconv.Itoa(maxSaved)) {
 		t.Error(err)
 	}
 	mustClose(t, c)
@@ -441,7 +491,11 @@ func TestSessionRefused(t *testing.T) {
 func FuzzParseSession(f *testing.F) {
 	s := savedSession{
 		Version: savedVersion, Address: "http://h/mcp", ID: "1", LastEvent: "2-3", Level: "info",
-		Server: ServerInfo{Name: "s", Revision: revLegacy, Capabilities: &spec.ServerCapabilities{Logging: spec.JSONObject{}}, Supported: []string{revLegacy}},
+		Server: ServerInfo{
+			Name: "s", Revision: revLegacy,
+			Capabilities: &spec.ServerCapabilities{Logging: spec.JSONObject{}},
+			Supported:    []string{revLegacy},
+		},
 	}
 	raw, err := s.marshal()
 	if err != nil {

@@ -33,7 +33,9 @@ const (
 //
 // It fails when the server has no tasks, and in modern revisions also without
 // ClientOptions.Tasks.
-func (c *Client) StartTask(ctx context.Context, name string, args any, ttl time.Duration) (*spec.DetailedTask, error) {
+func (c *Client) StartTask(
+	ctx context.Context, name string, args any, ttl time.Duration,
+) (*spec.DetailedTask, error) {
 	p, err := toolParams(name, args)
 	if err != nil {
 		return nil, err
@@ -49,9 +51,11 @@ func (c *Client) StartTask(ctx context.Context, name string, args any, ttl time.
 			p.Task.TTL = &ms
 		}
 	case !l.rev.TasksExtension || l.info.Capabilities.Extensions[spec.ExtensionTasks] == nil:
-		return nil, fmt.Errorf("mcp: start a task: the server has no tasks; CallTool calls the tool %q", name)
+		return nil, fmt.Errorf("mcp: start a task: the server has no tasks; CallTool calls the tool %q",
+			name)
 	case !c.opts.Tasks:
-		return nil, errors.New("mcp: start a task: set ClientOptions.Tasks, which lets the server make tasks")
+		return nil, errors.New(
+			"mcp: start a task: set ClientOptions.Tasks, which lets the server make tasks")
 	}
 	raw, err := c.callTool(ctx, name, p)
 	if err != nil {
@@ -100,16 +104,18 @@ func (c *Client) Tasks(ctx context.Context) ([]*spec.DetailedTask, error) {
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("mcp: %q: %w", spec.MethodTasksList, err)
-	case !l.rev.LegacyTasks || l.info.Capabilities.Tasks == nil || l.info.Capabilities.Tasks.List == nil:
+	case !l.rev.LegacyTasks || l.info.Capabilities.Tasks == nil ||
+		l.info.Capabilities.Tasks.List == nil:
 		return nil, fmt.Errorf("mcp: %q: the server does not list its tasks", spec.MethodTasksList)
 	}
-	return allPages(ctx, c, spec.MethodTasksList, "tasks", false, func(r *spec.ListTasksResult) ([]*spec.DetailedTask, string) {
-		all := make([]*spec.DetailedTask, len(r.Tasks))
-		for i := range r.Tasks {
-			all[i] = modernTask(&r.Tasks[i])
-		}
-		return all, r.NextCursor
-	})
+	return allPages(ctx, c, spec.MethodTasksList, "tasks", false,
+		func(r *spec.ListTasksResult) ([]*spec.DetailedTask, string) {
+			all := make([]*spec.DetailedTask, len(r.Tasks))
+			for i := range r.Tasks {
+				all[i] = modernTask(&r.Tasks[i])
+			}
+			return all, r.NextCursor
+		})
 }
 
 func (c *Client) taskCall(ctx context.Context, method, id string) (jsonrpc.Raw, error) {
@@ -124,7 +130,8 @@ func paramsOfTask(id string) jsonrpc.Raw {
 // callsTasks reports whether tools can be called as tasks, in the legacy way.
 func (l *link) callsTasks() bool {
 	caps := l.info.Capabilities.Tasks
-	return l.rev.LegacyTasks && caps != nil && caps.Requests != nil && caps.Requests.Tools != nil && caps.Requests.Tools.Call != nil
+	return l.rev.LegacyTasks && caps != nil && caps.Requests != nil && caps.Requests.Tools != nil &&
+		caps.Requests.Tools.Call != nil
 }
 
 // createdTask returns the task that the answer to a call is, or nil.
@@ -148,7 +155,8 @@ func readTask(raw jsonrpc.Raw) (*spec.DetailedTask, error) {
 		err = errors.New("it has no taskId or no status")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("mcp: %w: the server answered a task that is not valid: %w", farcall.ErrProtocol, err)
+		return nil, fmt.Errorf("mcp: %w: the server answered a task that is not valid: %w",
+			farcall.ErrProtocol, err)
 	}
 	if t.TTLMS == nil && t.PollIntervalMS == nil {
 		var old spec.LegacyTask
@@ -163,7 +171,8 @@ func readTask(raw jsonrpc.Raw) (*spec.DetailedTask, error) {
 func modernTask(t *spec.LegacyTask) *spec.DetailedTask {
 	return &spec.DetailedTask{Task: spec.Task{
 		TaskID: t.TaskID, Status: t.Status, StatusMessage: t.StatusMessage,
-		CreatedAt: t.CreatedAt, LastUpdatedAt: t.LastUpdatedAt, TTLMS: t.TTL, PollIntervalMS: t.PollInterval,
+		CreatedAt: t.CreatedAt, LastUpdatedAt: t.LastUpdatedAt, TTLMS: t.TTL,
+		PollIntervalMS: t.PollInterval,
 	}}
 }
 
@@ -173,7 +182,9 @@ type follower struct {
 	wait time.Duration // the last one between two questions for the state
 	// call makes a call about a task. Its result is in the form of the newest
 	// revision; that of spec.MethodTasksResult may be in another one.
-	call func(ctx context.Context, method string, params jsonrpc.Raw) (raw jsonrpc.Raw, in *era.Revision, err error)
+	call func(
+		ctx context.Context, method string, params jsonrpc.Raw,
+	) (raw jsonrpc.Raw, in *era.Revision, err error)
 	// leave is that of relay.Forward.
 	leave func() bool
 	// A resumed task is checked against the createdAt that it had: see relay.Forward.TaskCreated.
@@ -182,7 +193,9 @@ type follower struct {
 }
 
 func (c *Client) follower() *follower {
-	return &follower{c: c, call: func(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, *era.Revision, error) {
+	return &follower{c: c, call: func(
+		ctx context.Context, method string, params jsonrpc.Raw,
+	) (jsonrpc.Raw, *era.Revision, error) {
 		raw, err := c.call(ctx, &outgoing{method: method, params: params})
 		return raw, era.Latest(), err
 	}}
@@ -190,7 +203,9 @@ func (c *Client) follower() *follower {
 
 // finish follows a task that is not known elsewhere. It is cancelled when the
 // context ends, and when what it asks gets no answer.
-func (f *follower) finish(ctx context.Context, t *spec.DetailedTask) (jsonrpc.Raw, *era.Revision, error) {
+func (f *follower) finish(
+	ctx context.Context, t *spec.DetailedTask,
+) (jsonrpc.Raw, *era.Revision, error) {
 	raw, in, err := f.follow(ctx, t)
 	if ctx.Err() != nil && f.leave != nil && f.leave() {
 		return raw, in, err
@@ -213,14 +228,17 @@ func (f *follower) giveUp(ctx context.Context, id string) {
 			}
 		}
 		// A server with a connection that has ended needs no telling.
-		if _, _, err := f.call(ctx, spec.MethodTasksCancel, paramsOfTask(id)); err != nil && !errors.Is(err, farcall.ErrClosed) {
+		if _, _, err := f.call(ctx, spec.MethodTasksCancel, paramsOfTask(id)); err != nil &&
+			!errors.Is(err, farcall.ErrClosed) {
 			f.c.warn("the task %q could not be cancelled: %w", id, err)
 		}
 	})
 }
 
 // follow asks for a task until it has ended and returns the result of its call.
-func (f *follower) follow(ctx context.Context, t *spec.DetailedTask) (jsonrpc.Raw, *era.Revision, error) {
+func (f *follower) follow(
+	ctx context.Context, t *spec.DetailedTask,
+) (jsonrpc.Raw, *era.Revision, error) {
 	answered := map[string]bool{}
 	changed, done := f.c.watched.watch(t.TaskID)
 	defer done()
@@ -270,7 +288,9 @@ func (f *follower) state(ctx context.Context, id string) (*spec.DetailedTask, er
 	}
 	t, err := readTask(raw)
 	if err == nil && f.resumed && (f.created == "" || t.CreatedAt != f.created) {
-		return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: the server does not know the task any more: the createdAt of the task with its taskId differs")
+		return nil, jsonrpc.Errorf(jsonrpc.InvalidParams,
+			"Invalid params: the server does not know the task any more: the createdAt of the task with "+
+				"its taskId differs")
 	}
 	return t, err
 }
@@ -296,7 +316,9 @@ type unansweredError struct{ error }
 func (e *unansweredError) Unwrap() error { return e.error }
 
 // update answers what a task asks for, each thing once.
-func (f *follower) update(ctx context.Context, t *spec.DetailedTask, answered map[string]bool) error {
+func (f *follower) update(
+	ctx context.Context, t *spec.DetailedTask, answered map[string]bool,
+) error {
 	requests := map[string]spec.InputRequest{}
 	for key, request := range t.InputRequests {
 		if !answered[key] {

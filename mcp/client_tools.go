@@ -63,7 +63,9 @@ func CallTool[Out any](ctx context.Context, c *Client, tool string, args any) (O
 			return out, nil
 		}
 		if raw = jsonrpc.Raw(text); jsonrpc.Valid(raw) != nil {
-			return out, fmt.Errorf("mcp: the tool %q answered neither structured content nor JSON as its text, for a %T; Client.CallTool returns what it answered", tool, out)
+			return out,
+				fmt.Errorf("mcp: the tool %q answered neither structured content nor JSON as its text, for a "+
+					"%T; Client.CallTool returns what it answered", tool, out)
 		}
 	}
 	if err := jsonv2.Unmarshal(raw, &out); err != nil {
@@ -79,7 +81,9 @@ func CallTool[Out any](ctx context.Context, c *Client, tool string, args any) (O
 // A server may answer with a task when ClientOptions.Tasks allows it, or because
 // the tool says that it always runs as one; CallTool waits for the end of it, and
 // cancels it when the context ends and when what it asks gets no answer.
-func (c *Client) CallTool(ctx context.Context, name string, args any) (*spec.CallToolResult, error) {
+func (c *Client) CallTool(
+	ctx context.Context, name string, args any,
+) (*spec.CallToolResult, error) {
 	p, err := toolParams(name, args)
 	if err != nil {
 		return nil, err
@@ -106,7 +110,9 @@ func toolParams(name string, args any) (*spec.CallToolRequestParams, error) {
 }
 
 // callTool makes a tools/call, which the server may turn into a task.
-func (c *Client) callTool(ctx context.Context, name string, p *spec.CallToolRequestParams) (jsonrpc.Raw, error) {
+func (c *Client) callTool(
+	ctx context.Context, name string, p *spec.CallToolRequestParams,
+) (jsonrpc.Raw, error) {
 	for attempt := 0; ; attempt++ {
 		l, err := c.link(ctx)
 		if err != nil {
@@ -129,7 +135,8 @@ func (c *Client) callTool(ctx context.Context, name string, p *spec.CallToolRequ
 		}
 		raw, err := c.call(ctx, q)
 		if attempt == 0 && l.http != nil && errors.Is(err, spec.HeaderMismatch) {
-			continue // the tool's definition may have changed (2026-07-28, Streamable HTTP, "Client Behavior")
+			// the tool's definition may have changed (2026-07-28, Streamable HTTP, "Client Behavior")
+			continue
 		}
 		return raw, err
 	}
@@ -149,10 +156,14 @@ func (c *Client) toolResult(name string, raw jsonrpc.Raw) (*spec.CallToolResult,
 	switch {
 	case output == nil:
 	case r.StructuredContent == nil:
-		return nil, fmt.Errorf("mcp: the tool %q has an output schema but answered no structured content", name)
+		return nil, fmt.Errorf("mcp: the tool %q has an output schema but answered no structured content",
+			name)
 	default:
 		if err := output.Validate(r.StructuredContent); err != nil {
-			return nil, fmt.Errorf("mcp: the tool %q answered structured content that does not fit its output schema: %w", name, err)
+			return nil,
+				fmt.Errorf(
+					"mcp: the tool %q answered structured content that does not fit its output schema: %w",
+					name, err)
 		}
 	}
 	return r, nil
@@ -163,9 +174,10 @@ func (c *Client) toolResult(name string, raw jsonrpc.Raw) (*spec.CallToolResult,
 func (c *Client) Tools(ctx context.Context) ([]spec.Tool, error) { return c.listTools(ctx, false) }
 
 func (c *Client) listTools(ctx context.Context, fresh bool) ([]spec.Tool, error) {
-	all, err := allPages(ctx, c, spec.MethodToolsList, "tools", fresh, func(r *spec.ListToolsResult) ([]spec.Tool, string) {
-		return r.Tools, r.NextCursor
-	})
+	all, err := allPages(ctx, c, spec.MethodToolsList, "tools", fresh,
+		func(r *spec.ListToolsResult) ([]spec.Tool, string) {
+			return r.Tools, r.NextCursor
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +205,9 @@ func (c *Client) listTools(ctx context.Context, fresh bool) ([]spec.Tool, error)
 // knownTool returns what is known of a tool, or nil. Where its arguments may have
 // to be mirrored in headers, and where it may be that it only runs as a task, the
 // tools are listed for it.
-func (c *Client) knownTool(ctx context.Context, l *link, name string, fresh bool) (*knownTool, error) {
+func (c *Client) knownTool(
+	ctx context.Context, l *link, name string, fresh bool,
+) (*knownTool, error) {
 	known := c.shelf.find(name)
 	mirror := l.http != nil && l.rev.MirroredHeaders
 	if !mirror && !l.callsTasks() {
@@ -203,7 +217,8 @@ func (c *Client) knownTool(ctx context.Context, l *link, name string, fresh bool
 		if err := c.fillShelf(ctx, l, fresh); err != nil && (fresh || ctx.Err() != nil) {
 			return nil, err
 		} else if err != nil {
-			c.warn("the tools cannot be listed, so that it is not known which headers the tool %q needs, or that it runs as a task only: %w", name, err)
+			c.warn("the tools cannot be listed, so that it is not known which headers the tool %q needs, "+
+				"or that it runs as a task only: %w", name, err)
 		}
 		known = c.shelf.find(name) // a listing may have ended since it was looked for
 	}
@@ -278,7 +293,8 @@ func (s *shelf) learn(t *spec.Tool) (known *knownTool, isNew bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known = s.tools[t.Name]
-	if known != nil && known.task == support && bytes.Equal(known.input, t.InputSchema) && bytes.Equal(known.output, t.OutputSchema) {
+	if known != nil && known.task == support && bytes.Equal(known.input, t.InputSchema) &&
+		bytes.Equal(known.output, t.OutputSchema) {
 		return known, false
 	}
 	known = &knownTool{input: t.InputSchema, output: t.OutputSchema, task: support}

@@ -27,20 +27,33 @@ const headerTools = `{"resultType":"complete","ttlMs":0,"cacheScope":"private","
 	{"name":"bad","inputSchema":{"type":"object","properties":{"v":{"type":"string","x-mcp-header":"a b"}}}}]}`
 
 func TestHeaders(t *testing.T) {
-	f, url := httpFake(t, modernFake(replies{"tools/list": headerTools, "tools/call": `{"content":[]}`}), nil)
+	f, url := httpFake(t,
+		modernFake(replies{"tools/list": headerTools, "tools/call": `{"content":[]}`}), nil)
 	var warn warnings
 	c := mustDial(t, url, &ClientOptions{OnWarning: warn.add})
 	for _, test := range []struct {
 		args string
 		want map[string]string
 	}{
-		{`{"region":"us-west1","n":42,"on":false,"plain":3.5,"deep":{"x":"d"}}`, map[string]string{"Region": "us-west1", "N": "42", "On": "false", "Deep": "d"}},
+		{
+			`{"region":"us-west1","n":42,"on":false,"plain":3.5,"deep":{"x":"d"}}`,
+			map[string]string{"Region": "us-west1", "N": "42", "On": "false", "Deep": "d"},
+		},
 		{`{"region":null,"n":-7,"on":true,"deep":{}}`, map[string]string{"N": "-7", "On": "true"}},
 		{`{"region":"","n":42.0,"deep":null}`, map[string]string{"Region": "", "N": "42"}},
-		{`{"region":"Hello, 世界","n":4.2e1}`, map[string]string{"Region": "=?base64?SGVsbG8sIOS4lueVjA==?=", "N": "42"}},
+		{
+			`{"region":"Hello, 世界","n":4.2e1}`,
+			map[string]string{"Region": "=?base64?SGVsbG8sIOS4lueVjA==?=", "N": "42"},
+		},
 		{`{"region":" padded ","n":1.5}`, map[string]string{"Region": "=?base64?IHBhZGRlZCA=?="}},
-		{`{"region":"line1\nline2","on":"yes"}`, map[string]string{"Region": "=?base64?bGluZTEKbGluZTI=?="}},
-		{`{"region":"=?base64?literal?=","n":1e30}`, map[string]string{"Region": "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="}},
+		{
+			`{"region":"line1\nline2","on":"yes"}`,
+			map[string]string{"Region": "=?base64?bGluZTEKbGluZTI=?="},
+		},
+		{
+			`{"region":"=?base64?literal?=","n":1e30}`,
+			map[string]string{"Region": "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="},
+		},
 		{`{"region":7}`, nil},
 		{``, nil},
 	} {
@@ -60,7 +73,8 @@ func TestHeaders(t *testing.T) {
 	if n := f.count("tools/list"); n != 1 {
 		t.Errorf("listed %d times", n)
 	}
-	if _, err := c.CallTool(t.Context(), "bad", nil); err == nil || !strings.Contains(err.Error(), "cannot be called over HTTP") {
+	if _, err := c.CallTool(t.Context(), "bad", nil); err == nil ||
+		!strings.Contains(err.Error(), "cannot be called over HTTP") {
 		t.Errorf("error %v", err)
 	}
 	tools, err := c.Tools(t.Context())
@@ -74,7 +88,8 @@ func TestHeaders(t *testing.T) {
 
 // Over other transports the headers are of no concern.
 func TestHeadersOverStream(t *testing.T) {
-	c, f := mustPipe(t, modernFake(replies{"tools/list": headerTools, "tools/call": `{"content":[]}`}), nil)
+	c, f := mustPipe(t, modernFake(replies{"tools/list": headerTools, "tools/call": `{"content":[]}`}),
+		nil)
 	if _, err := c.CallTool(t.Context(), "bad", nil); err != nil || f.count("tools/list") != 0 {
 		t.Error(err)
 	}
@@ -86,24 +101,27 @@ func TestHeadersOverStream(t *testing.T) {
 // A server with a tool that has changed says that the headers do not match.
 func TestHeaderMismatch(t *testing.T) {
 	tool := func(name string) string {
-		return `{"ttlMs":3600000,"tools":[{"name":"x","inputSchema":{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"` + name + `"}}}}]}`
+		return `{"ttlMs":3600000,"tools":[{"name":"x","inputSchema":{"type":"object",` +
+			`"properties":{"a":{"type":"string","x-mcp-header":"` + name + `"}}}}]}`
 	}
 	want := "Old"
-	f, url := httpFake(t, modernFake(replies{"tools/list": tool(want)}), func(f *fakeServer, w http.ResponseWriter, r *http.Request, body []byte) bool {
-		if !strings.Contains(string(body), `"tools/call"`) {
-			return false
-		}
-		w.Header().Set("Content-Type", "application/json")
-		var m struct{ ID json.RawMessage }
-		json.Unmarshal(body, &m)
-		if r.Header.Get("Mcp-Param-"+want) != "v" {
-			w.WriteHeader(http.StatusBadRequest)
-			w.Write([]byte(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32020,"message":"Header mismatch"}}`))
+	f, url := httpFake(t, modernFake(replies{"tools/list": tool(want)}),
+		func(f *fakeServer, w http.ResponseWriter, r *http.Request, body []byte) bool {
+			if !strings.Contains(string(body), `"tools/call"`) {
+				return false
+			}
+			w.Header().Set("Content-Type", "application/json")
+			var m struct{ ID json.RawMessage }
+			json.Unmarshal(body, &m)
+			if r.Header.Get("Mcp-Param-"+want) != "v" {
+				w.WriteHeader(http.StatusBadRequest)
+				w.Write(
+					[]byte(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32020,"message":"Header mismatch"}}`))
+				return true
+			}
+			w.Write([]byte(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":{"content":[]}}`))
 			return true
-		}
-		w.Write([]byte(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":{"content":[]}}`))
-		return true
-	})
+		})
 	c := mustDial(t, url, nil)
 	args := map[string]string{"a": "v"}
 	if _, err := c.CallTool(t.Context(), "x", args); err != nil {
@@ -121,12 +139,15 @@ func TestHeaderMismatch(t *testing.T) {
 }
 
 func TestStructuredOutput(t *testing.T) {
-	canary := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a schema was fetched") }))
+	canary := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		t.Error("a schema was fetched")
+	}))
 	defer canary.Close()
 	var warn warnings
 	c, f := mustPipe(t, modernFake(replies{"tools/list": `{"tools":[
 		{"name":"t","inputSchema":{"type":"object"},"outputSchema":{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}},
-		{"name":"far","inputSchema":{"type":"object","properties":{"p":{"$ref":"` + canary.URL + `"}}},"outputSchema":{"$ref":"` + canary.URL + `"}},
+		{"name":"far","inputSchema":{"type":"object","properties":{"p":{"$ref":"` + canary.URL +
+		`"}}},"outputSchema":{"$ref":"` + canary.URL + `"}},
 		{"name":"part","inputSchema":{"type":"object"},"outputSchema":{"type":"object","properties":{"id":{"type":"string","pattern":"^(?!x)"}}}},
 		{"name":"free","inputSchema":{"type":"object"}}]}`}), &ClientOptions{OnWarning: warn.add})
 	tools, err := c.Tools(t.Context())
@@ -145,7 +166,8 @@ func TestStructuredOutput(t *testing.T) {
 	} {
 		f.set("tools/call", test.answer)
 		_, err := c.CallTool(t.Context(), test.tool, nil)
-		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+		if test.want == "" && err != nil ||
+			test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("%s %s: %v, want %q", test.tool, test.answer, err, test.want)
 		}
 	}
@@ -169,39 +191,45 @@ func TestTypedCall(t *testing.T) {
 	if got, err := CallTool[sum](t.Context(), c, "x", nil); err != nil || got.Sum != 4 {
 		t.Error(got, err)
 	}
-	answer(`{"content":[{"type":"text","text":"a"},{"type":"image","data":"","mimeType":"x/y"},{"type":"text","text":"b"}]}`)
+	answer(`{"content":[{"type":"text","text":"a"},{"type":"image","data":"","mimeType":"x/y"},` +
+		`{"type":"text","text":"b"}]}`)
 	if got, err := CallTool[string](t.Context(), c, "x", nil); err != nil || got != "a\nb" {
 		t.Error(got, err)
 	}
-	if _, err := CallTool[sum](t.Context(), c, "x", nil); err == nil || !strings.Contains(err.Error(), "neither structured content nor JSON") {
+	if _, err := CallTool[sum](t.Context(), c, "x", nil); err == nil ||
+		!strings.Contains(err.Error(), "neither structured content nor JSON") {
 		t.Error(err)
 	}
 	answer(`{"content":[{"type":"text","text":"no such city"}],"isError":true}`)
 	var failed *ToolError
-	if _, err := CallTool[sum](t.Context(), c, "x", nil); !errors.As(err, &failed) || err.Error() != "no such city" {
+	if _, err := CallTool[sum](t.Context(), c, "x", nil); !errors.As(err, &failed) ||
+		err.Error() != "no such city" {
 		t.Error(err)
 	}
 	answer(`{"content":[],"structuredContent":{"sum":"x"}}`)
-	if _, err := CallTool[sum](t.Context(), c, "x", nil); err == nil || !strings.Contains(err.Error(), "does not fit") {
+	if _, err := CallTool[sum](t.Context(), c, "x", nil); err == nil ||
+		!strings.Contains(err.Error(), "does not fit") {
 		t.Error(err)
 	}
 }
 
 func TestClientPages(t *testing.T) {
-	c, f := mustPipe(t, modernFake(replies{"prompts/list": do(func(_ context.Context, p map[string]any) (any, error) {
-		switch p["cursor"] {
-		case nil:
-			return `{"prompts":[{"name":"a"}],"nextCursor":"1"}`, nil
-		case "1":
-			return `{"prompts":[{"name":"b"}],"nextCursor":"2"}`, nil
-		}
-		return `{"prompts":[]}`, nil
-	})}), nil)
+	c, f := mustPipe(t,
+		modernFake(replies{"prompts/list": do(func(_ context.Context, p map[string]any) (any, error) {
+			switch p["cursor"] {
+			case nil:
+				return `{"prompts":[{"name":"a"}],"nextCursor":"1"}`, nil
+			case "1":
+				return `{"prompts":[{"name":"b"}],"nextCursor":"2"}`, nil
+			}
+			return `{"prompts":[]}`, nil
+		})}), nil)
 	if all, err := c.Prompts(t.Context()); err != nil || len(all) != 2 || all[1].Name != "b" {
 		t.Error(all, err)
 	}
 	f.set("prompts/list", `{"prompts":[],"nextCursor":"again"}`)
-	if _, err := c.Prompts(t.Context()); err == nil || !strings.Contains(err.Error(), "round in circles") {
+	if _, err := c.Prompts(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "round in circles") {
 		t.Error(err)
 	}
 	f.set("resources/list", `{"resources":[]}`)
@@ -211,16 +239,20 @@ func TestClientPages(t *testing.T) {
 }
 
 func TestListsAreBounded(t *testing.T) {
-	c, f := mustPipe(t, modernFake(replies{"prompts/list": `{"prompts":[` + strings.Repeat("{},", maxItems) + `{}]}`}), nil)
+	c, f := mustPipe(t,
+		modernFake(replies{"prompts/list": `{"prompts":[` + strings.Repeat("{},", maxItems) + `{}]}`}),
+		nil)
 	if _, err := c.Prompts(t.Context()); err == nil || !strings.Contains(err.Error(), "too long") {
 		t.Error(err)
 	}
 	n := 0
 	f.set("prompts/list", do(func(context.Context, map[string]any) (any, error) {
 		n++
-		return fmt.Sprintf(`{"prompts":[%s{}],"nextCursor":"%d"}`, strings.Repeat("{},", maxItems/4), n), nil
+		return fmt.Sprintf(`{"prompts":[%s{}],"nextCursor":"%d"}`, strings.Repeat("{},", maxItems/4), n),
+			nil
 	}))
-	if _, err := c.Prompts(t.Context()); err == nil || !strings.Contains(err.Error(), "too long") || n != 4 {
+	if _, err := c.Prompts(t.Context()); err == nil || !strings.Contains(err.Error(), "too long") ||
+		n != 4 {
 		t.Error(err, n)
 	}
 	size := listSize{bytes: maxList - 3}
@@ -237,8 +269,20 @@ func TestBadHints(t *testing.T) {
 	for _, test := range []struct {
 		ttl  string
 		kept bool
-	}{{"1e400", true}, {"300000.0", true}, {"0.5e6", true}, {`"x"`, false}, {"-1e400", false}, {"[]", false}} {
-		c, f := mustPipe(t, modernFake(replies{"tools/list": `{"tools":[{"name":"x","inputSchema":{"type":"object"}}],"cacheScope":7,"ttlMs":` + test.ttl + `}`}), nil)
+	}{
+		{"1e400", true},
+		{"300000.0", true},
+		{"0.5e6", true},
+		{`"x"`, false},
+		{"-1e400", false},
+		{"[]", false},
+	} {
+		c, f := mustPipe(t,
+			modernFake(
+				replies{
+					"tools/list": `{"tools":[{"name":"x","inputSchema":{"type":"object"}}],` +
+						`"cacheScope":7,"ttlMs":` + test.ttl + `}`,
+				}), nil)
 		for range 2 {
 			if all, err := c.Tools(t.Context()); err != nil || len(all) != 1 {
 				t.Error(test.ttl, err)
@@ -309,7 +353,8 @@ func TestCache(t *testing.T) {
 }
 
 func TestCacheOff(t *testing.T) {
-	c, f := mustPipe(t, modernFake(replies{"tools/list": `{"ttlMs":1000,"tools":[]}`}), &ClientOptions{NoCache: true})
+	c, f := mustPipe(t, modernFake(replies{"tools/list": `{"ttlMs":1000,"tools":[]}`}),
+		&ClientOptions{NoCache: true})
 	c.Tools(t.Context())
 	c.Tools(t.Context())
 	if f.count("tools/list") != 2 {
@@ -352,7 +397,10 @@ func TestCacheBounds(t *testing.T) {
 	if c.clear(); c.bytes != 0 || len(c.results) != 0 {
 		t.Errorf("%d bytes after clear", c.bytes)
 	}
-	for ttl, want := range map[string]time.Duration{"": 0, "-1": 0, "x": 0, "NaN": 0, `"5"`: 0, "0": 0, "0.5": 500 * time.Microsecond, "1000": time.Second, "1e400": cacheTTL} {
+	for ttl, want := range map[string]time.Duration{
+		"": 0, "-1": 0, "x": 0, "NaN": 0, `"5"`: 0, "0": 0,
+		"0.5": 500 * time.Microsecond, "1000": time.Second, "1e400": cacheTTL,
+	} {
 		if got := keepFor(jsonrpc.Raw(ttl)); got != want {
 			t.Errorf("ttl %s: %v, want %v", ttl, got, want)
 		}

@@ -194,7 +194,8 @@ func (w *line) take(ctx context.Context, frame []byte) bool {
 	case m.Kind == jsonrpc.Notification && string(m.Method) != spec.NotificationProgress:
 		w.responder.Respond(ctx, nil, frame, nil)
 	case m.Kind == jsonrpc.Request && m.ID.IsNull():
-		w.c.warn("the server sent a request %q with an id that is null, which cannot be answered", m.Method)
+		w.c.warn("the server sent a request %q with an id that is null, which cannot be answered",
+			m.Method)
 	case m.Kind == jsonrpc.Request:
 		w.answer(ctx, m.ID.String(), frame)
 	default:
@@ -277,7 +278,8 @@ func (w *line) ServeRPC(ctx context.Context, req *farcall.Request) (any, error) 
 	rev := w.rev.Load()
 	if rev == nil || rev.InputRounds {
 		// basic/patterns/mrtr: servers send no requests any more.
-		return nil, jsonrpc.Errorf(jsonrpc.MethodNotFound, "this client answers no request %q: it comes as an input request in this revision", req.Method)
+		return nil, jsonrpc.Errorf(jsonrpc.MethodNotFound,
+			"this client answers no request %q: it comes as an input request in this revision", req.Method)
 	}
 	w.asked.begin()
 	defer w.asked.end()
@@ -427,7 +429,9 @@ func (b *backlog) put(ctx context.Context, w *line, frame []byte) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.frames) >= maxBacklog || b.bytes > maxBacklogBytes {
-		return fmt.Errorf("%w: %d messages of the server wait for the callbacks of ClientOptions to return", farcall.ErrProtocol, len(b.frames))
+		return fmt.Errorf(
+			"%w: %d messages of the server wait for the callbacks of ClientOptions to return",
+			farcall.ErrProtocol, len(b.frames))
 	}
 	b.frames, b.bytes = append(b.frames, frame), b.bytes+len(frame)
 	b.running = b.running || w.c.spawn(func() { b.run(ctx, w) })

@@ -25,10 +25,15 @@ func completing(o *ServerOptions) *Server {
 
 // refs returns the references of a prompt and of the template of completing.
 func refs(prompt string) []spec.CompleteReference {
-	return []spec.CompleteReference{{Type: spec.RefPrompt, Name: prompt}, {Type: spec.RefResource, URI: "x:{a}{?b}"}}
+	return []spec.CompleteReference{
+		{Type: spec.RefPrompt, Name: prompt},
+		{Type: spec.RefResource, URI: "x:{a}{?b}"},
+	}
 }
 
-func askCompletion(t *testing.T, c *Client, ref spec.CompleteReference, argument, value string) (spec.Completion, error) {
+func askCompletion(
+	t *testing.T, c *Client, ref spec.CompleteReference, argument, value string,
+) (spec.Completion, error) {
 	t.Helper()
 	r, err := c.Complete(t.Context(), &spec.CompleteRequestParams{
 		Ref: ref, Argument: spec.CompleteArgument{Name: argument, Value: value},
@@ -45,7 +50,9 @@ func askCompletion(t *testing.T, c *Client, ref spec.CompleteReference, argument
 func TestCompleteArguments(t *testing.T) {
 	for _, rev := range era.Revisions() {
 		for _, mount := range []bool{false, true} {
-			t.Run(fmt.Sprint(rev.Name, " ", mount), func(t *testing.T) { testCompleteArguments(t, rev, mount) })
+			t.Run(fmt.Sprint(rev.Name, " ", mount), func(t *testing.T) {
+				testCompleteArguments(t, rev, mount)
+			})
 		}
 	}
 }
@@ -82,11 +89,13 @@ func testCompleteArguments(t *testing.T, rev *era.Revision, mount bool) {
 	}
 	for _, ref := range refs(prompt) {
 		got, err := askCompletion(t, c, ref, "a", "v")
-		if err != nil || !slices.Equal(got.Values, []string{"v!"}) || got.HasMore || got.Total == nil || *got.Total != 1 {
+		if err != nil || !slices.Equal(got.Values, []string{"v!"}) || got.HasMore || got.Total == nil ||
+			*got.Total != 1 {
 			t.Errorf("%s a: %+v, %v", ref.Type, got, err)
 		}
 		got, err = askCompletion(t, c, ref, "b", "v")
-		if err != nil || len(got.Values) != 100 || got.Values[99] != "v"+known || !got.HasMore || got.Total == nil || *got.Total != 150 {
+		if err != nil || len(got.Values) != 100 || got.Values[99] != "v"+known || !got.HasMore ||
+			got.Total == nil || *got.Total != 150 {
 			t.Errorf("%s b: %+v, %v", ref.Type, got, err)
 		}
 		if got, err = askCompletion(t, c, ref, "c", "v"); err != nil || len(got.Values) != 0 {
@@ -101,23 +110,31 @@ func testCompleteArguments(t *testing.T, rev *era.Revision, mount bool) {
 // ServerOptions.Complete has all other arguments. What replaces an offer keeps the function, and
 // what is removed loses it.
 func TestCompleteFallback(t *testing.T) {
-	s := completing(&ServerOptions{Complete: func(context.Context, *spec.CompleteRequestParams) (*spec.CompleteResult, error) {
-		return &spec.CompleteResult{Completion: spec.Completion{Values: []string{"fallback"}}}, nil
-	}})
-	own := func(context.Context, string, map[string]string) ([]string, error) { return []string{"own"}, nil }
+	s := completing(
+		&ServerOptions{Complete: func(
+			context.Context, *spec.CompleteRequestParams,
+		) (*spec.CompleteResult, error) {
+			return &spec.CompleteResult{Completion: spec.Completion{Values: []string{"fallback"}}}, nil
+		}})
+	own := func(context.Context, string, map[string]string) ([]string, error) {
+		return []string{"own"}, nil
+	}
 	s.CompletePrompt("p", "a", own)
 	s.CompleteTemplate("x:{a}{?b}", "a", own)
 	c := connectedInProcess(t, s, nil)
 	want := func(argument, want string) {
 		t.Helper()
 		for _, ref := range refs("p") {
-			if got, err := askCompletion(t, c, ref, argument, ""); err != nil || !slices.Equal(got.Values, []string{want}) {
+			if got, err := askCompletion(t, c, ref, argument, ""); err != nil ||
+				!slices.Equal(got.Values, []string{want}) {
 				t.Errorf("%s %s: %+v, %v; want %s", ref.Type, argument, got, err, want)
 			}
 		}
 	}
 	add := func() {
-		s.AddPrompt(Prompt{Name: "p"}, func(context.Context, map[string]string) (*PromptResult, error) { return nil, nil })
+		s.AddPrompt(Prompt{Name: "p"}, func(context.Context, map[string]string) (*PromptResult, error) {
+			return nil, nil
+		})
 		s.AddTemplate(ResourceTemplate{URITemplate: "x:{a}{?b}", Name: "new"},
 			func(context.Context, string, Vars) ([]ResourceContents, error) { return nil, nil })
 	}
@@ -136,13 +153,15 @@ func TestCompleteMisuse(t *testing.T) {
 	s, outer := completing(nil), NewServer("outer", "1", nil)
 	outer.Mount("", s)
 	for want, f := range map[string]func(){
-		`needs a function`:                        func() { s.CompletePrompt("p", "a", nil) },
-		`add "q", with "a", before`:               func() { s.CompletePrompt("q", "a", own) },
-		`add "p", with "c", before`:               func() { s.CompletePrompt("p", "c", own) },
-		`add "y:{a}", with "a", before`:           func() { s.CompleteTemplate("y:{a}", "a", own) },
-		`add "x:{a}{?b}", with "c", before`:       func() { s.CompleteTemplate("x:{a}{?b}", "c", own) },
-		`the server "outer" has nothing`:          func() { outer.CompletePrompt("p", "a", own) },
-		`the server "outer" has nothing to compl`: func() { outer.CompleteTemplate("x:{a}{?b}", "a", own) },
+		`needs a function`:                  func() { s.CompletePrompt("p", "a", nil) },
+		`add "q", with "a", before`:         func() { s.CompletePrompt("q", "a", own) },
+		`add "p", with "c", before`:         func() { s.CompletePrompt("p", "c", own) },
+		`add "y:{a}", with "a", before`:     func() { s.CompleteTemplate("y:{a}", "a", own) },
+		`add "x:{a}{?b}", with "c", before`: func() { s.CompleteTemplate("x:{a}{?b}", "c", own) },
+		`the server "outer" has nothing`:    func() { outer.CompletePrompt("p", "a", own) },
+		`the server "outer" has nothing to compl`: func() {
+			outer.CompleteTemplate("x:{a}{?b}", "a", own)
+		},
 	} {
 		func() {
 			defer func() {

@@ -30,11 +30,13 @@ func TestDialLimits(t *testing.T) {
 				return
 			}
 			_, _ = bufio.NewReader(conn).ReadString('\n')
-			_, _ = conn.Write([]byte(`{"jsonrpc":"2.0","id":1,"result":{"x":"` + strings.Repeat("a", 100_000) + "\"}}\n"))
+			_, _ = conn.Write(
+				[]byte(`{"jsonrpc":"2.0","id":1,"result":{"x":"` + strings.Repeat("a", 100_000) + "\"}}\n"))
 			_ = conn.Close()
 		}
 	}()
-	c, err := mcp.Dial(t.Context(), "tcp://"+l.Addr().String(), &mcp.ClientOptions{Era: "2025-11-25", HTTP: &mcphttp.DialOptions{MaxMessage: 1000}})
+	c, err := mcp.Dial(t.Context(), "tcp://"+l.Addr().String(),
+		&mcp.ClientOptions{Era: "2025-11-25", HTTP: &mcphttp.DialOptions{MaxMessage: 1000}})
 	if err == nil {
 		_ = c.Close()
 		t.Fatal("an answer of 100 KB was taken")

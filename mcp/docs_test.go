@@ -18,10 +18,15 @@ func TestDocuments(t *testing.T) {
 		t.Fatal(err)
 	}
 	var tested strings.Builder
-	for _, name := range append(names, "../example_jsonrpc_test.go", "../guard/example_test.go", "mcpauth/example_test.go", "mcptest/example_test.go", "skills/example_test.go", "apps/apps_test.go", "registry/example_test.go", "../gateway/example_test.go") {
+	for _, name := range append(names, "../example_jsonrpc_test.go", "../guard/example_test.go",
+		"mcpauth/example_test.go", "mcptest/example_test.go", "skills/example_test.go",
+		"apps/apps_test.go", "registry/example_test.go", "../gateway/example_test.go") {
 		tested.WriteString(unindented(t, name))
 	}
-	for document, least := range map[string]int{"../README.md": 2, "../docs/jsonrpc.md": 2, "../docs/mcp.md": 10, "../docs/compose.md": 3} {
+	for document, least := range map[string]int{
+		"../README.md": 2, "../docs/jsonrpc.md": 2,
+		"../docs/mcp.md": 10, "../docs/compose.md": 3,
+	} {
 		blocks := goBlock.FindAllStringSubmatch(readDocument(t, document), -1)
 		if len(blocks) < least {
 			t.Errorf("%s: %d blocks of Go found, want %d at least", document, len(blocks), least)

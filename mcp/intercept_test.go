@@ -27,7 +27,9 @@ var mounts = map[string]func(t *testing.T, s *Server) func(*ClientOptions) (*Cli
 		return overPipe(t, func(tr farcall.Transport) error { return Serve(t.Context(), s, tr, nil) })
 	},
 	"Serve with options": func(t *testing.T, s *Server) func(*ClientOptions) (*Client, error) {
-		return overPipe(t, func(tr farcall.Transport) error { return Serve(t.Context(), s, tr, &farcall.Options{MaxBatch: 9}) })
+		return overPipe(t, func(tr farcall.Transport) error {
+			return Serve(t.Context(), s, tr, &farcall.Options{MaxBatch: 9})
+		})
 	},
 	"NewHandler without options": func(t *testing.T, s *Server) func(*ClientOptions) (*Client, error) {
 		return overHandler(t, mcphttp.NewHandler(s, nil))
@@ -51,7 +53,9 @@ var mounts = map[string]func(t *testing.T, s *Server) func(*ClientOptions) (*Cli
 	},
 }
 
-func overPipe(t *testing.T, serve func(farcall.Transport) error) func(*ClientOptions) (*Client, error) {
+func overPipe(
+	t *testing.T, serve func(farcall.Transport) error,
+) func(*ClientOptions) (*Client, error) {
 	t.Helper()
 	return func(o *ClientOptions) (*Client, error) {
 		mine, theirs := farcall.Pipe()
@@ -67,7 +71,9 @@ func overHandler(t *testing.T, h *mcphttp.Handler) func(*ClientOptions) (*Client
 	return overHTTPServer(t, h, h.Shutdown)
 }
 
-func overHTTPServer(t *testing.T, h http.Handler, end func(context.Context) error) func(*ClientOptions) (*Client, error) {
+func overHTTPServer(
+	t *testing.T, h http.Handler, end func(context.Context) error,
+) func(*ClientOptions) (*Client, error) {
 	t.Helper()
 	server := httptest.NewServer(h)
 	t.Cleanup(func() { _ = end(context.Background()); server.Close() })
@@ -86,7 +92,10 @@ func TestPolicyHoldsWhateverMounts(t *testing.T) {
 	}
 }
 
-func testPolicy(t *testing.T, rev *era.Revision, mount func(*testing.T, *Server) func(*ClientOptions) (*Client, error)) {
+func testPolicy(
+	t *testing.T, rev *era.Revision,
+	mount func(*testing.T, *Server) func(*ClientOptions) (*Client, error),
+) {
 	var seen, log counted
 	deny := func(next farcall.Handler) farcall.Handler {
 		return farcall.HandlerFunc(func(ctx context.Context, r *farcall.Request) (any, error) {
@@ -101,8 +110,12 @@ func testPolicy(t *testing.T, rev *era.Revision, mount func(*testing.T, *Server)
 		RPC:    &farcall.Options{Interceptors: []farcall.Interceptor{deny}},
 		Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
-	AddTool(s, Tool{Name: "secret"}, func(context.Context, struct{}) (string, error) { return "SECRET", nil })
-	AddTool(s, Tool{Name: "open"}, func(context.Context, struct{}) (string, error) { return "open", nil })
+	AddTool(s, Tool{Name: "secret"}, func(context.Context, struct{}) (string, error) {
+		return "SECRET", nil
+	})
+	AddTool(s, Tool{Name: "open"}, func(context.Context, struct{}) (string, error) {
+		return "open", nil
+	})
 	AddTool(s, Tool{Name: "panics"}, func(context.Context, struct{}) (string, error) { panic("ouch") })
 	c, err := mount(t, s)(&ClientOptions{Era: rev.Name})
 	if err != nil {
@@ -123,7 +136,8 @@ func testPolicy(t *testing.T, rev *era.Revision, mount func(*testing.T, *Server)
 		t.Errorf("the interceptor saw %d calls of 3", n)
 	}
 	if rev.Handshake {
-		seen.await(t, spec.NotificationInitialized) // calls do not wait for notifications that came before them
+		// calls do not wait for notifications that came before them
+		seen.await(t, spec.NotificationInitialized)
 		if first := spec.MethodInitialize; seen.count(first) != 2 {
 			t.Errorf("the interceptor saw %d times %s", seen.count(first), first)
 		}
@@ -195,8 +209,11 @@ func TestInterceptorLosesContext(t *testing.T) {
 			return next.ServeRPC(context.Background(), r)
 		})
 	}
-	s := NewServer("x", "1", &ServerOptions{RPC: &farcall.Options{Interceptors: []farcall.Interceptor{lose}}})
-	if _, err := s.ServeRPC(t.Context(), &farcall.Request{Method: spec.MethodToolsList, ID: jsonrpc.IntID(1)}); !errors.Is(err, errLostEntry) {
+	s := NewServer("x", "1",
+		&ServerOptions{RPC: &farcall.Options{Interceptors: []farcall.Interceptor{lose}}})
+	if _, err := s.ServeRPC(t.Context(),
+		&farcall.Request{Method: spec.MethodToolsList, ID: jsonrpc.IntID(1)}); !errors.Is(err,
+		errLostEntry) {
 		t.Error(err)
 	}
 }
@@ -232,8 +249,12 @@ func testOwnerOfSessions(t *testing.T, c *httpClient, end func(context.Context) 
 
 // What a handler without options has of the server's.
 func TestHTTPOptions(t *testing.T) {
-	s := NewServer("x", "1", &ServerOptions{HTTP: &mcphttp.Options{Hosts: []string{"tools.example.com"}}})
-	for host, want := range map[string]int{"tools.example.com": http.StatusMethodNotAllowed, "evil.example.com": http.StatusForbidden} {
+	s := NewServer("x", "1",
+		&ServerOptions{HTTP: &mcphttp.Options{Hosts: []string{"tools.example.com"}}})
+	for host, want := range map[string]int{
+		"tools.example.com": http.StatusMethodNotAllowed,
+		"evil.example.com":  http.StatusForbidden,
+	} {
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest(http.MethodPut, "/mcp", nil)
 		r.Host = host

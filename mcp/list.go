@@ -80,7 +80,8 @@ func (r *registry[T]) used() bool { return r.ever.Load() }
 func (r *registry[T]) add(s *Server, value T) {
 	s.checkMade()
 	if s.relays() {
-		misuse("the %s %q cannot be added: the server has a Relay, and serves nothing itself", value.kind(), value.key())
+		misuse("the %s %q cannot be added: the server has a Relay, and serves nothing itself",
+			value.kind(), value.key())
 	}
 	s.offer(r.list, func() { r.setLocked(s, value.key(), nil, &value) })
 }
@@ -163,7 +164,8 @@ func (r *registry[T]) addedLocked(s *Server, key string) (value T, ok bool) {
 // put puts a value at a place.
 func (c *catalog[T]) put(s *Server, number uint64, value T) {
 	if other, taken := c.index.Get([]byte(value.key())); taken {
-		misuse("the %s %q of %s is one of %s as well: rename or remove one of them, or mount only one of the servers",
+		misuse("the %s %q of %s is one of %s as well: rename or remove one of them, or mount only one "+
+			"of the servers",
 			value.kind(), value.key(), ownerName(s, value.mount()), ownerName(s, other.mount()))
 	}
 	modern, legacy := value.shown()

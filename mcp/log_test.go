@@ -50,8 +50,14 @@ func TestInOrder(t *testing.T) {
 			t.Fatalf("%d frames, want 21: %v", len(got), got)
 		}
 		for i := range 10 {
-			wantJSON(t, "progress", got[2*i], fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"tok\u0041","progress":%d,"total":10,"message":"step"}}`, i))
-			wantJSON(t, "log", got[2*i+1], fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","logger":"chat","data":{"i":%d}}}`, i))
+			wantJSON(t, "progress", got[2*i],
+				fmt.Sprintf(
+					`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"tok\u0041",`+
+						`"progress":%d,"total":10,"message":"step"}}`, i))
+			wantJSON(t, "log", got[2*i+1],
+				fmt.Sprintf(
+					`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","logger":"chat",`+
+						`"data":{"i":%d}}}`, i))
 		}
 		if !strings.Contains(got[20], `"text":"done"`) {
 			t.Error(got[20])
@@ -59,16 +65,23 @@ func TestInOrder(t *testing.T) {
 	}
 	const token = `"progressToken":"tok\u0041"`
 	t.Run("modern", func(t *testing.T) {
-		check(t, exchange(t, chatty(), modernFrameWith("1", "tools/call", `"name":"chat"`, "{}", `,`+token+`,"io.modelcontextprotocol/logLevel":"info"`)))
+		check(t,
+			exchange(t, chatty(),
+				modernFrameWith("1", "tools/call", `"name":"chat"`, "{}",
+					`,`+token+`,"io.modelcontextprotocol/logLevel":"info"`)))
 	})
 	for _, revision := range legacyNames[1:] { // the first one has no messages in progress
 		t.Run(revision, func(t *testing.T) {
-			got := exchange(t, chatty(), hello(revision), initialized, legacyFrame("1", "tools/call", `{"name":"chat","_meta":{`+token+`}}`))
+			got := exchange(t, chatty(), hello(revision), initialized,
+				legacyFrame("1", "tools/call", `{"name":"chat","_meta":{`+token+`}}`))
 			check(t, got[1:])
 		})
 	}
-	got := exchange(t, chatty(), hello("2024-11-05"), initialized, legacyFrame("1", "tools/call", `{"name":"chat","_meta":{`+token+`}}`))
-	wantJSON(t, "2024-11-05", got[1], `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"tok\u0041","progress":0,"total":10}}`)
+	got := exchange(t, chatty(), hello("2024-11-05"), initialized,
+		legacyFrame("1", "tools/call", `{"name":"chat","_meta":{`+token+`}}`))
+	wantJSON(t, "2024-11-05", got[1],
+		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"tok\u0041",`+
+			`"progress":0,"total":10}}`)
 }
 
 func TestLogLevels(t *testing.T) {
@@ -82,13 +95,16 @@ func TestLogLevels(t *testing.T) {
 		return strings.Join(all, " ")
 	}
 	for level, want := range map[string]string{
-		"": "", "debug": "debug info warning emergency", "notice": "warning emergency", "emergency": "emergency",
+		"": "", "debug": "debug info warning emergency", "notice": "warning emergency",
+		"emergency": "emergency",
 	} {
 		meta := ""
 		if level != "" {
 			meta = `,"io.modelcontextprotocol/logLevel":"` + level + `"`
 		}
-		if got := levels(exchange(t, chatty(), modernFrameWith("1", "tools/call", `"name":"levels"`, "{}", meta))); got != want {
+		if got := levels(
+			exchange(t, chatty(), modernFrameWith("1", "tools/call", `"name":"levels"`, "{}", meta))); got !=
+			want {
 			t.Errorf("modern %q: %s", level, got)
 		}
 		frames := []string{hello(legacyName), initialized}
@@ -97,14 +113,18 @@ func TestLogLevels(t *testing.T) {
 		} else {
 			frames = append(frames, legacyFrame("1", "logging/setLevel", `{"level":"`+level+`"}`))
 		}
-		if got := levels(exchange(t, chatty(), append(frames, legacyFrame("2", "tools/call", `{"name":"levels"}`))...)); got != want {
+		if got := levels(
+			exchange(t, chatty(),
+				append(frames, legacyFrame("2", "tools/call", `{"name":"levels"}`))...)); got != want {
 			t.Errorf("legacy %q: %s", level, got)
 		}
 	}
 }
 
 func TestLogMisuse(t *testing.T) {
-	got := exchange(t, chatty(), modernFrameWith("1", "tools/call", `"name":"wrong"`, "{}", `,"io.modelcontextprotocol/logLevel":"debug"`))
+	got := exchange(t, chatty(),
+		modernFrameWith("1", "tools/call", `"name":"wrong"`, "{}",
+			`,"io.modelcontextprotocol/logLevel":"debug"`))
 	if len(got) != 1 || !strings.Contains(got[0], "the data of a log message cannot be marshalled") {
 		t.Error(got)
 	}
