@@ -105,10 +105,15 @@ func (e *middlewareError) Error() string { return "mcp: middleware " + e.error.E
 func (e *middlewareError) Unwrap() error { return e.error }
 
 var (
-	errOtherRequest = &middlewareError{errors.New("passed on another Request than it got; change the fields of that one")}
-	errOtherContext = &middlewareError{errors.New("passed on a context that does not derive from its own; derive it, so that its values remain")}
-	errNoResponse   = &middlewareError{errors.New("returned neither a Response nor an error")}
-	errTooLate      = &middlewareError{errors.New("called next after it had returned")}
+	errOtherRequest = &middlewareError{
+		errors.New("passed on another Request than it got; change the fields of that one"),
+	}
+	errOtherContext = &middlewareError{
+		errors.New(
+			"passed on a context that does not derive from its own; derive it, so that its values remain"),
+	}
+	errNoResponse = &middlewareError{errors.New("returned neither a Response nor an error")}
+	errTooLate    = &middlewareError{errors.New("called next after it had returned")}
 )
 
 // pass lets the server answer, or the client make the call. The mutex keeps next from running twice
@@ -187,7 +192,8 @@ func (s *Server) surrounded(c *call, m *method, req *farcall.Request) (answer, e
 	if err == nil && res == nil {
 		err = errNoResponse
 	}
-	if _, wrong := errors.AsType[*middlewareError](err); c.method == spec.MethodToolsCall && err != nil && !wrong {
+	if _, wrong := errors.AsType[*middlewareError](err); c.method == spec.MethodToolsCall &&
+		err != nil && !wrong {
 		return toolOutcome(c, answer{}, err)
 	}
 	if err != nil {
@@ -301,7 +307,9 @@ func (s *Server) intercept() {
 	}
 }
 
-var errLostEntry = errors.New("mcp: an interceptor passed on a context that does not derive from its own; derive it, so that its values remain")
+var errLostEntry = errors.New(
+	"mcp: an interceptor passed on a context that does not derive from its own; derive it, so that " +
+		"its values remain")
 
 func (s *Server) afterInterceptors(ctx context.Context, req *farcall.Request) (any, error) {
 	switch e := ctx.Value(entryKey{}).(type) {

@@ -30,13 +30,17 @@ func partsServer() *Server {
 		r := RequestFrom(ctx)
 		return fmt.Sprintf("%s %s %v", in.Text, r.Name, ctx.Value(valueKey{})), nil
 	})
-	AddTool(s, Tool{Name: "fails"}, func(context.Context, struct{}) (string, error) { return "", errOfHandler })
-	s.AddPrompt(Prompt{Name: "greet", Arguments: []spec.PromptArgument{{Name: "name"}}}, func(_ context.Context, args map[string]string) (*PromptResult, error) {
-		return &PromptResult{Description: "for " + args["name"]}, nil
+	AddTool(s, Tool{Name: "fails"}, func(context.Context, struct{}) (string, error) {
+		return "", errOfHandler
 	})
-	s.AddResource(Resource{URI: "a:b", Name: "b"}, func(context.Context, string) ([]ResourceContents, error) {
-		return []ResourceContents{{Text: "b"}}, nil
-	})
+	s.AddPrompt(Prompt{Name: "greet", Arguments: []spec.PromptArgument{{Name: "name"}}},
+		func(_ context.Context, args map[string]string) (*PromptResult, error) {
+			return &PromptResult{Description: "for " + args["name"]}, nil
+		})
+	s.AddResource(Resource{URI: "a:b", Name: "b"},
+		func(context.Context, string) ([]ResourceContents, error) {
+			return []ResourceContents{{Text: "b"}}, nil
+		})
 	return s
 }
 
@@ -99,7 +103,8 @@ func TestMiddlewareWhateverMounts(t *testing.T) {
 				defer c.Close()
 				testMiddleware(t, c)
 				for _, want := range []string{
-					"tools/call echo ", "tools/call virtual ", "tools/call denied ", "tools/call fails ", "prompts/get greet ", "resources/read a:b ",
+					"tools/call echo ", "tools/call virtual ", "tools/call denied ", "tools/call fails ",
+					"prompts/get greet ", "resources/read a:b ",
 					"prompts/list  ", "completion/complete  ", "the handler failed",
 				} {
 					if n := p.seen.count(want); n != 1 {
@@ -124,8 +129,10 @@ func testMiddleware(t *testing.T, c *Client) {
 		return fmt.Sprint(r.IsError, " ", textOf(r))
 	}
 	for tool, want := range map[string]string{
-		"echo": "false HELLO echo valued", "alias": "false HELLO echo valued", "virtual": "false answered",
-		"limited": "true slow down\nplease", "broken": "true for the model", "fails": "true the handler failed",
+		"echo": "false HELLO echo valued", "alias": "false HELLO echo valued",
+		"virtual": "false answered",
+		"limited": "true slow down\nplease", "broken": "true for the model",
+		"fails": "true the handler failed",
 	} {
 		if got := text(tool); got != want {
 			t.Errorf("%s: %q, want %q", tool, got, want)
@@ -148,7 +155,9 @@ func testMiddleware(t *testing.T, c *Client) {
 		t.Error(err)
 	}
 	ref := spec.CompleteReference{Type: spec.RefPrompt, Name: "greet"}
-	if err := c.Request(t.Context(), spec.MethodCompletionComplete, &spec.CompleteRequestParams{Ref: ref, Argument: spec.CompleteArgument{Name: "name", Value: "a"}}, nil); err != nil {
+	if err := c.Request(t.Context(), spec.MethodCompletionComplete,
+		&spec.CompleteRequestParams{Ref: ref, Argument: spec.CompleteArgument{Name: "name", Value: "a"}},
+		nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -238,9 +247,12 @@ func TestMiddlewareSeesRounds(t *testing.T) {
 					r.Arguments = fmt.Appendf(nil, `{"Round":%d}`, len(rounds))
 				}
 			}))
-			o := &ClientOptions{Era: rev.Name, Elicit: func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
-				return &spec.ElicitResult{Action: "accept", Content: []byte(`{"name":"Ada"}`)}, nil
-			}}
+			o := &ClientOptions{
+				Era: rev.Name,
+				Elicit: func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
+					return &spec.ElicitResult{Action: "accept", Content: []byte(`{"name":"Ada"}`)}, nil
+				},
+			}
 			want := []bool{false}
 			if !rev.Handshake {
 				want = append(want, true)
@@ -257,10 +269,12 @@ func TestMiddlewareSeesRounds(t *testing.T) {
 func TestMiddlewareOfTasks(t *testing.T) {
 	s := NewServer("x", "1", &ServerOptions{TaskAfter: -1})
 	defer s.Close()
-	AddTool(s, Tool{Name: "slow", Execution: &spec.ToolExecution{TaskSupport: spec.TaskOptional}}, func(ctx context.Context, in struct{ Text string }) (string, error) {
-		r := RequestFrom(ctx)
-		return fmt.Sprint(in.Text, " ", ctx.Value(valueKey{}), " ", r.Name, " ", string(r.Arguments)), nil
-	})
+	AddTool(s, Tool{Name: "slow", Execution: &spec.ToolExecution{TaskSupport: spec.TaskOptional}},
+		func(ctx context.Context, in struct{ Text string }) (string, error) {
+			r := RequestFrom(ctx)
+			return fmt.Sprint(in.Text, " ", ctx.Value(valueKey{}), " ", r.Name, " ", string(r.Arguments)),
+				nil
+		})
 	seen := map[string]int{}
 	s.Use(func(next Handler) Handler {
 		return func(ctx context.Context, r *Request) (*Response, error) {
@@ -296,7 +310,8 @@ func TestMiddlewareOverHTTP(t *testing.T) {
 	s.Use(before(func(r *Request) {
 		if r.Method == spec.MethodToolsCall {
 			r.Arguments = jsonrpc.Raw(`{"region":"south"}`)
-			if r.Header().Get("Mcp-Param-Region") != "east" || r.Owner() == "" || r.Session() != nil || r.ID().IsNull() || len(r.Params()) == 0 {
+			if r.Header().Get("Mcp-Param-Region") != "east" || r.Owner() == "" || r.Session() != nil ||
+				r.ID().IsNull() || len(r.Params()) == 0 {
 				t.Errorf("%v, %q, %q", r.Header(), r.Owner(), r.Session().ID())
 			}
 			request.Meta = slices.Clone(r.Meta)
@@ -305,7 +320,8 @@ func TestMiddlewareOverHTTP(t *testing.T) {
 	c := connected(t, s, &ClientOptions{Era: modernName})
 	c.Use(before(func(r *Request) { // the client's headers follow what its middleware makes
 		if r.Method == spec.MethodToolsCall {
-			if r.Client() != nil || r.Header() != nil || r.Owner()+r.Session().ID() != "" || r.Continues() || !r.ID().IsAbsent() {
+			if r.Client() != nil || r.Header() != nil || r.Owner()+r.Session().ID() != "" || r.Continues() ||
+				!r.ID().IsAbsent() {
 				t.Error("a client's request has something of a server's")
 			}
 			r.Arguments = jsonrpc.Raw(`{"region":"east"}`)
@@ -316,7 +332,8 @@ func TestMiddlewareOverHTTP(t *testing.T) {
 	if got != "south" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
-	if !strings.Contains(string(request.Meta), `"example.com/trace":"7"`) || !strings.Contains(string(request.Meta), spec.MetaProtocolVersion) {
+	if !strings.Contains(string(request.Meta), `"example.com/trace":"7"`) ||
+		!strings.Contains(string(request.Meta), spec.MetaProtocolVersion) {
 		t.Errorf("_meta: %s", request.Meta)
 	}
 }
@@ -324,12 +341,13 @@ func TestMiddlewareOverHTTP(t *testing.T) {
 // Middleware sees sessions by name, methods of extensions, and unknown ones, which it may answer.
 func TestMiddlewareOfExtensions(t *testing.T) {
 	s := partsServer()
-	s.Handle("example.com/meta", farcall.HandlerFunc(func(ctx context.Context, r *farcall.Request) (any, error) {
-		if RequestFrom(ctx).Session().ID() == "" {
-			t.Error("no session")
-		}
-		return r.Params, nil
-	}))
+	s.Handle("example.com/meta",
+		farcall.HandlerFunc(func(ctx context.Context, r *farcall.Request) (any, error) {
+			if RequestFrom(ctx).Session().ID() == "" {
+				t.Error("no session")
+			}
+			return r.Params, nil
+		}))
 	s.Use(func(next Handler) Handler {
 		return func(ctx context.Context, r *Request) (*Response, error) {
 			if r.Method == "example.com/unknown" {
@@ -341,10 +359,12 @@ func TestMiddlewareOfExtensions(t *testing.T) {
 	})
 	c := connectedInProcess(t, s, &ClientOptions{Era: legacyName})
 	var raw jsonrpc.Raw
-	if err := c.Request(t.Context(), "example.com/meta", map[string]int{"a": 1}, &raw); err != nil || string(raw) != `{"a":1,"_meta":{"k":1}}` {
+	if err := c.Request(t.Context(), "example.com/meta", map[string]int{"a": 1}, &raw); err != nil ||
+		string(raw) != `{"a":1,"_meta":{"k":1}}` {
 		t.Errorf("%s, %v", raw, err)
 	}
-	if err := c.Request(t.Context(), "example.com/unknown", nil, &raw); err != nil || string(raw) != `{"n":1}` {
+	if err := c.Request(t.Context(), "example.com/unknown", nil, &raw); err != nil ||
+		string(raw) != `{"n":1}` {
 		t.Errorf("%s, %v", raw, err)
 	}
 }
@@ -380,10 +400,15 @@ func TestMiddlewareTriesAgain(t *testing.T) {
 			}
 		}
 	})
-	o := &ClientOptions{Era: modernName, Elicit: func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
-		return &spec.ElicitResult{Action: "accept", Content: []byte(`{"Name":"Ada"}`)}, nil
-	}}
-	if n, err := CallTool[int](t.Context(), connectedInProcess(t, s, o), "flaky", nil); n != 1 || err != nil { // the second round
+	o := &ClientOptions{
+		Era: modernName,
+		Elicit: func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
+			return &spec.ElicitResult{Action: "accept", Content: []byte(`{"Name":"Ada"}`)}, nil
+		},
+	}
+	if n, err := CallTool[int](t.Context(), connectedInProcess(t, s, o), "flaky", nil); n != 1 ||
+		err != nil {
+		// the second round
 		t.Errorf("%d, %v", n, err)
 	}
 }
@@ -421,10 +446,14 @@ func TestMiddlewareMistakes(t *testing.T) {
 		want       error
 	}{
 		"another context": {func(next Handler) Handler {
-			return func(_ context.Context, r *Request) (*Response, error) { return next(context.Background(), r) }
+			return func(_ context.Context, r *Request) (*Response, error) {
+				return next(context.Background(), r)
+			}
 		}, errOtherContext},
 		"another request": {func(next Handler) Handler {
-			return func(ctx context.Context, r *Request) (*Response, error) { return next(ctx, &Request{Method: r.Method}) }
+			return func(ctx context.Context, r *Request) (*Response, error) {
+				return next(ctx, &Request{Method: r.Method})
+			}
 		}, errOtherRequest},
 		"no request": {func(next Handler) Handler {
 			return func(ctx context.Context, _ *Request) (*Response, error) { return next(ctx, nil) }
@@ -456,28 +485,37 @@ func TestMiddlewareMistakes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := sumServer()
 			s.Use(wrong.middleware)
-			_, err := s.ServeRPC(t.Context(), modernRequest(spec.MethodToolsCall, `"name":"add","arguments":{"a":2,"b":3}`))
-			if _, ok := errors.AsType[*middlewareError](err); !ok || wrong.want != nil && !errors.Is(err, wrong.want) {
+			_, err := s.ServeRPC(t.Context(),
+				modernRequest(spec.MethodToolsCall, `"name":"add","arguments":{"a":2,"b":3}`))
+			if _, ok := errors.AsType[*middlewareError](err); !ok ||
+				wrong.want != nil && !errors.Is(err, wrong.want) {
 				t.Errorf("got %v, want %v", err, wrong.want)
 			}
 		})
 	}
 	s := sumServer()
 	s.Use(before(func(r *Request) { r.Name = "x" }))
-	if _, err := s.ServeRPC(t.Context(), modernRequest(spec.MethodToolsList, "")); err == nil || !strings.Contains(err.Error(), `"tools/list", which has none`) {
+	if _, err := s.ServeRPC(t.Context(), modernRequest(spec.MethodToolsList, "")); err == nil ||
+		!strings.Contains(err.Error(), `"tools/list", which has none`) {
 		t.Error(err)
 	}
 	mustMisuse(t, func() { sumServer().Use(nil) })
 	mustMisuse(t, func() { sumServer().Use(func(Handler) Handler { return nil }) })
-	mustMisuse(t, func() { NewServer("x", "1", &ServerOptions{Relay: &fakeRelay{}}).Use(before(func(*Request) {})) })
+	mustMisuse(t, func() {
+		NewServer("x", "1", &ServerOptions{Relay: &fakeRelay{}}).Use(before(func(*Request) {}))
+	})
 }
 
 func modernRequest(method, params string) *farcall.Request {
-	meta := `"_meta":{"` + spec.MetaProtocolVersion + `":"` + modernName + `","` + spec.MetaClientCapabilities + `":{}}`
+	meta := `"_meta":{"` + spec.MetaProtocolVersion + `":"` + modernName + `","` +
+		spec.MetaClientCapabilities + `":{}}`
 	if params != "" {
 		meta += ","
 	}
-	return &farcall.Request{Method: method, ID: jsonrpc.IntID(1), Params: jsonrpc.Raw("{" + meta + params + "}")}
+	return &farcall.Request{
+		Method: method, ID: jsonrpc.IntID(1),
+		Params: jsonrpc.Raw("{" + meta + params + "}"),
+	}
 }
 
 func mustMisuse(t *testing.T, f func()) {
@@ -522,7 +560,8 @@ func TestRequestFrom(t *testing.T) {
 	AddTool(s, Tool{Name: "who"}, func(ctx context.Context, in struct{ A int }) (string, error) {
 		late = func() *Request { return RequestFrom(ctx) }
 		r := RequestFrom(ctx)
-		return fmt.Sprint(r.Method, r.Name, string(r.Arguments), r.Client().Revision, r.Header() == nil), nil
+		return fmt.Sprint(r.Method, r.Name, string(r.Arguments), r.Client().Revision, r.Header() == nil),
+			nil
 	})
 	c := connectedInProcess(t, s, &ClientOptions{Era: modernName})
 	got, err := CallTool[string](t.Context(), c, "who", map[string]int{"A": 1})

@@ -56,13 +56,15 @@ func (s *Server) Mount(prefix string, other *Server) {
 	m := &mounted{server: s, inner: other, prefix: prefix}
 	switch {
 	case prefix != "" && (!validToolName(prefix) || strings.Contains(prefix, mountSeparator)):
-		misuse("Mount: the prefix %q must consist of A-Z a-z 0-9 _ - and . and not have %s", prefix, mountSeparator)
+		misuse("Mount: the prefix %q must consist of A-Z a-z 0-9 _ - and . and not have %s", prefix,
+			mountSeparator)
 	case s.relays():
 		misuse("Mount: %s has a Relay, and serves nothing itself", s.label())
 	case other.relays():
 		misuse("Mount: %s has a Relay, and serves nothing itself that could be mounted", other.label())
 	case other.intercepted != nil:
-		misuse("Mount: %s has interceptors, which calls would pass by; set them in ServerOptions.RPC of %s, or use middleware",
+		misuse("Mount: %s has interceptors, which calls would pass by; set them in ServerOptions.RPC "+
+			"of %s, or use middleware",
 			other.label(), s.label())
 	}
 	m.mount()
@@ -207,12 +209,15 @@ func (p part[T]) mount() *mounted { return p.of }
 
 // visible reports whether the caller may see an offer of s, and what it is in the mounted server.
 func visible[T offer[T]](ctx context.Context, s *Server, value T, p part[T]) bool {
-	return s.visible(ctx, value.kind(), value.key()) && (p.of == nil || p.base.visible(ctx, p.of.inner))
+	return s.visible(ctx, value.kind(), value.key()) &&
+		(p.of == nil || p.base.visible(ctx, p.of.inner))
 }
 
 // serve has the mounted server answer a call, by one of its methods, within its middleware. name is
 // what it calls the tool or the prompt; "": the call has a URI, which is the same there.
-func (m *mounted) serve(c *call, name string, f func(*Server, *call) (answer, error)) (answer, error) {
+func (m *mounted) serve(
+	c *call, name string, f func(*Server, *call) (answer, error),
+) (answer, error) {
 	d := c.below(m, c)
 	if name != "" {
 		if err := d.rename(name); err != nil {
@@ -223,7 +228,8 @@ func (m *mounted) serve(c *call, name string, f func(*Server, *call) (answer, er
 	if m.inner.middleware.none() {
 		return f(m.inner, d)
 	}
-	return m.inner.surrounded(d, &method{serve: f}, &farcall.Request{Method: d.method, ID: d.id, Params: d.params})
+	return m.inner.surrounded(d, &method{serve: f},
+		&farcall.Request{Method: d.method, ID: d.id, Params: d.params})
 }
 
 // below returns the call as the handlers of a mounted server have it, over ctx: see apart.
@@ -366,9 +372,11 @@ func (t *tool) arranged(s *Server) *tool {
 	}
 	own := &tool{spec: shown, part: t.part, from: t, form: form, typed: t.typed, run: runForm}
 	if !validToolName(shown.Name) {
-		misuse("Transform: the tool name %q must be 1 to 128 characters of A-Z a-z 0-9 _ - and .", shown.Name)
+		misuse("Transform: the tool name %q must be 1 to 128 characters of A-Z a-z 0-9 _ - and .",
+			shown.Name)
 	}
-	if own.input, err = validate.Compile(shown.InputSchema, validate.Limits{OptionalNulls: t.typed}); err == nil {
+	if own.input, err = validate.Compile(shown.InputSchema,
+		validate.Limits{OptionalNulls: t.typed}); err == nil {
 		own.headers, err = schema.Headers(shown.InputSchema)
 	}
 	if err == nil && tr.Wrap != nil && shown.OutputSchema != nil && !s.opts.SkipOutputValidation {
@@ -445,7 +453,9 @@ func (t *tool) next(ctx context.Context, arguments jsonrpc.Raw) (*ToolResult, er
 	return r, jsonv2.Unmarshal(a.raw, r)
 }
 
-var errNoCall = errors.New("mcp: Transform: next was called outside of its call; give it a context that derives from that of the handler")
+var errNoCall = errors.New(
+	"mcp: Transform: next was called outside of its call; give it a context that derives from that " +
+		"of the handler")
 
 // runOriginal runs the tool as it was added. What it asks is a part of the call.
 func (t *tool) runOriginal(c *call, ctx context.Context, arguments jsonrpc.Raw) (answer, error) { //nolint:revive // ctx may derive from c

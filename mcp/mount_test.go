@@ -65,13 +65,15 @@ func (n *node) add(kind, name, who string) {
 			return &PromptResult{Description: who}, nil
 		})
 	case "resource":
-		n.AddResource(Resource{URI: name, Name: name}, func(context.Context, string) ([]ResourceContents, error) {
-			return []ResourceContents{{Text: who}}, nil
-		})
+		n.AddResource(Resource{URI: name, Name: name},
+			func(context.Context, string) ([]ResourceContents, error) {
+				return []ResourceContents{{Text: who}}, nil
+			})
 	case "template":
-		n.AddTemplate(ResourceTemplate{URITemplate: name, Name: name}, func(context.Context, string, Vars) ([]ResourceContents, error) {
-			return []ResourceContents{{Text: who}}, nil
-		})
+		n.AddTemplate(ResourceTemplate{URITemplate: name, Name: name},
+			func(context.Context, string, Vars) ([]ResourceContents, error) {
+				return []ResourceContents{{Text: who}}, nil
+			})
 	}
 }
 
@@ -108,7 +110,8 @@ func TestMountTrees(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		nodes := []*node{}
 		for i := range 2 + rnd.IntN(5) {
-			nodes = append(nodes, &node{Server: NewServer(fmt.Sprint("s", i), "1", nil), own: map[string]string{}})
+			nodes = append(nodes,
+				&node{Server: NewServer(fmt.Sprint("s", i), "1", nil), own: map[string]string{}})
 		}
 		for step := range 80 {
 			refused += changeOne(t, rnd, nodes, step)
@@ -123,7 +126,8 @@ func TestMountTrees(t *testing.T) {
 		}
 	}
 	if refused < 100 || served < 2000 {
-		t.Errorf("%d changes were refused and %d calls were served: the trees are too tame", refused, served)
+		t.Errorf("%d changes were refused and %d calls were served: the trees are too tame",
+			refused, served)
 	}
 }
 
@@ -150,7 +154,8 @@ func changeOne(t *testing.T, rnd *rand.Rand, nodes []*node, step int) (refused i
 	n.own[key] = who
 	_, conflict := n.root().offers()
 	conflict = conflict && !had
-	if text := panics(func() { n.add(kind, name, who) }); conflict != (text != "") || conflict && strings.Count(text, "the server ") < 2 {
+	if text := panics(func() { n.add(kind, name, who) }); conflict != (text != "") ||
+		conflict && strings.Count(text, "the server ") < 2 {
 		t.Fatalf("add %s to %s: conflict is %v, and the panic %q", key, n.info.Name, conflict, text)
 	}
 	if !conflict {
@@ -172,7 +177,8 @@ func mountNodes(t *testing.T, n, m *node, prefix string) (refused int) {
 		}
 	}
 	if text := panics(func() { n.Mount(prefix, m.Server) }); conflict != (text != "") {
-		t.Fatalf("mount %s in %s as %q: conflict is %v, and the panic %q", m.info.Name, n.info.Name, prefix, conflict, text)
+		t.Fatalf("mount %s in %s as %q: conflict is %v, and the panic %q", m.info.Name, n.info.Name,
+			prefix, conflict, text)
 	}
 	if conflict {
 		return 1
@@ -279,7 +285,9 @@ func testMountWorks(t *testing.T, rev string) {
 	}
 	inner := NewServer("inner", "1", &ServerOptions{
 		Complete: func(_ context.Context, p *spec.CompleteRequestParams) (*spec.CompleteResult, error) {
-			return &spec.CompleteResult{Completion: spec.Completion{Values: []string{p.Ref.Name + p.Ref.URI}}}, nil
+			return &spec.CompleteResult{
+				Completion: spec.Completion{Values: []string{p.Ref.Name + p.Ref.URI}},
+			}, nil
 		},
 		Visible: func(_ context.Context, _, name string) bool { return name != "secret" },
 	})
@@ -322,7 +330,8 @@ func testMountWorks(t *testing.T, rev string) {
 	if err != nil || asks && textOf(r) != "Ann7ask" || !asks && !r.IsError {
 		t.Errorf("ask: %+v, %v", r, err)
 	}
-	if got := strings.Join(order.all, ""); !strings.HasPrefix(got, "outer m__i__ask;inner ask;") || asks && strings.Count(got, "once;") != 1 {
+	if got := strings.Join(order.all, ""); !strings.HasPrefix(got, "outer m__i__ask;inner ask;") ||
+		asks && strings.Count(got, "once;") != 1 {
 		t.Errorf("the order is %s", got)
 	}
 	synctest.Wait()
@@ -336,9 +345,11 @@ func testMountWorks(t *testing.T, rev string) {
 		t.Error("what is not visible was called")
 	}
 	for want, ref := range map[string]spec.CompleteReference{
-		"greet": {Type: spec.RefPrompt, Name: "m__i__greet"}, "y:{v}": {Type: spec.RefResource, URI: "y:{v}"},
+		"greet": {Type: spec.RefPrompt, Name: "m__i__greet"},
+		"y:{v}": {Type: spec.RefResource, URI: "y:{v}"},
 	} {
-		got, err := c.Complete(t.Context(), &spec.CompleteRequestParams{Ref: ref, Argument: spec.CompleteArgument{Name: "v", Value: "a"}})
+		got, err := c.Complete(t.Context(),
+			&spec.CompleteRequestParams{Ref: ref, Argument: spec.CompleteArgument{Name: "v", Value: "a"}})
 		if err != nil || len(got.Completion.Values) != 1 || got.Completion.Values[0] != want {
 			t.Errorf("complete %s: %+v, %v", want, got, err)
 		}
@@ -346,7 +357,8 @@ func testMountWorks(t *testing.T, rev string) {
 	listening, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- c.Listen(listening, spec.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{"y:1"}})
+		done <- c.Listen(listening,
+			spec.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{"y:1"}})
 	}()
 	settle()
 	inner.ResourceUpdated("y:1")
@@ -394,11 +406,13 @@ func TestMountSealsStates(t *testing.T) {
 	if r.Result.RequestState == "" {
 		t.Fatalf("nothing is asked: %s", r.raw)
 	}
-	other := sendModern(t, outer, canAll, "tools/call", fmt.Sprintf(`{"name":"b__ask","requestState":%q}`, r.Result.RequestState))
+	other := sendModern(t, outer, canAll, "tools/call",
+		fmt.Sprintf(`{"name":"b__ask","requestState":%q}`, r.Result.RequestState))
 	if other.Error == nil || other.Error.Code != jsonrpc.InvalidParams {
 		t.Errorf("the state of another tool: %s", other.raw)
 	}
-	if r, rounds := sendRounds(t, outer, "tools/call", `{"name":"b__ask"}`, humanAnswers); r.Error != nil || r.Result.IsError || rounds < 2 {
+	if r, rounds := sendRounds(t, outer, "tools/call", `{"name":"b__ask"}`,
+		humanAnswers); r.Error != nil || r.Result.IsError || rounds < 2 {
 		t.Errorf("%d rounds: %s", rounds, r.raw)
 	}
 }
@@ -414,21 +428,27 @@ func TestMountPolicy(t *testing.T) {
 	}
 	inner := calculator(&ServerOptions{CacheTTL: 1e9, CacheScope: spec.CachePublic})
 	outer := NewServer("outer", "1", &ServerOptions{
-		RPC: &farcall.Options{Interceptors: []farcall.Interceptor{watch}}, Arguments: Strict, CacheTTL: 9e9, CacheScope: spec.CachePublic,
+		RPC: &farcall.Options{Interceptors: []farcall.Interceptor{watch}}, Arguments: Strict,
+		CacheTTL: 9e9, CacheScope: spec.CachePublic,
 		Visible: func(_ context.Context, _, name string) bool { return name != "h__add" },
 	})
 	outer.Mount("c", inner)
-	if r := sendModern(t, outer, `{}`, "tools/list", `{}`); *r.Result.TTLMS != 1000 || !strings.Contains(r.raw, `"cacheScope":"public"`) {
+	if r := sendModern(t, outer, `{}`, "tools/list", `{}`); *r.Result.TTLMS != 1000 ||
+		!strings.Contains(r.raw, `"cacheScope":"public"`) {
 		t.Errorf("the list: %s", r.raw)
 	}
 	outer.Mount("h", calculator(nil))
-	if r := sendModern(t, outer, `{}`, "tools/list", `{}`); *r.Result.TTLMS != 0 || !strings.Contains(r.raw, `"cacheScope":"private"`) || strings.Contains(r.raw, "h__add") {
+	if r := sendModern(t, outer, `{}`, "tools/list", `{}`); *r.Result.TTLMS != 0 ||
+		!strings.Contains(r.raw, `"cacheScope":"private"`) || strings.Contains(r.raw, "h__add") {
 		t.Errorf("the list: %s", r.raw)
 	}
-	if r := sendModern(t, outer, `{}`, "tools/call", `{"name":"c__add","arguments":{"a":"1","b":2}}`); !r.Result.IsError || !strings.Contains(r.text(), "c__add") {
+	if r := sendModern(t, outer, `{}`, "tools/call",
+		`{"name":"c__add","arguments":{"a":"1","b":2}}`); !r.Result.IsError ||
+		!strings.Contains(r.text(), "c__add") {
 		t.Errorf("strict: %s", r.raw)
 	}
-	if r := sendModern(t, outer, `{}`, "tools/call", `{"name":"h__add","arguments":{"a":1,"b":2}}`); r.Error == nil {
+	if r := sendModern(t, outer, `{}`, "tools/call",
+		`{"name":"h__add","arguments":{"a":1,"b":2}}`); r.Error == nil {
 		t.Errorf("hidden: %s", r.raw)
 	}
 	if n := seen.count("tools/call"); n != 2 {
@@ -436,20 +456,25 @@ func TestMountPolicy(t *testing.T) {
 	}
 	a, b := NewServer("a", "1", nil), NewServer("b", "1", nil)
 	a.Mount("b", b)
-	intercepted := NewServer("x", "1", &ServerOptions{RPC: &farcall.Options{Interceptors: []farcall.Interceptor{watch}}})
+	intercepted := NewServer("x", "1",
+		&ServerOptions{RPC: &farcall.Options{Interceptors: []farcall.Interceptor{watch}}})
 	for want, f := range map[string]func(){
 		`the server "x" has interceptors`: func() { outer.Mount("x", intercepted) },
 		"already":                         func() { outer.Mount("again", inner) },
 		"mounted in itself":               func() { b.Mount("x", a) },
 		"the prefix":                      func() { outer.Mount("a__b", NewServer("x", "1", nil)) },
 		"is nil":                          func() { outer.Mount("a", nil) },
-		"more than 128":                   func() { outer.Mount(strings.Repeat("a", 127), calculator(nil)) },
+		"more than 128": func() {
+			outer.Mount(strings.Repeat("a", 127), calculator(nil))
+		},
 		`"p__add" of the server "calc", mounted in the server "x"`: func() {
 			(&node{Server: intercepted}).add("tool", "p__add", "")
 			intercepted.Mount("p", calculator(nil))
 		},
 		"zero value": func() { outer.Mount("z", &Server{}) },
-		`of the server "calc", mounted in the server "outer" as "c"`: func() { (&node{Server: outer}).add("tool", "c__add", "") },
+		`of the server "calc", mounted in the server "outer" as "c"`: func() {
+			(&node{Server: outer}).add("tool", "c__add", "")
+		},
 	} {
 		if text := panics(f); !strings.Contains(text, want) {
 			t.Errorf("%q: the panic is %q", want, text)

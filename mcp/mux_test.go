@@ -23,7 +23,9 @@ type pair struct {
 
 func muxForTools() *farcall.Mux {
 	mux := farcall.NewMux()
-	farcall.Handle(mux, "math/add", func(_ context.Context, p pair) (int, error) { return p.A + p.B, nil }, "Adds.", "Two numbers.")
+	farcall.Handle(mux, "math/add", func(_ context.Context, p pair) (int, error) {
+		return p.A + p.B, nil
+	}, "Adds.", "Two numbers.")
 	farcall.Handle(mux, "sum", func(_ context.Context, p []int) (map[string]int, error) {
 		sum := 0
 		for _, n := range p {
@@ -31,12 +33,18 @@ func muxForTools() *farcall.Mux {
 		}
 		return map[string]int{"sum": sum}, nil
 	})
-	farcall.Handle(mux, "hello", func(context.Context, struct{}) (string, error) { return "hello", nil })
-	farcall.Handle(mux, "nothing", func(context.Context, struct{}) (struct{}, error) { return struct{}{}, nil })
+	farcall.Handle(mux, "hello", func(context.Context, struct{}) (string, error) {
+		return "hello", nil
+	})
+	farcall.Handle(mux, "nothing", func(context.Context, struct{}) (struct{}, error) {
+		return struct{}{}, nil
+	})
 	farcall.Handle(mux, "wrong", func(context.Context, struct{}) (int, error) {
 		return 0, &jsonrpc.Error{Code: 7, Message: "no luck", Data: jsonrpc.Raw(`{"try":"again"}`)}
 	})
-	farcall.Handle(mux, "broken", func(context.Context, struct{}) (int, error) { return 0, errors.New("secret") })
+	farcall.Handle(mux, "broken", func(context.Context, struct{}) (int, error) {
+		return 0, errors.New("secret")
+	})
 	farcall.Handle(mux, "ask", func(ctx context.Context, _ struct{}) (string, error) {
 		type form struct {
 			Name string `json:"name"`
@@ -53,15 +61,22 @@ func muxForTools() *farcall.Mux {
 			}
 		}
 	})
-	farcall.HandleSubscription(mux, "time/ticks", func(context.Context, struct{}) (iter.Seq2[int, error], error) { return nil, nil })
-	farcall.HandleTopic(mux, "news", func(context.Context, struct{}) (*farcall.Topic[int], error) { return nil, nil })
-	mux.Handle("raw.any", farcall.HandlerFunc(func(_ context.Context, r *farcall.Request) (any, error) { return r.Params, nil }))
+	farcall.HandleSubscription(mux, "time/ticks",
+		func(context.Context, struct{}) (iter.Seq2[int, error], error) { return nil, nil })
+	farcall.HandleTopic(mux, "news", func(context.Context, struct{}) (*farcall.Topic[int], error) {
+		return nil, nil
+	})
+	mux.Handle("raw.any",
+		farcall.HandlerFunc(func(_ context.Context, r *farcall.Request) (any, error) {
+			return r.Params, nil
+		}))
 	return mux
 }
 
 func TestFromMux(t *testing.T) {
 	var logged strings.Builder
-	s := mcp.FromMux(muxForTools(), &mcp.ServerOptions{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+	s := mcp.FromMux(muxForTools(),
+		&mcp.ServerOptions{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 	defer s.Close()
 	a, b := farcall.Pipe()
 	done := make(chan error, 1)
@@ -77,7 +92,8 @@ func TestFromMux(t *testing.T) {
 	defer func() {
 		c.Close()
 		<-done
-		if n := strings.Count(logged.String(), "level=ERROR"); n != 1 || strings.Count(logged.String(), "secret") != 1 {
+		if n := strings.Count(logged.String(), "level=ERROR"); n != 1 ||
+			strings.Count(logged.String(), "secret") != 1 {
 			t.Errorf("the internal error is logged once, and nothing else is:\n%s", logged.String())
 		}
 	}()
@@ -109,14 +125,16 @@ func TestFromMux(t *testing.T) {
 			text.WriteString(block.Text)
 		}
 		want, failed := strings.CutPrefix(test.text, "error: ")
-		if r.IsError != failed || !strings.HasPrefix(text.String(), want) || !failed && text.String() != want || string(r.StructuredContent) != test.structured {
+		if r.IsError != failed || !strings.HasPrefix(text.String(), want) ||
+			!failed && text.String() != want || string(r.StructuredContent) != test.structured {
 			t.Errorf("%s: %v %q %s", test.tool, r.IsError, text.String(), r.StructuredContent)
 		}
 	}
 	if steps != 3 {
 		t.Errorf("%d values as progress", steps)
 	}
-	if _, err := c.CallTool(ctx, "broken", nil); err == nil || strings.Contains(err.Error(), "secret") {
+	if _, err := c.CallTool(ctx, "broken", nil); err == nil ||
+		strings.Contains(err.Error(), "secret") {
 		t.Errorf("an internal error: %v", err)
 	}
 }
@@ -133,7 +151,8 @@ func TestFromMuxEndlessStream(t *testing.T) {
 	c, done := connect(mcp.FromMux(mux, nil), nil)
 	defer done()
 	res, err := c.CallTool(t.Context(), "endless", nil)
-	if err != nil || !res.IsError || !strings.Contains(res.Content[0].Text, "endless has yielded more than 10 MB") {
+	if err != nil || !res.IsError ||
+		!strings.Contains(res.Content[0].Text, "endless has yielded more than 10 MB") {
 		t.Errorf("%.200v %v", res, err)
 	}
 }
@@ -141,12 +160,15 @@ func TestFromMuxEndlessStream(t *testing.T) {
 // TestFromMuxNames: two methods cannot be one tool.
 func TestFromMuxNames(t *testing.T) {
 	defer func() {
-		if r := fmt.Sprint(recover()); !strings.Contains(r, `the methods "a.b c" and "a.b/c" make one tool, "a.b_c"`) {
+		if r := fmt.Sprint(recover()); !strings.Contains(r,
+			`the methods "a.b c" and "a.b/c" make one tool, "a.b_c"`) {
 			t.Error(r)
 		}
 	}()
 	mux := farcall.NewMux()
-	nop := farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return nil, nil })
+	nop := farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
+		return nil, nil
+	})
 	mux.Handle("a.b/c", nop)
 	mux.Handle("a.b c", nop)
 	mcp.FromMux(mux, nil)
@@ -154,7 +176,9 @@ func TestFromMuxNames(t *testing.T) {
 
 func ExampleFromMux() {
 	mux := farcall.NewMux()
-	farcall.Handle(mux, "math/add", func(_ context.Context, in Add) (int, error) { return in.A + in.B, nil }, "Add two numbers")
+	farcall.Handle(mux, "math/add", func(_ context.Context, in Add) (int, error) {
+		return in.A + in.B, nil
+	}, "Add two numbers")
 
 	s := mcp.FromMux(mux, nil) // serves math_add, in every revision
 	a, b := farcall.Pipe()

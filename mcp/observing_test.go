@@ -50,8 +50,10 @@ func (w *watcher) options() *farcall.Options {
 			if !c.Known {
 				method = "?"
 			}
-			if strings.HasPrefix(method, "tools/call") || strings.HasPrefix(method, "prompts/get") || method == "?" {
-				w.calls = append(w.calls, fmt.Sprintf("%s %s%s %d error=%v mcp=%v %s", method, c.Tool, c.Prompt, int(c.Code), c.ToolError, c.MCP, c.Revision))
+			if strings.HasPrefix(method, "tools/call") || strings.HasPrefix(method, "prompts/get") ||
+				method == "?" {
+				w.calls = append(w.calls, fmt.Sprintf("%s %s%s %d error=%v mcp=%v %s", method, c.Tool, c.Prompt,
+					int(c.Code), c.ToolError, c.MCP, c.Revision))
 			}
 		},
 		Open: life("+"), Close: life("-"),
@@ -80,7 +82,8 @@ func TestObserver(t *testing.T) {
 				}
 				slices.Sort(w.calls)
 				if !slices.Equal(w.calls, want) || w.begun != 0 {
-					t.Errorf("%d calls have begun and not ended; got\n\t%s\nwant\n\t%s", w.begun, strings.Join(w.calls, "\n\t"), strings.Join(want, "\n\t"))
+					t.Errorf("%d calls have begun and not ended; got\n\t%s\nwant\n\t%s", w.begun,
+						strings.Join(w.calls, "\n\t"), strings.Join(want, "\n\t"))
 				}
 				sessions := ""
 				if rev.Handshake {
@@ -117,7 +120,9 @@ func TestObservedListen(t *testing.T) {
 			},
 		}}})
 		add := func(name string) {
-			mcp.AddTool(s, mcp.Tool{Name: name}, func(context.Context, struct{}) (int, error) { return 1, nil })
+			mcp.AddTool(s, mcp.Tool{Name: name}, func(context.Context, struct{}) (int, error) {
+				return 1, nil
+			})
 		}
 		add("first")
 		listening, changed := make(chan struct{}, 1), make(chan struct{}, 9)
@@ -153,10 +158,19 @@ func TestObservedListen(t *testing.T) {
 func talkObserved(t *testing.T, revision string, overHTTP bool, rpc *farcall.Options) {
 	t.Helper()
 	s := mcp.NewServer("s", "1", &mcp.ServerOptions{RPC: rpc})
-	mcp.AddTool(s, mcp.Tool{Name: "add"}, func(context.Context, struct{}) (int, error) { return 1, nil })
-	mcp.AddTool(s, mcp.Tool{Name: "fail"}, func(context.Context, struct{}) (int, error) { return 0, errors.New("no") })
-	mcp.AddTool(s, mcp.Tool{Name: "loud"}, func(context.Context, struct{}) (string, error) { return `"isError":true`, nil })
-	s.AddPrompt(mcp.Prompt{Name: "hello"}, func(context.Context, map[string]string) (*mcp.PromptResult, error) { return &mcp.PromptResult{}, nil })
+	mcp.AddTool(s, mcp.Tool{Name: "add"}, func(context.Context, struct{}) (int, error) {
+		return 1, nil
+	})
+	mcp.AddTool(s, mcp.Tool{Name: "fail"}, func(context.Context, struct{}) (int, error) {
+		return 0, errors.New("no")
+	})
+	mcp.AddTool(s, mcp.Tool{Name: "loud"}, func(context.Context, struct{}) (string, error) {
+		return `"isError":true`, nil
+	})
+	s.AddPrompt(mcp.Prompt{Name: "hello"},
+		func(context.Context, map[string]string) (*mcp.PromptResult, error) {
+			return &mcp.PromptResult{}, nil
+		})
 	o := &mcp.ClientOptions{Era: revision}
 	var c *mcp.Client
 	if overHTTP {

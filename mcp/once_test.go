@@ -47,7 +47,8 @@ func TestOnceIsSealed(t *testing.T) {
 		return v, errors.Join(err, err2)
 	}, nil)
 	r := sendModern(t, s, canAll, "tools/call", `{"name":"ask"}`)
-	if r.Result.RequestState == "" || strings.Contains(string(mustDecode(t, r.Result.RequestState)), "hidden") {
+	if r.Result.RequestState == "" ||
+		strings.Contains(string(mustDecode(t, r.Result.RequestState)), "hidden") {
 		t.Errorf("%s", r.raw)
 	}
 }
@@ -59,7 +60,9 @@ func TestOnceConcurrently(t *testing.T) {
 	var wait sync.WaitGroup
 	for range 50 {
 		wait.Go(func() {
-			if v, err := Once(c, "k", func() (int64, error) { return runs.Add(1), nil }); v != 1 || err != nil {
+			if v, err := Once(c, "k", func() (int64, error) {
+				return runs.Add(1), nil
+			}); v != 1 || err != nil {
 				t.Errorf("%d, %v", v, err)
 			}
 		})
@@ -81,14 +84,16 @@ func TestOnceFailures(t *testing.T) {
 	if v, err := Once(c, "k", func() (int, error) { return 7, nil }); v != 7 || err != nil {
 		t.Errorf("after both: %d, %v", v, err)
 	}
-	if _, err := Once(c, "k", func() (string, error) { return "", nil }); err == nil || !strings.Contains(err.Error(), "no string again") {
+	if _, err := Once(c, "k", func() (string, error) { return "", nil }); err == nil ||
+		!strings.Contains(err.Error(), "no string again") {
 		t.Errorf("another type: %v", err)
 	}
 	if _, err := Once(c, "c", func() (chan int, error) { return make(chan int), nil }); err == nil {
 		t.Error("a channel went through JSON")
 	}
 	big := strings.Repeat("x", maxState)
-	if _, err := Once(c, "big", func() (string, error) { return big, nil }); err == nil || !strings.Contains(err.Error(), "65536 bytes") {
+	if _, err := Once(c, "big", func() (string, error) { return big, nil }); err == nil ||
+		!strings.Contains(err.Error(), "65536 bytes") {
 		t.Errorf("too big: %v", err)
 	}
 	ctx, cancel := context.WithCancel(c)

@@ -73,8 +73,8 @@ type ServerOptions struct {
 	// when what it sealed has expired. Servers that share a load need the same ones. Default: one
 	// random key, which ends with the process.
 	Keys [][]byte
-	// Replica is the name of this replica, which begins each requestState then, so that the request that
-	// goes on with it can be routed here: see Forward of [mcphttp.Options]. Default none.
+	// Replica is the name of this replica, which begins each requestState then, so that the request
+	// that goes on with it can be routed here: see Forward of [mcphttp.Options]. Default none.
 	Replica string
 	// StateTTL is how long a client may take for a round. Default 10 min.
 	StateTTL time.Duration
@@ -110,10 +110,11 @@ type ServerOptions struct {
 	// them at most, or 16, and all sessions of one address half. Default 10,000.
 	MaxTasks int
 	// Sessions stores the values of sealed sessions over HTTP (see Keys and [Session.SetValue]), the
-	// level of their log, and what they have subscribed to, so that they outlive the process and are seen by all servers that share
-	// the store, until the session ends: at its DELETE, or when it is as old as it may be. It may be the store of Tasks,
-	// too. A directory belongs to one process: what several processes share implements
-	// [store.Records]. Default: values are in the memory of one process.
+	// level of their log, and what they have subscribed to, so that they outlive the process and are
+	// seen by all servers that share the store, until the session ends: at its DELETE, or when it is
+	// as old as it may be. It may be the store of Tasks, too. A directory belongs to one process: what
+	// several processes share implements [store.Records]. Default: values are in the memory of one
+	// process.
 	Sessions store.Records
 	// Tasks stores tasks, each before a client gets its id, and its end before a client sees that. A
 	// server that starts finds those of a process that has ended, however it ended: a task that had

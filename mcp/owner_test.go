@@ -14,7 +14,8 @@ import (
 // someOwners are owners of calls that stand alone, of every kind.
 func someOwners() []owner.Key {
 	return []owner.Key{
-		owner.Principal("key", "user", "", "x"), owner.Principal("key", "agent", "", "x"), owner.Principal("mtls", "user", "", "x"),
+		owner.Principal("key", "user", "", "x"), owner.Principal("key", "agent", "", "x"),
+		owner.Principal("mtls", "user", "", "x"),
 		owner.Connection("1", "192.0.2.1"), owner.Connection("2", "192.0.2.1"), owner.Connection("3", ""),
 		owner.Address("192.0.2.1"), owner.Address("198.51.100.7"),
 	}
@@ -32,8 +33,12 @@ func TestOwnersOfTasks(t *testing.T) {
 				s := taskServer(t, spec.TaskRequired, &ServerOptions{MaxTasks: 100}, sleepMinute)
 				r := sendModernAs(t, s, one, canAll, spec.MethodToolsCall, `{"name":"work"}`)
 				id := r.Result.TaskID
-				for _, method := range []string{spec.MethodTasksGet, spec.MethodTasksCancel, spec.MethodTasksUpdate} {
-					if r := sendModernAs(t, s, other, canAll, method, fmt.Sprintf(`{"taskId":%q,"inputResponses":{}}`, id)); r.text() != "error -32602" {
+				for _, method := range []string{
+					spec.MethodTasksGet, spec.MethodTasksCancel,
+					spec.MethodTasksUpdate,
+				} {
+					if r := sendModernAs(t, s, other, canAll, method,
+						fmt.Sprintf(`{"taskId":%q,"inputResponses":{}}`, id)); r.text() != "error -32602" {
 						t.Errorf("%v does %s with a task of %v: %s", other, method, one, r.raw)
 					}
 				}
@@ -46,10 +51,12 @@ func TestOwnersOfTasks(t *testing.T) {
 						t.Fatalf("%v is not bounded: %s", one, r.raw)
 					}
 				}
-				if r := sendModernAs(t, s, other, canAll, spec.MethodToolsCall, `{"name":"work"}`); r.Result.TaskID == "" {
+				if r := sendModernAs(t, s, other, canAll, spec.MethodToolsCall,
+					`{"name":"work"}`); r.Result.TaskID == "" {
 					t.Errorf("%v has filled the table, and %v has no room: %s", one, other, r.raw)
 				}
-				if r := sendModernAs(t, s, one, canAll, spec.MethodTasksGet, fmt.Sprintf(`{"taskId":%q}`, id)); r.Result.Status != spec.TaskWorking {
+				if r := sendModernAs(t, s, one, canAll, spec.MethodTasksGet,
+					fmt.Sprintf(`{"taskId":%q}`, id)); r.Result.Status != spec.TaskWorking {
 					t.Errorf("%v does not find its own task: %s", one, r.raw)
 				}
 			}
@@ -68,9 +75,11 @@ func TestOwnersOfRounds(t *testing.T) {
 			if r.Result.RequestState == "" {
 				t.Fatalf("no question: %s", r.raw)
 			}
-			again := fmt.Sprintf(`{"name":"ask","requestState":%q,"inputResponses":{}}`, r.Result.RequestState)
+			again := fmt.Sprintf(`{"name":"ask","requestState":%q,"inputResponses":{}}`,
+				r.Result.RequestState)
 			got := sendModernAs(t, s, other, canAll, spec.MethodToolsCall, again)
-			if refused := got.Error != nil && got.Error.Code == jsonrpc.InvalidParams; refused != (one != other) {
+			if refused := got.Error != nil &&
+				got.Error.Code == jsonrpc.InvalidParams; refused != (one != other) {
 				t.Errorf("%v goes on with what %v began: %s", other, one, got.raw)
 			}
 		}

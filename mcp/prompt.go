@@ -39,13 +39,16 @@ func (p *prompt) visible(ctx context.Context, s *Server) bool { return visible(c
 
 // AddPrompt adds a prompt. get is called when the arguments that it requires are
 // there; others may be, too. A prompt of the same name is replaced.
-func (s *Server) AddPrompt(p Prompt, get func(ctx context.Context, args map[string]string) (*PromptResult, error)) {
+func (s *Server) AddPrompt(
+	p Prompt, get func(ctx context.Context, args map[string]string) (*PromptResult, error),
+) {
 	if get == nil {
 		misuse("the prompt %q needs a function", p.Name)
 	}
-	s.addPrompt(&prompt{spec: p, get: func(c *call, _ *prompt, args map[string]string) (*PromptResult, error) {
-		return get(c, args)
-	}})
+	s.addPrompt(
+		&prompt{spec: p, get: func(c *call, _ *prompt, args map[string]string) (*PromptResult, error) {
+			return get(c, args)
+		}})
 }
 
 func (s *Server) addPrompt(p *prompt) {
@@ -121,7 +124,8 @@ func (p *prompt) arguments(raw jsonrpc.Raw) (map[string]string, error) {
 		}
 	}
 	if len(missing) > 0 {
-		return nil, invalidParams("the prompt %s requires the arguments %s", p.spec.Name, strings.Join(missing, ", "))
+		return nil, invalidParams("the prompt %s requires the arguments %s", p.spec.Name,
+			strings.Join(missing, ", "))
 	}
 	return args, nil
 }
@@ -153,7 +157,8 @@ func AddPrompt[In any](s *Server, p Prompt, f func(context.Context, In) (*Prompt
 		misuse("the prompt %q needs a function", p.Name)
 	}
 	if p.Arguments != nil {
-		misuse("the prompt %q has Arguments: leave them out, since the type of its function says them", p.Name)
+		misuse("the prompt %q has Arguments: leave them out, since the type of its function says them",
+			p.Name)
 	}
 	texts, err := arguments.NewTexts(reflect.TypeFor[In]())
 	if err != nil {
@@ -178,7 +183,8 @@ func (h *typedPrompt[In]) get(c *call, p *prompt, args map[string]string) (*Prom
 			return nil, invalidParams("the prompt %s has no argument %q", p.spec.Name, name)
 		}
 		if !h.dropped.Swap(true) {
-			c.srv.logger().WarnContext(c, "mcp: an unknown argument of a prompt was dropped; ServerOptions.Arguments: Strict refuses it",
+			c.srv.logger().WarnContext(c,
+				"mcp: an unknown argument of a prompt was dropped; ServerOptions.Arguments: Strict refuses it",
 				"prompt", p.spec.Name, "argument", name)
 		}
 	}
@@ -243,7 +249,10 @@ func (s *Server) CompletePrompt(prompt, argument string,
 ) {
 	s.addCompleter(completed{spec.RefPrompt, prompt}, argument, f, func() bool {
 		p, ok := s.prompts.get([]byte(prompt))
-		return ok && p.of == nil && slices.ContainsFunc(p.spec.Arguments, func(a spec.PromptArgument) bool { return a.Name == argument })
+		return ok &&
+			p.of == nil && slices.ContainsFunc(p.spec.Arguments, func(a spec.PromptArgument) bool {
+			return a.Name == argument
+		})
 	})
 }
 
@@ -319,7 +328,8 @@ func (s *Server) typedValues(p *spec.CompleteRequestParams) (values []string, kn
 func (s *Server) complete(c *call) (answer, error) {
 	var p spec.CompleteRequestParams
 	if err := jsonv2.Unmarshal(c.params, &p); err != nil || p.Argument.Name == "" {
-		return answer{}, invalidParams(`completion/complete needs a "ref" and an "argument" with name and value`)
+		return answer{}, invalidParams(
+			`completion/complete needs a "ref" and an "argument" with name and value`)
 	}
 	m, name, err := s.reference(c, &p.Ref)
 	switch {
@@ -349,7 +359,9 @@ func (s *Server) complete(c *call) (answer, error) {
 
 // reference refuses what is not there for the caller. It returns the mounted server that has it, if
 // one does, and the name of a prompt there.
-func (s *Server) reference(c *call, ref *spec.CompleteReference) (m *mounted, name string, err error) {
+func (s *Server) reference(
+	c *call, ref *spec.CompleteReference,
+) (m *mounted, name string, err error) {
 	switch ref.Type {
 	case spec.RefPrompt:
 		p, ok := s.prompts.find(c, s, []byte(ref.Name))
@@ -370,6 +382,7 @@ func (s *Server) reference(c *call, ref *spec.CompleteReference) (m *mounted, na
 		}
 		return r.of, "", nil
 	default:
-		return nil, "", invalidParams("the type of ref is %q; it must be %q or %q", ref.Type, spec.RefPrompt, spec.RefResource)
+		return nil, "", invalidParams("the type of ref is %q; it must be %q or %q", ref.Type,
+			spec.RefPrompt, spec.RefResource)
 	}
 }

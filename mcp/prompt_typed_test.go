@@ -56,7 +56,8 @@ func testAddPrompt(t *testing.T, rev *era.Revision, mount bool) {
 		{Name: "strict"},
 		{Name: "branch"},
 	}
-	if all, err := c.Prompts(t.Context()); err != nil || len(all) != 1 || all[0].Name != name || !slices.Equal(all[0].Arguments, want) {
+	if all, err := c.Prompts(t.Context()); err != nil || len(all) != 1 || all[0].Name != name ||
+		!slices.Equal(all[0].Arguments, want) {
 		t.Errorf("%+v, %v", all, err)
 	}
 	for _, one := range []struct{ args, want string }{
@@ -86,7 +87,8 @@ func testAddPrompt(t *testing.T, rev *era.Revision, mount bool) {
 	for _, one := range []struct{ argument, prefix, want string }{
 		{"language", "R", "[rust]"}, {"strict", "", "[true false]"}, {"branch", "", "[]"},
 	} {
-		if got, err := askCompletion(t, c, ref, one.argument, one.prefix); err != nil || fmt.Sprint(got.Values) != one.want {
+		if got, err := askCompletion(t, c, ref, one.argument, one.prefix); err != nil ||
+			fmt.Sprint(got.Values) != one.want {
 			t.Errorf("%s: %+v, %v", one.argument, got, err)
 		}
 	}
@@ -104,13 +106,15 @@ func TestAddPromptUnknownArguments(t *testing.T) {
 			}
 			return o
 		}
-		inner, outer := NewServer("inner", "1", options("inner")), NewServer("outer", "1", options("outer"))
+		inner, outer := NewServer("inner", "1", options("inner")),
+			NewServer("outer", "1", options("outer"))
 		AddPrompt(inner, Prompt{Name: "review"}, review)
 		outer.Mount("", inner)
 		c := connectedInProcess(t, outer, nil)
 		for range 2 {
 			_, err := c.Prompt(t.Context(), "review", args)
-			if refused := err != nil && strings.Contains(err.Error(), `has no argument "x"`); refused != (strict != "") {
+			if refused := err != nil &&
+				strings.Contains(err.Error(), `has no argument "x"`); refused != (strict != "") {
 				t.Errorf("strict %q: %v", strict, err)
 			}
 		}
@@ -123,16 +127,24 @@ func TestAddPromptUnknownArguments(t *testing.T) {
 // A function of CompletePrompt is asked before the type, and the type before
 // ServerOptions.Complete.
 func TestAddPromptCompletion(t *testing.T) {
-	s := NewServer("s", "1", &ServerOptions{Complete: func(context.Context, *spec.CompleteRequestParams) (*spec.CompleteResult, error) {
-		return &spec.CompleteResult{Completion: spec.Completion{Values: []string{"option"}}}, nil
-	}})
+	s := NewServer("s", "1",
+		&ServerOptions{Complete: func(
+			context.Context, *spec.CompleteRequestParams,
+		) (*spec.CompleteResult, error) {
+			return &spec.CompleteResult{Completion: spec.Completion{Values: []string{"option"}}}, nil
+		}})
 	AddPrompt(s, Prompt{Name: "review"}, review)
-	s.CompletePrompt("review", "strict", func(context.Context, string, map[string]string) ([]string, error) {
-		return []string{"function"}, nil
-	})
+	s.CompletePrompt("review", "strict",
+		func(context.Context, string, map[string]string) ([]string, error) {
+			return []string{"function"}, nil
+		})
 	c := connectedInProcess(t, s, nil)
-	for argument, want := range map[string]string{"strict": "[function]", "language": "[go rust]", "branch": "[option]"} {
-		got, err := askCompletion(t, c, spec.CompleteReference{Type: spec.RefPrompt, Name: "review"}, argument, "")
+	for argument, want := range map[string]string{
+		"strict": "[function]", "language": "[go rust]",
+		"branch": "[option]",
+	} {
+		got, err := askCompletion(t, c, spec.CompleteReference{Type: spec.RefPrompt, Name: "review"},
+			argument, "")
 		if err != nil || fmt.Sprint(got.Values) != want {
 			t.Errorf("%s: %+v, %v", argument, got, err)
 		}
@@ -141,7 +153,10 @@ func TestAddPromptCompletion(t *testing.T) {
 
 func TestAddPromptMisuse(t *testing.T) {
 	s := NewServer("s", "1", nil)
-	AddPrompt(s, Prompt{Name: "plain"}, func(context.Context, struct{ A string }) (*PromptResult, error) { return nil, nil })
+	AddPrompt(s, Prompt{Name: "plain"},
+		func(context.Context, struct{ A string }) (*PromptResult, error) {
+			return nil, nil
+		})
 	if completes(s) {
 		t.Error("a server that completes nothing says that it does")
 	}
@@ -151,8 +166,11 @@ func TestAddPromptMisuse(t *testing.T) {
 		`the prompt "p" has Arguments`: func() {
 			AddPrompt(s, Prompt{Name: "p", Arguments: []spec.PromptArgument{{Name: "language"}}}, review)
 		},
-		`the arguments of the prompt "p": struct { A []int }: the argument "A": []int is not supported`: func() {
-			AddPrompt(s, Prompt{Name: "p"}, func(context.Context, struct{ A []int }) (*PromptResult, error) { return nil, nil })
+		`the arguments of the prompt "p": struct { A []int }: the argument "A": []int is ` +
+			`not supported`: func() {
+			AddPrompt(s, Prompt{Name: "p"}, func(context.Context, struct{ A []int }) (*PromptResult, error) {
+				return nil, nil
+			})
 		},
 	} {
 		func() {

@@ -22,12 +22,15 @@ import (
 
 // askingRelay answers with the text that f returns.
 func askingRelay(f func(ctx context.Context) (string, error)) *fakeRelay {
-	return &fakeRelay{forward: func(ctx context.Context, _ *era.Revision, _ string, _ jsonrpc.Raw) (jsonrpc.Raw, *era.Revision, error) {
+	return &fakeRelay{forward: func(
+		ctx context.Context, _ *era.Revision, _ string, _ jsonrpc.Raw,
+	) (jsonrpc.Raw, *era.Revision, error) {
 		text, err := f(ctx)
 		if err != nil {
 			return nil, nil, fmt.Errorf("up: %w", err)
 		}
-		return jsonrpc.Raw(fmt.Sprintf(`{"resultType":"complete","content":[{"type":"text","text":%q}]}`, text)), era.Latest(), nil
+		return jsonrpc.Raw(fmt.Sprintf(`{"resultType":"complete","content":[{"type":"text","text":%q}]}`,
+			text)), era.Latest(), nil
 	}}
 }
 
@@ -39,7 +42,8 @@ func TestRelayAsks(t *testing.T) {
 			return "", err
 		}
 		var raw jsonrpc.Raw
-		ask := jsonrpc.Raw(`{"messages":[{"role":"user","content":{"type":"text","text":"?"}}],"maxTokens":1,"_x":1}`)
+		ask := jsonrpc.Raw(
+			`{"messages":[{"role":"user","content":{"type":"text","text":"?"}}],"maxTokens":1,"_x":1}`)
 		if err := Ask(ctx, spec.MethodSamplingCreateMessage, ask, &raw); err != nil {
 			return "", err
 		}
@@ -54,7 +58,8 @@ func TestRelayAsks(t *testing.T) {
 	}
 	for _, method := range []string{"prompts/get", "resources/read"} {
 		runs.Store(0)
-		if r, n := sendRounds(t, s, method, `{"name":"ask","uri":"a:b"}`, humanAnswers); n != 6 || r.text() != want || runs.Load() != 1 {
+		if r, n := sendRounds(t, s, method, `{"name":"ask","uri":"a:b"}`, humanAnswers); n != 6 ||
+			r.text() != want || runs.Load() != 1 {
 			t.Errorf("%s: %s after %d rounds, %d runs", method, r.raw, n, runs.Load())
 		}
 	}
@@ -88,10 +93,12 @@ func TestRelayAsksSeveral(t *testing.T) {
 		return "done", errors.Join(errs...)
 	})
 	s := relayServer(t, f, nil)
-	if r := sendModern(t, s, canAll, "tools/call", `{"name":"ask"}`); len(r.Result.InputRequests) != 5 || r.Result.Meta[spec.MetaServerInfo] == nil {
+	if r := sendModern(t, s, canAll, "tools/call", `{"name":"ask"}`); len(r.Result.InputRequests) !=
+		5 || r.Result.Meta[spec.MetaServerInfo] == nil {
 		t.Errorf("%s", r.raw)
 	}
-	if r, n := sendRounds(t, s, "tools/call", `{"name":"ask"}`, humanAnswers); n != 2 || r.text() != "done" {
+	if r, n := sendRounds(t, s, "tools/call", `{"name":"ask"}`, humanAnswers); n != 2 ||
+		r.text() != "done" {
 		t.Errorf("%s after %d", r.raw, n)
 	}
 }
@@ -99,16 +106,25 @@ func TestRelayAsksSeveral(t *testing.T) {
 // What carries a call from round to round is another's, unless the relay
 // asks.
 func TestRelayStateOfOthers(t *testing.T) {
-	const theirs = `{"name":"x","requestState":"the\u0069rs","inputResponses":{"k":{"action":"accept"},"k":{}}}`
-	f := &fakeRelay{forward: always(`{"resultType":"input_required","requestState":"their next","inputRequests":{"k":{"method":"roots/list"}}}`, rev2026)}
+	const theirs = `{"name":"x","requestState":"the\u0069rs",` +
+		`"inputResponses":{"k":{"action":"accept"},"k":{}}}`
+	f := &fakeRelay{
+		forward: always(
+			`{"resultType":"input_required","requestState":"their next",`+
+				`"inputRequests":{"k":{"method":"roots/list"}}}`, rev2026),
+	}
 	s := relayServer(t, f, nil)
 	r := sendModern(t, s, canAll, "tools/call", theirs)
-	if !strings.Contains(r.raw, `"result":{"resultType":"input_required","requestState":"their next","inputRequests":{"k":{"method":"roots/list"}}}`) ||
+	if !strings.Contains(r.raw,
+		`"result":{"resultType":"input_required","requestState":"their next",`+
+			`"inputRequests":{"k":{"method":"roots/list"}}}`) ||
 		len(f.got) != 1 || !strings.HasSuffix(f.got[0], strings.TrimPrefix(theirs, "{")) {
 		t.Errorf("%s\n%s", r.raw, f.got)
 	}
 	errs := make(chan error, 3)
-	f.forward = func(ctx context.Context, _ *era.Revision, _ string, _ jsonrpc.Raw) (jsonrpc.Raw, *era.Revision, error) {
+	f.forward = func(
+		ctx context.Context, _ *era.Revision, _ string, _ jsonrpc.Raw,
+	) (jsonrpc.Raw, *era.Revision, error) {
 		_, err := Roots(ctx)
 		errs <- err
 		_, err = Once(ctx, "k", func() (int, error) { return 1, nil })
@@ -119,7 +135,8 @@ func TestRelayStateOfOthers(t *testing.T) {
 	if r := sendModern(t, s, canAll, "tools/call", theirs); r.text() != "error -32602" {
 		t.Errorf("opened: %s", r.raw)
 	}
-	if a, b, c := <-errs, <-errs, <-errs; !errors.Is(a, errState) || !errors.Is(b, errState) || c != nil {
+	if a, b, c := <-errs, <-errs, <-errs; !errors.Is(a, errState) || !errors.Is(b, errState) ||
+		c != nil {
 		t.Error(a, b, c)
 	}
 }
@@ -132,19 +149,22 @@ func TestRelayStateTampered(t *testing.T) {
 	})
 	var who atomic.Value
 	who.Store("ann")
-	s := relayServer(t, f, &ServerOptions{StateTTL: time.Hour, Owner: func(ctx context.Context) string {
-		if ClientFrom(ctx) == nil {
-			t.Error("the principal's context is not the call's")
-		}
-		return who.Load().(string)
-	}})
+	s := relayServer(t, f,
+		&ServerOptions{StateTTL: time.Hour, Owner: func(ctx context.Context) string {
+			if ClientFrom(ctx) == nil {
+				t.Error("the principal's context is not the call's")
+			}
+			return who.Load().(string)
+		}})
 	r := sendModern(t, s, canAll, "tools/call", `{"name":"ask"}`)
 	var key string
 	for key = range r.Result.InputRequests {
 	}
 	retry := func(state, name string) wireReply {
 		t.Helper()
-		return sendModern(t, s, canAll, "tools/call", fmt.Sprintf(`{"name":%q,"requestState":%q,"inputResponses":{%q:{"roots":[]}}}`, name, state, key))
+		return sendModern(t, s, canAll, "tools/call",
+			fmt.Sprintf(`{"name":%q,"requestState":%q,"inputResponses":{%q:{"roots":[]}}}`, name,
+				state, key))
 	}
 	state := r.Result.RequestState
 	if r := retry(state, "ask"); r.Result.ResultType != "complete" {
@@ -203,11 +223,14 @@ func TestRelayLate(t *testing.T) {
 func TestRelayAsksOverHTTP(t *testing.T) {
 	f := askingRelay(askEverything)
 	ask := f.forward
-	f.forward = func(ctx context.Context, rev *era.Revision, method string, params jsonrpc.Raw) (jsonrpc.Raw, *era.Revision, error) {
+	f.forward = func(
+		ctx context.Context, rev *era.Revision, method string, params jsonrpc.Raw,
+	) (jsonrpc.Raw, *era.Revision, error) {
 		if method == spec.MethodToolsCall {
 			return ask(ctx, rev, method, params)
 		}
-		return jsonrpc.Raw(`{"tools":[{"name":"ask","inputSchema":{"type":"object"}}]}`), era.LatestLegacy(), nil
+		return jsonrpc.Raw(`{"tools":[{"name":"ask","inputSchema":{"type":"object"}}]}`),
+			era.LatestLegacy(), nil
 	}
 	url := serveRelayHTTP(t, relayServer(t, f, nil))
 	for _, rev := range []string{rev2026, rev2511} {
@@ -217,10 +240,18 @@ func TestRelayAsksOverHTTP(t *testing.T) {
 				if p.URL != "" {
 					return &spec.ElicitResult{Action: spec.ElicitAccept}, nil
 				}
-				return &spec.ElicitResult{Action: spec.ElicitAccept, Content: jsonrpc.Raw(`{"name":"Ann","color":"red"}`)}, nil
+				return &spec.ElicitResult{
+					Action:  spec.ElicitAccept,
+					Content: jsonrpc.Raw(`{"name":"Ann","color":"red"}`),
+				}, nil
 			},
-			Sample: func(context.Context, *spec.CreateMessageRequestParams) (*spec.CreateMessageResult, error) {
-				return &spec.CreateMessageResult{Role: "assistant", Model: "m", Content: []Content{Text("Paris")}}, nil
+			Sample: func(
+				context.Context, *spec.CreateMessageRequestParams,
+			) (*spec.CreateMessageResult, error) {
+				return &spec.CreateMessageResult{
+					Role: "assistant", Model: "m",
+					Content: []Content{Text("Paris")},
+				}, nil
 			},
 			Roots: func(context.Context) ([]Root, error) { return []Root{{URI: "file:///r"}}, nil },
 		})

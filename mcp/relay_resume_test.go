@@ -22,9 +22,12 @@ type resumingRelay struct {
 	resume func(ctx context.Context, state string) (string, error)
 }
 
-func (r *resumingRelay) ResumeTask(ctx context.Context, _ *era.Revision, state []byte) (jsonrpc.Raw, *era.Revision, error) {
+func (r *resumingRelay) ResumeTask(
+	ctx context.Context, _ *era.Revision, state []byte,
+) (jsonrpc.Raw, *era.Revision, error) {
 	text, err := r.resume(ctx, string(state))
-	return jsonrpc.Raw(fmt.Sprintf(`{"resultType":"complete","content":[{"type":"text","text":%q}]}`, text)), era.Latest(), err
+	return jsonrpc.Raw(fmt.Sprintf(`{"resultType":"complete","content":[{"type":"text","text":%q}]}`,
+		text)), era.Latest(), err
 }
 
 // TestRelayTaskIsResumed follows a task over three servers on one store: the first is closed, the
@@ -110,7 +113,8 @@ func TestRelayTaskIsResumed(t *testing.T) {
 		}
 		status(third, cancelled, spec.TaskCancelled)
 
-		plain := taskServer(t, spec.TaskOptional, &ServerOptions{Tasks: kept}, sleepMinute) // it resumes nothing
+		// it resumes nothing
+		plain := taskServer(t, spec.TaskOptional, &ServerOptions{Tasks: kept}, sleepMinute)
 		if r := status(plain, id, spec.TaskCompleted); r.Result.Result.Content[0].Text != "done" {
 			t.Errorf("%s", r.raw)
 		}
@@ -120,7 +124,9 @@ func TestRelayTaskIsResumed(t *testing.T) {
 
 // relayedBy returns a server of shared tasks that go on at an upstream; follow does so there, until
 // the task has ended.
-func relayedBy(t *testing.T, shared store.Store, follow func(context.Context) (string, error)) *Server {
+func relayedBy(
+	t *testing.T, shared store.Store, follow func(context.Context) (string, error),
+) *Server {
 	t.Helper()
 	f := &resumingRelay{taskRelay(spec.TaskOptional, func(ctx context.Context) (string, error) {
 		if err := errors.Join(relay.KeepTask(ctx, []byte("theirs")), StartTask(ctx)); err != nil {
@@ -176,7 +182,8 @@ func TestSharedTaskIsDormant(t *testing.T) {
 		close(found)
 		synctest.Wait()
 		for _, s := range []*Server{a, b} {
-			if r := getTaskAs(t, s, ann, id); r.Result.Status != spec.TaskCompleted || r.Result.Result.Content[0].Text != "done" {
+			if r := getTaskAs(t, s, ann, id); r.Result.Status != spec.TaskCompleted ||
+				r.Result.Result.Content[0].Text != "done" {
 				t.Errorf("its end: %s", r.raw)
 			}
 		}

@@ -37,7 +37,8 @@ func (s *Server) forwards(method string) bool {
 // methods.
 func reserved(method string) bool {
 	switch method {
-	case spec.MethodInitialize, spec.MethodElicitationCreate, spec.MethodSamplingCreateMessage, spec.MethodRootsList,
+	case spec.MethodInitialize, spec.MethodElicitationCreate, spec.MethodSamplingCreateMessage,
+		spec.MethodRootsList,
 		spec.NotificationInitialized, spec.NotificationCancelled, spec.NotificationProgress:
 		return true
 	}
@@ -47,11 +48,14 @@ func reserved(method string) bool {
 // mayAsk reports whether the client may be asked while a method is answered
 // (2026-07-28 basic/patterns/mrtr, "Supported Requests").
 func mayAsk(method string) bool {
-	return method == spec.MethodToolsCall || method == spec.MethodPromptsGet || method == spec.MethodResourcesRead
+	return method == spec.MethodToolsCall || method == spec.MethodPromptsGet ||
+		method == spec.MethodResourcesRead
 }
 
 // forward serves what is the relay's.
-func (s *Server) forward(c *call, cacheable bool) (result jsonrpc.Raw, in *era.Revision, err error) {
+func (s *Server) forward(
+	c *call, cacheable bool,
+) (result jsonrpc.Raw, in *era.Revision, err error) {
 	if c.method == spec.MethodToolsCall {
 		asTask, err := s.forwardsTask(c)
 		if err != nil {
@@ -82,7 +86,9 @@ func (s *Server) forward(c *call, cacheable bool) (result jsonrpc.Raw, in *era.R
 
 // forwarded makes of a relay's result one for the client. For the legacy era it
 // is still to be translated.
-func (s *Server) forwarded(c *call, raw jsonrpc.Raw, in *era.Revision, cacheable bool) (jsonrpc.Raw, *era.Revision, error) {
+func (s *Server) forwarded(
+	c *call, raw jsonrpc.Raw, in *era.Revision, cacheable bool,
+) (jsonrpc.Raw, *era.Revision, error) {
 	if i := scan.Space(raw, 0); i == len(raw) || raw[i] != '{' {
 		return nil, nil, errNoResultObject
 	}
@@ -161,7 +167,10 @@ func (s *Server) relayStateless(ctx context.Context, req *farcall.Request) {
 	if !s.relays() || handledBelow(req.Method) {
 		return
 	}
-	c := (&call{srv: s, client: farcall.CallerFrom(ctx), method: req.Method, params: req.Params}).derive(ctx)
+	c := (&call{
+		srv: s, client: farcall.CallerFrom(ctx), method: req.Method,
+		params: req.Params,
+	}).derive(ctx)
 	if c.open() != nil {
 		return
 	}
@@ -231,7 +240,8 @@ func (s *Server) ListChanged(kind string) {
 	case "prompts":
 		s.listChanged(listPrompts)
 	default:
-		misuse(`ListChanged: there is no list %q; the kind must be "tools", "resources" or "prompts"`, kind)
+		misuse(`ListChanged: there is no list %q; the kind must be "tools", "resources" or "prompts"`,
+			kind)
 	}
 }
 
@@ -241,7 +251,8 @@ func (c *call) Notify(ctx context.Context, method string, params jsonrpc.Raw) er
 	case spec.NotificationMessage:
 		level := levelOf(params)
 		if level < 0 {
-			return fmt.Errorf("mcp: notify %q: the level must be one of %s", method, strings.Join(spec.LogLevels(), ", "))
+			return fmt.Errorf("mcp: notify %q: the level must be one of %s", method,
+				strings.Join(spec.LogLevels(), ", "))
 		}
 		if !c.logs(level) {
 			return nil
@@ -324,7 +335,9 @@ func (s *Server) forwardTask(c *call) (jsonrpc.Raw, *era.Revision, error) {
 }
 
 // taskOutcome returns what makes of a relay's result the one of a task.
-func (s *Server) taskOutcome(own *call) func(jsonrpc.Raw, *era.Revision, error) (jsonrpc.Raw, error) {
+func (s *Server) taskOutcome(
+	own *call,
+) func(jsonrpc.Raw, *era.Revision, error) (jsonrpc.Raw, error) {
 	return func(raw jsonrpc.Raw, in *era.Revision, err error) (jsonrpc.Raw, error) {
 		if err == nil {
 			raw, in, err = s.forwarded(own, raw, in, false)
@@ -403,7 +416,8 @@ func (s *Server) resume(c *call, t *task) {
 	if !t.dormant || t.left || ended {
 		return
 	}
-	own, err := s.taskCall(c, t, spec.MethodToolsCall, append(jsonrpc.AppendString(jsonrpc.Raw(`{"name":`), t.tool), '}'))
+	own, err := s.taskCall(c, t, spec.MethodToolsCall,
+		append(jsonrpc.AppendString(jsonrpc.Raw(`{"name":`), t.tool), '}'))
 	if err != nil {
 		return // it would have failed before
 	}
