@@ -38,7 +38,8 @@ func TestRelayTask(t *testing.T) {
 			if err != nil {
 				return "", err
 			}
-			if err := relay.Notify(ctx, "notifications/progress", jsonrpc.Raw(`{"progress":1}`)); err != nil {
+			if err := relay.Notify(ctx, "notifications/progress",
+				jsonrpc.Raw(`{"progress":1}`)); err != nil {
 				t.Error(err)
 			}
 			p, err := Elicit[askForm](ctx, "Who?") // of the task
@@ -60,10 +61,12 @@ func TestRelayTask(t *testing.T) {
 			t.Fatalf("%s", g.raw)
 		}
 		for key := range g.Result.InputRequests {
-			sendTask(t, s, "tasks/update", id, fmt.Sprintf(`,"inputResponses":{%q:%s}`, key, humanAnswers(spec.MethodElicitationCreate, nil)))
+			sendTask(t, s, "tasks/update", id,
+				fmt.Sprintf(`,"inputResponses":{%q:%s}`, key, humanAnswers(spec.MethodElicitationCreate, nil)))
 		}
 		<-time.After(2 * time.Minute)
-		if g := sendTask(t, s, "tasks/get", id, ""); g.Result.Status != "completed" || g.Result.Result.Content[0].Text != "file:///rAnnslept" {
+		if g := sendTask(t, s, "tasks/get", id, ""); g.Result.Status != "completed" ||
+			g.Result.Result.Content[0].Text != "file:///rAnnslept" {
 			t.Errorf("%s", g.raw)
 		}
 
@@ -82,15 +85,18 @@ func TestRelayNoTask(t *testing.T) {
 	started := make(chan error, 1)
 	f := &fakeRelay{support: spec.TaskOptional, forward: always(odd, rev2026)}
 	s := relayServer(t, f, nil)
-	if r := sendModern(t, s, canAll, "tools/call", `{"name":"work"}`); !strings.Contains(r.raw, `"result":`+odd) {
+	if r := sendModern(t, s, canAll, "tools/call", `{"name":"work"}`); !strings.Contains(r.raw,
+		`"result":`+odd) {
 		t.Errorf("%s", r.raw)
 	}
 	f.forward = always(`{"content":[]}`, rev2511)
-	if r := sendModern(t, s, canAll, "tools/call", `{"name":"work"}`); r.Result.ResultType != "complete" || r.Result.Meta[spec.MetaServerInfo] == nil {
+	if r := sendModern(t, s, canAll, "tools/call", `{"name":"work"}`); r.Result.ResultType !=
+		"complete" || r.Result.Meta[spec.MetaServerInfo] == nil {
 		t.Errorf("%s", r.raw)
 	}
 	f.forward = always(`{"resultType":"input_required","requestState":"theirs"}`, rev2026)
-	if r := sendModern(t, s, canAll, "tools/call", `{"name":"work"}`); r.Result.ResultType != "input_required" || r.Result.RequestState != "theirs" {
+	if r := sendModern(t, s, canAll, "tools/call", `{"name":"work"}`); r.Result.ResultType !=
+		"input_required" || r.Result.RequestState != "theirs" {
 		t.Errorf("%s", r.raw)
 	}
 	f.forward = failing(&jsonrpc.Error{Code: 5, Message: "no"})
@@ -98,11 +104,14 @@ func TestRelayNoTask(t *testing.T) {
 		t.Errorf("%s", r.raw)
 	}
 	for _, f.support = range []string{"", spec.TaskForbidden} {
-		f.forward = func(ctx context.Context, _ *era.Revision, _ string, _ jsonrpc.Raw) (jsonrpc.Raw, *era.Revision, error) {
+		f.forward = func(
+			ctx context.Context, _ *era.Revision, _ string, _ jsonrpc.Raw,
+		) (jsonrpc.Raw, *era.Revision, error) {
 			started <- StartTask(ctx)
 			return jsonrpc.Raw(odd), era.Latest(), nil
 		}
-		if r := sendModern(t, s, canAll, "tools/call", `{"name":"work"}`); !strings.Contains(r.raw, `"result":`+odd) || <-started != nil {
+		if r := sendModern(t, s, canAll, "tools/call",
+			`{"name":"work"}`); !strings.Contains(r.raw, `"result":`+odd) || <-started != nil {
 			t.Errorf("%s", r.raw)
 		}
 	}
@@ -118,7 +127,8 @@ func TestRelayNoTask(t *testing.T) {
 func TestRelayLegacyTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := taskRelay(spec.TaskOptional, func(ctx context.Context) (string, error) {
-			err := errors.Join(StartTask(ctx), relay.Notify(ctx, "notifications/message", jsonrpc.Raw(`{"level":"error","data":1}`)))
+			err := errors.Join(StartTask(ctx),
+				relay.Notify(ctx, "notifications/message", jsonrpc.Raw(`{"level":"error","data":1}`)))
 			roots, askErr := Roots(ctx)
 			if err = errors.Join(err, askErr); err != nil {
 				return "", err
@@ -128,39 +138,48 @@ func TestRelayLegacyTask(t *testing.T) {
 		})
 		s := relayServer(t, f, nil)
 		told := make(chan string, 10)
-		p := dialLegacy(t, s, rev2511, canAll, func(_ context.Context, req *farcall.Request) (any, error) {
-			if req.IsNotification() {
-				told <- string(req.Params)
-				return nil, nil
-			}
-			return jsonrpc.Raw(humanAnswers(req.Method, req.Params)), nil
-		})
+		p := dialLegacy(t, s, rev2511, canAll,
+			func(_ context.Context, req *farcall.Request) (any, error) {
+				if req.IsNotification() {
+					told <- string(req.Params)
+					return nil, nil
+				}
+				return jsonrpc.Raw(humanAnswers(req.Method, req.Params)), nil
+			})
 		task := startLegacy(t, p, `{"name":"work","task":{"ttl":120000},"arguments":{"a":1.0}}`)
 		if *task.TTL != 120_000 {
 			t.Error(*task.TTL)
 		}
 		r := sendLegacy(t, p, "tasks/result", fmt.Sprintf(`{"taskId":%q}`, task.TaskID))
-		if r.text() != "file:///rslept" || r.Result.ResultType != "" || relatedTask(r.Result.Meta) != task.TaskID {
+		if r.text() != "file:///rslept" || r.Result.ResultType != "" ||
+			relatedTask(r.Result.Meta) != task.TaskID {
 			t.Errorf("%+v", r)
 		}
-		if got := <-told; !strings.Contains(got, task.TaskID) || !strings.Contains(got, `"level":"error"`) {
+		if got := <-told; !strings.Contains(got, task.TaskID) ||
+			!strings.Contains(got, `"level":"error"`) {
 			t.Error(got)
 		}
-		if want := []string{rev2511 + ` tools/call {"name":"work","arguments":{"a":1.0}}`}; !slices.Equal(f.take(&f.got), want) {
+		if want := []string{
+			rev2511 + ` tools/call {"name":"work","arguments":{"a":1.0}}`,
+		}; !slices.Equal(f.take(&f.got), want) {
 			t.Error(f.got)
 		}
 
-		f.forward = failing(&jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "no", Data: jsonrpc.Raw(`{"uri":"a:b"}`)})
+		f.forward = failing(
+			&jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "no", Data: jsonrpc.Raw(`{"uri":"a:b"}`)})
 		task = startLegacy(t, p, `{"name":"work","task":{}}`)
-		if r := sendLegacy(t, p, "tasks/result", fmt.Sprintf(`{"taskId":%q}`, task.TaskID)); r.text() != "error -32002" {
+		if r := sendLegacy(t, p, "tasks/result", fmt.Sprintf(`{"taskId":%q}`, task.TaskID)); r.text() !=
+			"error -32002" {
 			t.Errorf("%+v", r)
 		}
 		f.forward = always(`{"content":[{"type":"text","text":"old"}],"isError":true}`, "2025-03-26")
 		task = startLegacy(t, p, `{"name":"work","task":{}}`)
-		if r := sendLegacy(t, p, "tasks/result", fmt.Sprintf(`{"taskId":%q}`, task.TaskID)); r.text() != "old" || !r.Result.IsError {
+		if r := sendLegacy(t, p, "tasks/result",
+			fmt.Sprintf(`{"taskId":%q}`, task.TaskID)); r.text() != "old" || !r.Result.IsError {
 			t.Errorf("%+v", r)
 		}
-		if r := sendLegacy(t, p, "tasks/get", fmt.Sprintf(`{"taskId":%q}`, task.TaskID)); r.Result.Status != "failed" {
+		if r := sendLegacy(t, p, "tasks/get",
+			fmt.Sprintf(`{"taskId":%q}`, task.TaskID)); r.Result.Status != "failed" {
 			t.Errorf("%+v", r)
 		}
 
@@ -188,7 +207,9 @@ func TestRelayLegacyTaskUndeclared(t *testing.T) {
 			f.describe = func(context.Context) *relay.Description { return nil }
 		}
 		s := relayServer(t, f, nil)
-		if got := relayExchange(t, s, rev, "tools/call", `{"name":"x","task":{"ttl":1},"arguments":{}}`); !strings.Contains(got, `"result":{"content":[]}`) {
+		if got := relayExchange(t, s, rev, "tools/call",
+			`{"name":"x","task":{"ttl":1},"arguments":{}}`); !strings.Contains(got,
+			`"result":{"content":[]}`) {
 			t.Errorf("%s: %s", rev, got)
 		}
 		if want := []string{rev + ` tools/call {"name":"x","arguments":{}}`}; !slices.Equal(f.got, want) {
@@ -211,7 +232,8 @@ func TestRelayClosedAfterTasks(t *testing.T) {
 		})
 		w := serve(t, relayServer(t, f, nil))
 		w.open(rev2511)
-		if got := w.ask(legacyFrame("1", "tools/call", `{"name":"work","task":{}}`)); !strings.Contains(got, "taskId") {
+		if got := w.ask(legacyFrame("1", "tools/call", `{"name":"work","task":{}}`)); !strings.Contains(
+			got, "taskId") {
 			t.Fatal(got)
 		}
 		w.close()

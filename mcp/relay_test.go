@@ -19,7 +19,9 @@ import (
 )
 
 // forwardFunc is what a fakeRelay does with what is forwarded.
-type forwardFunc func(ctx context.Context, rev *era.Revision, method string, params jsonrpc.Raw) (jsonrpc.Raw, *era.Revision, error)
+type forwardFunc func(
+	ctx context.Context, rev *era.Revision, method string, params jsonrpc.Raw,
+) (jsonrpc.Raw, *era.Revision, error)
 
 // fakeRelay is a Relay that notes what it is given.
 type fakeRelay struct {
@@ -63,13 +65,19 @@ func (f *fakeRelay) Describe(ctx context.Context) (*relay.Description, error) {
 	return &relay.Description{
 		Name: "up", Version: "7", Title: "Up", Instructions: "be quick",
 		Capabilities: &spec.ServerCapabilities{
-			Tools: &spec.ToolsCapability{ListChanged: true}, Resources: &spec.ResourcesCapability{Subscribe: true},
-			Extensions: map[string]any{"com.example/x": map[string]any{"v": 1}, spec.ExtensionTasks: map[string]any{}},
+			Tools:     &spec.ToolsCapability{ListChanged: true},
+			Resources: &spec.ResourcesCapability{Subscribe: true},
+			Extensions: map[string]any{
+				"com.example/x":     map[string]any{"v": 1},
+				spec.ExtensionTasks: map[string]any{},
+			},
 		},
 	}, nil
 }
 
-func (f *fakeRelay) Forward(ctx context.Context, rev *era.Revision, method string, params jsonrpc.Raw) (jsonrpc.Raw, *era.Revision, error) {
+func (f *fakeRelay) Forward(
+	ctx context.Context, rev *era.Revision, method string, params jsonrpc.Raw,
+) (jsonrpc.Raw, *era.Revision, error) {
 	f.note(ctx, &f.got, rev.Name, method, string(params))
 	return f.forward(ctx, rev, method, params)
 }
@@ -105,13 +113,17 @@ func relayServer(tb testing.TB, f *fakeRelay, o *ServerOptions) *Server {
 
 // always returns one result.
 func always(result, in string) forwardFunc {
-	return func(context.Context, *era.Revision, string, jsonrpc.Raw) (jsonrpc.Raw, *era.Revision, error) {
+	return func(
+		context.Context, *era.Revision, string, jsonrpc.Raw,
+	) (jsonrpc.Raw, *era.Revision, error) {
 		return jsonrpc.Raw(result), era.Lookup(in), nil
 	}
 }
 
 func failing(err error) forwardFunc {
-	return func(context.Context, *era.Revision, string, jsonrpc.Raw) (jsonrpc.Raw, *era.Revision, error) {
+	return func(
+		context.Context, *era.Revision, string, jsonrpc.Raw,
+	) (jsonrpc.Raw, *era.Revision, error) {
 		return nil, nil, err
 	}
 }
@@ -132,11 +144,14 @@ func TestRelayKeepsBytes(t *testing.T) {
 				params := odd
 				if rev == rev2026 {
 					answer = `{"odd":1.50, "resultType" : "complete","x":"\u0041"}`
-					params = `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{} }, "name":"a\u0062"}`
+					params = `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+						`"io.modelcontextprotocol/clientCapabilities":{} }, "name":"a\u0062"}`
 				}
 				f := &fakeRelay{forward: always(answer, rev)}
 				s := relayServer(t, f, nil)
-				frames := []string{fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params)}
+				frames := []string{
+					fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params),
+				}
 				if rev != rev2026 {
 					frames = []string{hello(rev), initialized, frames[0]}
 				}
@@ -157,16 +172,48 @@ func TestRelayKeepsBytes(t *testing.T) {
 func TestRelayTranslates(t *testing.T) {
 	const serverInfo = `"io.modelcontextprotocol/serverInfo":{"name":"calc","version":"1.0"}`
 	for _, tt := range []struct{ name, client, in, method, result, want string }{
-		{"legacy to modern", rev2026, rev2511, "tools/call", `{"content":[],"_meta":{"a":1}}`, `{"resultType":"complete","content":[],"_meta":{"a":1,` + serverInfo + `}}`},
-		{"legacy list to modern", rev2026, rev2511, "tools/list", `{"tools":[]}`, `{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"private","_meta":{` + serverInfo + `}}`},
-		{"modern without a type", rev2026, rev2026, "tools/list", `{"tools":[]}`, `{"resultType":"complete","tools":[],"ttlMs":5000,"cacheScope":"private","_meta":{` + serverInfo + `}}`},
-		{"nothing", rev2026, rev2026, "x/y", `{}`, `{"resultType":"complete","_meta":{` + serverInfo + `}}`},
+		{
+			"legacy to modern", rev2026, rev2511, "tools/call", `{"content":[],"_meta":{"a":1}}`,
+			`{"resultType":"complete","content":[],"_meta":{"a":1,` + serverInfo + `}}`,
+		},
+		{
+			"legacy list to modern", rev2026, rev2511, "tools/list", `{"tools":[]}`,
+			`{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"private","_meta":{` +
+				serverInfo + `}}`,
+		},
+		{
+			"modern without a type", rev2026, rev2026, "tools/list", `{"tools":[]}`,
+			`{"resultType":"complete","tools":[],"ttlMs":5000,"cacheScope":"private","_meta":{` +
+				serverInfo + `}}`,
+		},
+		{
+			"nothing", rev2026, rev2026, "x/y", `{}`,
+			`{"resultType":"complete","_meta":{` + serverInfo + `}}`,
+		},
 		{"no revision", rev2026, "", "x/y", `{"resultType":"complete"}`, `{"resultType":"complete"}`},
-		{"input required", rev2026, rev2026, "tools/call", `{"resultType":"input_required","requestState":"theirs"}`, `{"resultType":"input_required","requestState":"theirs"}`},
-		{"task", rev2026, rev2026, "tools/call", `{"resultType":"task","taskId":"t"}`, `{"resultType":"task","taskId":"t"}`},
-		{"modern to legacy", rev2511, rev2026, "tools/list", `{"resultType":"complete","ttlMs":5,"cacheScope":"public","tools":[],"_meta":{` + serverInfo + `}}`, `{"tools":[]}`},
-		{"old to old", "2024-11-05", rev2511, "tools/call", `{"content":[{"type":"audio","data":"","mimeType":"audio/wav"}],"structuredContent":{}}`, `{"content":[{"type":"text","text":`},
-		{"input required to legacy", rev2511, rev2026, "tools/call", `{"resultType":"input_required","requestState":"theirs"}`, `error -32603`},
+		{
+			"input required", rev2026, rev2026, "tools/call",
+			`{"resultType":"input_required","requestState":"theirs"}`,
+			`{"resultType":"input_required","requestState":"theirs"}`,
+		},
+		{
+			"task", rev2026, rev2026, "tools/call", `{"resultType":"task","taskId":"t"}`,
+			`{"resultType":"task","taskId":"t"}`,
+		},
+		{
+			"modern to legacy", rev2511, rev2026, "tools/list",
+			`{"resultType":"complete","ttlMs":5,"cacheScope":"public","tools":[],"_meta":{` + serverInfo +
+				`}}`, `{"tools":[]}`,
+		},
+		{
+			"old to old", "2024-11-05", rev2511, "tools/call",
+			`{"content":[{"type":"audio","data":"","mimeType":"audio/wav"}],"structuredContent":{}}`,
+			`{"content":[{"type":"text","text":`,
+		},
+		{
+			"input required to legacy", rev2511, rev2026, "tools/call",
+			`{"resultType":"input_required","requestState":"theirs"}`, `error -32603`,
+		},
 		{"no object", rev2026, rev2026, "x/y", `[]`, `error -32603`},
 		{"no result", rev2511, rev2511, "x/y", ``, `error -32603`},
 	} {
@@ -176,7 +223,8 @@ func TestRelayTranslates(t *testing.T) {
 			got := relayExchange(t, s, tt.client, tt.method, `{"name":"x"}`)
 			switch {
 			case strings.HasPrefix(tt.want, "error"):
-				if code := strings.TrimPrefix(tt.want, "error "); !strings.Contains(got, `"error":{"code":`+code) {
+				if code := strings.TrimPrefix(tt.want, "error "); !strings.Contains(got,
+					`"error":{"code":`+code) {
 					t.Errorf("got %s, want %s", got, tt.want)
 				}
 			case strings.HasSuffix(tt.want, ":"):
@@ -208,11 +256,29 @@ func TestRelayErrors(t *testing.T) {
 		rev  string
 		want string
 	}{
-		{"as it is", &jsonrpc.Error{Code: 7, Message: "no", Data: jsonrpc.Raw(`{ "a":1}`)}, rev2026, `{"code":7,"message":"no","data":{ "a":1}}`},
-		{"wrapped", fmt.Errorf("up: %w", &jsonrpc.Error{Code: jsonrpc.MethodNotFound, Message: "no"}), rev2511, `{"code":-32601`},
-		{"no resource", &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "no", Data: jsonrpc.Raw(`{"uri":"a:b"}`)}, rev2511, `{"code":-32002`},
-		{"url", &jsonrpc.Error{Code: spec.URLElicitationRequired, Message: "go", Data: jsonrpc.Raw(`{"elicitations":[]}`)}, rev2511, `{"code":-32042,"message":"go","data":{"elicitations":[]}}`},
-		{"url in the modern era", &jsonrpc.Error{Code: spec.URLElicitationRequired, Message: "go"}, rev2026, `{"code":-31042,"message":"go"}`},
+		{
+			"as it is", &jsonrpc.Error{Code: 7, Message: "no", Data: jsonrpc.Raw(`{ "a":1}`)}, rev2026,
+			`{"code":7,"message":"no","data":{ "a":1}}`,
+		},
+		{
+			"wrapped", fmt.Errorf("up: %w", &jsonrpc.Error{Code: jsonrpc.MethodNotFound, Message: "no"}),
+			rev2511, `{"code":-32601`,
+		},
+		{
+			"no resource",
+			&jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "no", Data: jsonrpc.Raw(`{"uri":"a:b"}`)},
+			rev2511, `{"code":-32002`,
+		},
+		{
+			"url",
+			&jsonrpc.Error{
+				Code: spec.URLElicitationRequired, Message: "go", Data: jsonrpc.Raw(`{"elicitations":[]}`),
+			}, rev2511, `{"code":-32042,"message":"go","data":{"elicitations":[]}}`,
+		},
+		{
+			"url in the modern era", &jsonrpc.Error{Code: spec.URLElicitationRequired, Message: "go"},
+			rev2026, `{"code":-31042,"message":"go"}`,
+		},
 		{"not for clients", errors.New("secret"), rev2026, `{"code":-32603`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -229,7 +295,10 @@ func TestRelayErrors(t *testing.T) {
 func TestRelayOwnMethods(t *testing.T) {
 	f := &fakeRelay{forward: always(`{}`, rev2511)}
 	s := relayServer(t, f, nil)
-	s.Handle("com.example/own", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return map[string]int{"own": 1}, nil }))
+	s.Handle("com.example/own",
+		farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
+			return map[string]int{"own": 1}, nil
+		}))
 	for _, tt := range []struct{ rev, method, want string }{
 		{rev2511, "ping", `"result":{}`},
 		{rev2511, "server/discover", "-32601"},
@@ -261,16 +330,26 @@ func TestRelayHasNothingOfItsOwn(t *testing.T) {
 	for name, f := range map[string]func(){
 		"tool": func() { AddTool(s, Tool{Name: "add"}, add) },
 		"raw tool": func() {
-			s.AddTool(Tool{Name: "x"}, func(context.Context, jsonrpc.Raw) (*ToolResult, error) { return nil, nil })
+			s.AddTool(Tool{Name: "x"}, func(context.Context, jsonrpc.Raw) (*ToolResult, error) {
+				return nil, nil
+			})
 		},
 		"resource": func() {
-			s.AddResource(Resource{URI: "a:b", Name: "x"}, func(context.Context, string) ([]ResourceContents, error) { return nil, nil })
+			s.AddResource(Resource{URI: "a:b", Name: "x"},
+				func(context.Context, string) ([]ResourceContents, error) {
+					return nil, nil
+				})
 		},
 		"template": func() {
-			s.AddTemplate(ResourceTemplate{URITemplate: "a:{b}", Name: "x"}, func(context.Context, string, Vars) ([]ResourceContents, error) { return nil, nil })
+			s.AddTemplate(ResourceTemplate{URITemplate: "a:{b}", Name: "x"},
+				func(context.Context, string, Vars) ([]ResourceContents, error) {
+					return nil, nil
+				})
 		},
 		"prompt": func() {
-			s.AddPrompt(Prompt{Name: "x"}, func(context.Context, map[string]string) (*PromptResult, error) { return nil, nil })
+			s.AddPrompt(Prompt{Name: "x"}, func(context.Context, map[string]string) (*PromptResult, error) {
+				return nil, nil
+			})
 		},
 	} {
 		func() {
@@ -290,7 +369,8 @@ func TestRelayRefusesTwice(t *testing.T) {
 	f := &fakeRelay{forward: always(`{}`, rev2511)}
 	s := relayServer(t, f, nil)
 	for _, rev := range []string{rev2026, rev2511} {
-		if got := relayExchange(t, s, rev, "tools/call", `{"name":"x","n\u0061me":"y"}`); !strings.Contains(got, "-32602") {
+		if got := relayExchange(t, s, rev, "tools/call",
+			`{"name":"x","n\u0061me":"y"}`); !strings.Contains(got, "-32602") {
 			t.Errorf("%s: %s", rev, got)
 		}
 	}
@@ -306,10 +386,12 @@ func TestRelayOverHTTP(t *testing.T) {
 	c := newHTTPClient(s)
 	c.begin(rev2511)
 	c.send(initialized)
-	if got := c.send(legacyFrame("1", "tools/call", `{"name":"x"}`)); !bytes.Contains(got, []byte(`"result":{ "content":[]}`)) {
+	if got := c.send(legacyFrame("1", "tools/call", `{"name":"x"}`)); !bytes.Contains(got,
+		[]byte(`"result":{ "content":[]}`)) {
 		t.Errorf("%s", got)
 	}
-	if got := c.send(legacyFrame("2", "com.example/x", `{"name":"x"}`)); !bytes.Contains(got, []byte(`"result":{ "content":[]}`)) {
+	if got := c.send(legacyFrame("2", "com.example/x", `{"name":"x"}`)); !bytes.Contains(got,
+		[]byte(`"result":{ "content":[]}`)) {
 		t.Errorf("%s", got)
 	}
 	session := f.last().Session
@@ -317,14 +399,16 @@ func TestRelayOverHTTP(t *testing.T) {
 		t.Error(session)
 	}
 	m := newHTTPClient(s, "MCP-Protocol-Version", rev2026, "Mcp-Method", "tools/call", "Mcp-Name", "x")
-	if got := m.send(modernFrame("1", "tools/call", `"name":"x"`)); !bytes.Contains(got, []byte(`"resultType":"complete"`)) {
+	if got := m.send(modernFrame("1", "tools/call", `"name":"x"`)); !bytes.Contains(got,
+		[]byte(`"resultType":"complete"`)) {
 		t.Errorf("%s", got)
 	}
 	if f.last().Session != "" {
 		t.Error(f.last())
 	}
 	m = newHTTPClient(s, "MCP-Protocol-Version", rev2026, "Mcp-Method", "com.example/x")
-	if got := m.send(modernFrame("2", "com.example/x", `"y":1`)); !bytes.Contains(got, []byte(`"resultType":"complete"`)) {
+	if got := m.send(modernFrame("2", "com.example/x", `"y":1`)); !bytes.Contains(got,
+		[]byte(`"resultType":"complete"`)) {
 		t.Errorf("%s", got)
 	}
 	c.do("DELETE", "")
@@ -344,17 +428,29 @@ type nullRelay struct {
 	in     *era.Revision
 }
 
-func (r *nullRelay) Forward(context.Context, *era.Revision, string, jsonrpc.Raw) (jsonrpc.Raw, *era.Revision, error) {
+func (r *nullRelay) Forward(
+	context.Context, *era.Revision, string, jsonrpc.Raw,
+) (jsonrpc.Raw, *era.Revision, error) {
 	return r.result, r.in, nil
 }
 
 func TestRelayAllocations(t *testing.T) {
-	s := NewServer("s", "1", &ServerOptions{Relay: &nullRelay{result: jsonrpc.Raw(`{"resultType":"complete","content":[]}`), in: era.Latest()}})
-	old := NewServer("s", "1", &ServerOptions{Relay: &nullRelay{result: jsonrpc.Raw(`{"content":[]}`), in: era.LatestLegacy()}})
+	s := NewServer("s", "1",
+		&ServerOptions{
+			Relay: &nullRelay{
+				result: jsonrpc.Raw(`{"resultType":"complete","content":[]}`),
+				in:     era.Latest(),
+			},
+		})
+	old := NewServer("s", "1",
+		&ServerOptions{Relay: &nullRelay{result: jsonrpc.Raw(`{"content":[]}`), in: era.LatestLegacy()}})
 	session := old.Accept(t.Context(), nil)
 	defer session.Close()
-	const hi = `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}`
-	if _, err := session.ServeRPC(t.Context(), &farcall.Request{Method: "initialize", ID: jsonrpc.IntID(1), Params: jsonrpc.Raw(hi)}); err != nil {
+	const hi = `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t",` +
+		`"version":"1"}}`
+	if _, err := session.ServeRPC(t.Context(),
+		&farcall.Request{Method: "initialize", ID: jsonrpc.IntID(1), Params: jsonrpc.Raw(hi)}); err !=
+		nil {
 		t.Fatal(err)
 	}
 	modern := farcall.NewResponder(s, nil)
@@ -364,12 +460,17 @@ func TestRelayAllocations(t *testing.T) {
 		r     *farcall.Responder
 		frame string
 	}{
-		"modern":  {modern, modernFrame("1", "tools/call", `"name":"add","arguments":{"a":2,"b":3}`)},
-		"session": {legacy, legacyFrame("1", "tools/call", `{"name":"add","arguments":{"a":2,"b":3},"_meta":{"progressToken":1}}`)},
+		"modern": {modern, modernFrame("1", "tools/call", `"name":"add","arguments":{"a":2,"b":3}`)},
+		"session": {
+			legacy,
+			legacyFrame("1", "tools/call",
+				`{"name":"add","arguments":{"a":2,"b":3},"_meta":{"progressToken":1}}`),
+		},
 	} {
 		frame := []byte(f.frame)
 		n := testing.AllocsPerRun(200, func() {
-			if dst = f.r.Respond(t.Context(), dst[:0], frame, nil); !bytes.Contains(dst, []byte(`"content":[]`)) {
+			if dst = f.r.Respond(t.Context(), dst[:0], frame, nil); !bytes.Contains(dst,
+				[]byte(`"content":[]`)) {
 				t.Fatalf("%s", dst)
 			}
 		})

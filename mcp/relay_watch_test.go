@@ -36,7 +36,10 @@ func (w *watching) watch(ctx context.Context, uri string, updated func()) (func(
 		}
 	}
 	if uri == w.refuse {
-		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "no such resource", Data: jsonrpc.Raw(`{"uri":"a:no"}`)}
+		return nil, &jsonrpc.Error{
+			Code: jsonrpc.InvalidParams, Message: "no such resource",
+			Data: jsonrpc.Raw(`{"uri":"a:no"}`),
+		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -72,7 +75,8 @@ func (w *watching) check(t *testing.T, begun, stopped string) {
 	slices.Sort(w.begun)
 	slices.Sort(w.stopped)
 	if strings.Join(w.begun, " ") != begun || strings.Join(w.stopped, " ") != stopped || w.twice {
-		t.Errorf("watched %q, stopped %q; want %q, %q; twice %v", w.begun, w.stopped, begun, stopped, w.twice)
+		t.Errorf("watched %q, stopped %q; want %q, %q; twice %v", w.begun, w.stopped, begun,
+			stopped, w.twice)
 	}
 }
 
@@ -87,18 +91,21 @@ func TestRelayWatch(t *testing.T) {
 		w := serve(t, s)
 		w.open(rev2511)
 		for _, uri := range []string{"a:1", "a:2", "a:1"} {
-			if got := w.ask(uriFrame("1", "resources/subscribe", uri)); !strings.Contains(got, `"result":{}`) {
+			if got := w.ask(uriFrame("1", "resources/subscribe", uri)); !strings.Contains(got,
+				`"result":{}`) {
 				t.Error(got)
 			}
 		}
-		if got := w.ask(uriFrame("2", "resources/subscribe", "a:no")); !strings.Contains(got, `"code":-32002`) {
+		if got := w.ask(uriFrame("2", "resources/subscribe", "a:no")); !strings.Contains(got,
+			`"code":-32002`) {
 			t.Error(got)
 		}
 		up.check(t, "a:1 a:2 a:no", "")
 		up.update("a:1")
 		up.update("a:1")
 		settle()
-		if got := w.rest(); len(got) != 1 || !strings.Contains(got[0], `"notifications/resources/updated","params":{"uri":"a:1"}`) {
+		if got := w.rest(); len(got) != 1 ||
+			!strings.Contains(got[0], `"notifications/resources/updated","params":{"uri":"a:1"}`) {
 			t.Error(got)
 		}
 		w.ask(uriFrame("3", "resources/unsubscribe", "a:1"))
@@ -122,7 +129,8 @@ func TestRelayWatchSlowly(t *testing.T) {
 		up := &watching{hold: make(chan struct{}), refuse: "a:no"}
 		w := serve(t, relayServer(t, &fakeRelay{watch: up.watch}, nil))
 		w.open(rev2511)
-		w.send(uriFrame("1", "resources/subscribe", "a:1"), uriFrame("2", "resources/subscribe", "a:1"), uriFrame("3", "resources/subscribe", "a:2"))
+		w.send(uriFrame("1", "resources/subscribe", "a:1"), uriFrame("2", "resources/subscribe", "a:1"),
+			uriFrame("3", "resources/subscribe", "a:2"))
 		settle()
 		if got := w.ask(legacyFrame("4", "ping", "{}")); !strings.Contains(got, `"id":4`) {
 			t.Error(got)
@@ -193,8 +201,12 @@ func TestRelayListen(t *testing.T) {
 		f := &fakeRelay{watch: up.watch}
 		s := relayServer(t, f, nil)
 		w := serve(t, s)
-		ack := w.ask(modernFrame("1", "subscriptions/listen", `"notifications":{"toolsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["a:1","a:no","a:2","a:1"]}`))
-		wantJSON(t, "ack", ack, `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":1},
+		ack := w.ask(
+			modernFrame("1", "subscriptions/listen",
+				`"notifications":{"toolsListChanged":true,"resourcesListChanged":true,`+
+					`"resourceSubscriptions":["a:1","a:no","a:2","a:1"]}`))
+		wantJSON(t, "ack", ack,
+			`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":1},
 			"notifications":{"toolsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["a:1","a:2"]}}}`)
 		up.check(t, "a:1 a:2 a:no", "")
 		for _, kind := range []string{"tools", "tools", "prompts", "resources"} {
@@ -203,7 +215,10 @@ func TestRelayListen(t *testing.T) {
 		up.update("a:2")
 		settle()
 		got := strings.Join(w.rest(), "\n")
-		for _, want := range []string{"notifications/tools/list_changed", "notifications/resources/list_changed", `"uri":"a:2"`} {
+		for _, want := range []string{
+			"notifications/tools/list_changed",
+			"notifications/resources/list_changed", `"uri":"a:2"`,
+		} {
 			if strings.Count(got, want) != 1 {
 				t.Errorf("%s: %s", want, got)
 			}
@@ -216,7 +231,8 @@ func TestRelayListen(t *testing.T) {
 		up.check(t, "a:1 a:2 a:no", "a:1 a:2")
 
 		// The server's end is one, too.
-		w.ask(modernFrame("2", "subscriptions/listen", `"notifications":{"resourceSubscriptions":["a:1"]}`))
+		w.ask(modernFrame("2", "subscriptions/listen",
+			`"notifications":{"resourceSubscriptions":["a:1"]}`))
 		s.Close()
 		if got := w.rest(); len(got) != 2 {
 			t.Error(got)
@@ -238,7 +254,8 @@ func TestRelayListenCancelled(t *testing.T) {
 			return up.watch(context.WithoutCancel(ctx), uri, updated)
 		}}
 		w := serve(t, relayServer(t, f, nil))
-		w.send(modernFrame("1", "subscriptions/listen", `"notifications":{"resourceSubscriptions":["a:1","a:slow"]}`))
+		w.send(modernFrame("1", "subscriptions/listen",
+			`"notifications":{"resourceSubscriptions":["a:1","a:slow"]}`))
 		w.rest()
 		w.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		w.rest()
@@ -257,7 +274,8 @@ func TestRelayListenTooMuch(t *testing.T) {
 		return nil, nil
 	}}
 	many := strings.Repeat(`"a:1",`, maxSubscriptions) + `"a:1"`
-	got := exchange(t, relayServer(t, f, nil), modernFrame("1", "subscriptions/listen", `"notifications":{"resourceSubscriptions":[`+many+`]}`))
+	got := exchange(t, relayServer(t, f, nil),
+		modernFrame("1", "subscriptions/listen", `"notifications":{"resourceSubscriptions":[`+many+`]}`))
 	if len(got) != 1 || !strings.Contains(got[0], "at a time at most") {
 		t.Errorf("%.200s", got)
 	}
@@ -271,7 +289,8 @@ func TestRelayListChanged(t *testing.T) {
 		w.open("2024-11-05")
 		s.ListChanged("prompts")
 		settle()
-		if got := w.rest(); len(got) != 1 || !strings.Contains(got[0], "notifications/prompts/list_changed") {
+		if got := w.rest(); len(got) != 1 ||
+			!strings.Contains(got[0], "notifications/prompts/list_changed") {
 			t.Error(got)
 		}
 		w.close()

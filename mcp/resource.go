@@ -31,7 +31,9 @@ func (r *resource) under(m *mounted) *resource {
 	return &resource{spec: r.spec, part: part[*resource]{m, r}}
 }
 
-func (r *resource) visible(ctx context.Context, s *Server) bool { return visible(ctx, s, r, r.part) }
+func (r *resource) visible(ctx context.Context, s *Server) bool {
+	return visible(ctx, s, r, r.part)
+}
 
 type template struct {
 	spec  ResourceTemplate
@@ -83,11 +85,15 @@ func (t *template) under(m *mounted) *template {
 	return &template{spec: t.spec, match: t.match, part: part[*template]{m, t}}
 }
 
-func (t *template) visible(ctx context.Context, s *Server) bool { return visible(ctx, s, t, t.part) }
+func (t *template) visible(ctx context.Context, s *Server) bool {
+	return visible(ctx, s, t, t.part)
+}
 
 // AddResource adds a resource. What read returns needs no URI and MIMEType where
 // they are those of the resource. A resource of the same URI is replaced.
-func (s *Server) AddResource(r Resource, read func(ctx context.Context, uri string) ([]ResourceContents, error)) {
+func (s *Server) AddResource(
+	r Resource, read func(ctx context.Context, uri string) ([]ResourceContents, error),
+) {
 	if r.URI == "" || r.Name == "" || read == nil {
 		misuse("the resource %q needs a URI, a name and a function that reads it", r.URI)
 	}
@@ -99,7 +105,10 @@ func (s *Server) AddResource(r Resource, read func(ctx context.Context, uri stri
 // as they are, and the parameters of a query, {?q,r}, in any order. A resource that
 // was added by its URI goes first, and so does a template that was added earlier. A
 // template that is the same is replaced. AddTemplate panics if it is not valid.
-func (s *Server) AddTemplate(t ResourceTemplate, read func(ctx context.Context, uri string, vars Vars) ([]ResourceContents, error)) {
+func (s *Server) AddTemplate(
+	t ResourceTemplate,
+	read func(ctx context.Context, uri string, vars Vars) ([]ResourceContents, error),
+) {
 	if t.Name == "" || read == nil {
 		misuse("the resource template %q needs a name and a function that reads resources", t.URITemplate)
 	}

@@ -14,10 +14,18 @@ func resultServer() *Server {
 	}
 	s := NewServer("calc", "1.0", nil)
 	AddTool(s, Tool{Name: "all"}, func(_ context.Context, in addIn) (Result[out], error) {
-		return Result[out]{out{in.A}, []Content{Text("short"), Text("and sweet")}, spec.Meta{"example.com/label": "x"}}, nil
+		return Result[out]{
+			out{in.A},
+			[]Content{Text("short"), Text("and sweet")},
+			spec.Meta{"example.com/label": "x"},
+		}, nil
 	})
-	AddTool(s, Tool{Name: "text"}, func(context.Context, struct{}) (*Result[*out], error) { return &Result[*out]{Structured: &out{2}}, nil })
-	AddTool(s, Tool{Name: "nil"}, func(context.Context, struct{}) (*Result[*out], error) { return nil, nil })
+	AddTool(s, Tool{Name: "text"}, func(context.Context, struct{}) (*Result[*out], error) {
+		return &Result[*out]{Structured: &out{2}}, nil
+	})
+	AddTool(s, Tool{Name: "nil"}, func(context.Context, struct{}) (*Result[*out], error) {
+		return nil, nil
+	})
 	AddTool(s, Tool{Name: "quiet"}, func(context.Context, struct{}) (Result[string], error) {
 		return Result[string]{"s", []Content{}, nil}, nil
 	})
@@ -35,7 +43,11 @@ func resultServer() *Server {
 func TestResult(t *testing.T) {
 	s := resultServer()
 	for _, test := range []struct{ tool, arguments, want string }{
-		{"all", `{"a":1,"b":0}`, `{"content":[{"type":"text","text":"short"},{"type":"text","text":"and sweet"}],"structuredContent":{"n":1}}`},
+		{
+			"all", `{"a":1,"b":0}`,
+			`{"content":[{"type":"text","text":"short"},{"type":"text","text":"and sweet"}],` +
+				`"structuredContent":{"n":1}}`,
+		},
 		{"all", `{"a":10,"b":0}`, `does not fit its output schema`},
 		{"text", `{}`, `{"content":[{"type":"text","text":"{\"n\":2}"}],"structuredContent":{"n":2}}`},
 		{"nil", `{}`, `{"content":[{"type":"text","text":"{\"n\":0}"}],"structuredContent":{"n":0}}`},
@@ -48,7 +60,8 @@ func TestResult(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"all": `{"type":"object","properties":{"n":{"type":"integer","maximum":9}},"required":["n"]}`, "quiet": `{"type":"string"}`, "any": "", "none": "",
+		"all":   `{"type":"object","properties":{"n":{"type":"integer","maximum":9}},"required":["n"]}`,
+		"quiet": `{"type":"string"}`, "any": "", "none": "",
 	} {
 		if tool, _ := s.tools.get([]byte(name)); string(tool.spec.OutputSchema) != want {
 			t.Errorf("%s: the output schema is %s", name, tool.spec.OutputSchema)
@@ -59,7 +72,9 @@ func TestResult(t *testing.T) {
 			t.Errorf("got %q", text)
 		}
 	}()
-	AddTool(s, Tool{Name: "twice"}, func(context.Context, struct{}) (Result[Content], error) { return Result[Content]{}, nil })
+	AddTool(s, Tool{Name: "twice"}, func(context.Context, struct{}) (Result[Content], error) {
+		return Result[Content]{}, nil
+	})
 }
 
 // CallTool returns all of a result, in every revision as far as that has it.
@@ -68,16 +83,19 @@ func TestResultOfCall(t *testing.T) {
 		c := connected(t, resultServer(), &ClientOptions{Era: revision})
 		type out struct{ N *int }
 		r, err := CallTool[Result[map[string]int]](t.Context(), c, "all", addIn{A: 3})
-		if err != nil || len(r.Content) != 2 || r.Content[1].Text != "and sweet" || r.Meta["example.com/label"] != "x" {
+		if err != nil || len(r.Content) != 2 || r.Content[1].Text != "and sweet" ||
+			r.Meta["example.com/label"] != "x" {
 			t.Errorf("%s: %+v, %v", revision, r, err)
 		}
 		if structured := revision != "2024-11-05"; (r.Structured["n"] == 3) != structured {
 			t.Errorf("%s: %v", revision, r.Structured)
 		}
-		if r, err := CallTool[*Result[map[string]int]](t.Context(), c, "text", nil); err != nil || r.Structured["n"] != 2 {
+		if r, err := CallTool[*Result[map[string]int]](t.Context(), c, "text", nil); err != nil ||
+			r.Structured["n"] != 2 {
 			t.Errorf("%s: %+v, %v", revision, r, err)
 		}
-		if r, err := CallTool[Result[out]](t.Context(), c, "none", nil); err != nil || r.Structured.N != nil || len(r.Content) != 1 {
+		if r, err := CallTool[Result[out]](t.Context(), c, "none", nil); err != nil ||
+			r.Structured.N != nil || len(r.Content) != 1 {
 			t.Errorf("%s: %+v, %v", revision, r, err)
 		}
 	}
