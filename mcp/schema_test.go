@@ -16,8 +16,10 @@ type figure struct {
 
 func (figure) JSONSchema() jsonrpc.Raw {
 	return jsonrpc.Raw(`{"oneOf":[` +
-		`{"type":"object","properties":{"radius":{"type":"number"}},"required":["radius"],"additionalProperties":false},` +
-		`{"type":"object","properties":{"side":{"type":"number"}},"required":["side"],"additionalProperties":false}]}`)
+		`{"type":"object","properties":{"radius":{"type":"number"}},"required":["radius"],` +
+		`"additionalProperties":false},` +
+		`{"type":"object","properties":{"side":{"type":"number"}},"required":["side"],` +
+		`"additionalProperties":false}]}`)
 }
 
 // A patched type derives its schema and changes it.
@@ -42,21 +44,40 @@ func TestSchemaOf(t *testing.T) {
 		want Schemas
 	}{
 		{"struct", SchemaOf[in](), Schemas{
-			jsonrpc.Raw(`{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"integer"}},"required":["a"],"additionalProperties":false}`),
-			jsonrpc.Raw(`{"type":"object","properties":{"a":{"type":"string"},"b":{"anyOf":[{"type":"integer"},{"type":"null"}]}},"required":["a"]}`),
+			jsonrpc.Raw(
+				`{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"integer"}},` +
+					`"required":["a"],"additionalProperties":false}`),
+			jsonrpc.Raw(
+				`{"type":"object","properties":{"a":{"type":"string"},"b":{"anyOf":[{"type":"integer"},` +
+					`{"type":"null"}]}},"required":["a"]}`),
 		}},
-		{"patches", SchemaOf[*in](`{"properties":{"b":null,"a":{"minLength":3}}}`, `{"title":"T"}`), Schemas{
-			jsonrpc.Raw(`{"type":"object","properties":{"a":{"type":"string","minLength":3}},"required":["a"],"additionalProperties":false,"title":"T"}`),
-			jsonrpc.Raw(`{"type":"object","properties":{"a":{"type":"string","minLength":3}},"required":["a"],"title":"T"}`),
+		{"patches", SchemaOf[*in](`{"properties":{"b":null,"a":{"minLength":3}}}`,
+			`{"title":"T"}`), Schemas{
+			jsonrpc.Raw(
+				`{"type":"object","properties":{"a":{"type":"string","minLength":3}},"required":["a"],` +
+					`"additionalProperties":false,"title":"T"}`),
+			jsonrpc.Raw(
+				`{"type":"object","properties":{"a":{"type":"string","minLength":3}},"required":["a"],` +
+					`"title":"T"}`),
 		}},
 		{"text", SchemaOf[string](`{"minLength":1}`), Schemas{}},
-		{"list", SchemaOf[[]int](), Schemas{Output: jsonrpc.Raw(`{"type":"array","items":{"type":"integer"}}`)}},
+		{
+			"list", SchemaOf[[]int](),
+			Schemas{Output: jsonrpc.Raw(`{"type":"array","items":{"type":"integer"}}`)},
+		},
 		{"method", SchemaOf[patched](), Schemas{
-			jsonrpc.Raw(`{"type":"object","properties":{"name":{"description":"the name of it","type":"string","minLength":2},"more":{"type":"integer"}},"required":["name"],"additionalProperties":false,"title":"Patched"}`),
-			jsonrpc.Raw(`{"type":"object","properties":{"name":{"description":"the name of it","type":"string","minLength":2},"more":{"type":"integer"}},"required":["name"],"additionalProperties":false,"title":"Patched"}`),
+			jsonrpc.Raw(
+				`{"type":"object","properties":{"name":{"description":"the name of it","type":"string",` +
+					`"minLength":2},"more":{"type":"integer"}},"required":["name"],"additionalProperties":false,` +
+					`"title":"Patched"}`),
+			jsonrpc.Raw(
+				`{"type":"object","properties":{"name":{"description":"the name of it","type":"string",` +
+					`"minLength":2},"more":{"type":"integer"}},"required":["name"],"additionalProperties":false,` +
+					`"title":"Patched"}`),
 		}},
 	} {
-		if string(test.got.Input) != string(test.want.Input) || string(test.got.Output) != string(test.want.Output) {
+		if string(test.got.Input) != string(test.want.Input) ||
+			string(test.got.Output) != string(test.want.Output) {
 			t.Errorf("%s: got\n\t%s\n\t%s", test.name, test.got.Input, test.got.Output)
 		}
 	}
@@ -93,7 +114,9 @@ func TestSchemasAreEnforced(t *testing.T) {
 	}
 	s := NewServer("calc", "1.0", nil)
 	AddTool(s, Tool{Name: "in"}, func(_ context.Context, v in) (string, error) { return "ran", nil })
-	AddTool(s, Tool{Name: "root"}, func(_ context.Context, v figure) (string, error) { return "ran", nil })
+	AddTool(s, Tool{Name: "root"}, func(_ context.Context, v figure) (string, error) {
+		return "ran", nil
+	})
 	AddTool(s, Tool{Name: "out"}, func(_ context.Context, v struct{ Both bool }) (figure, error) {
 		if v.Both {
 			return figure{1, 2}, nil

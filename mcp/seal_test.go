@@ -51,18 +51,19 @@ func TestSealRefusesOtherCalls(t *testing.T) {
 		t.Error("the state can be read")
 	}
 	for name, b := range map[string]binding{
-		"principal":       bindTo("bob", "tools/call", `{"name":"x","arguments":{"n":1}}`),
-		"no principal":    bindTo("", "tools/call", `{"name":"x","arguments":{"n":1}}`),
-		"shifted parts":   bindTo("annt", "ools/call", `{"name":"x","arguments":{"n":1}}`),
-		"method":          bindTo("ann", "prompts/get", `{"name":"x","arguments":{"n":1}}`),
-		"arguments":       bindTo("ann", "tools/call", `{"name":"x","arguments":{"n":2}}`),
-		"extra member":    bindTo("ann", "tools/call", `{"name":"x","arguments":{"n":1},"more":1}`),
-		"missing member":  bindTo("ann", "tools/call", `{"name":"x"}`),
-		"nested _meta":    bindTo("ann", "tools/call", `{"name":"x","arguments":{"n":1,"_meta":1}}`),
-		"string for 1":    bindTo("ann", "tools/call", `{"name":"x","arguments":{"n":"1"}}`),
-		"moved brackets":  bindTo("ann", "tools/call", `{"name":"x","arguments":[{"n":1}]}`),
-		"nothing at all":  bindTo("ann", "tools/call", ``),
-		"neighbour float": bindTo("ann", "tools/call", `{"name":"x","arguments":{"n":1.0000000000000000001}}`),
+		"principal":      bindTo("bob", "tools/call", `{"name":"x","arguments":{"n":1}}`),
+		"no principal":   bindTo("", "tools/call", `{"name":"x","arguments":{"n":1}}`),
+		"shifted parts":  bindTo("annt", "ools/call", `{"name":"x","arguments":{"n":1}}`),
+		"method":         bindTo("ann", "prompts/get", `{"name":"x","arguments":{"n":1}}`),
+		"arguments":      bindTo("ann", "tools/call", `{"name":"x","arguments":{"n":2}}`),
+		"extra member":   bindTo("ann", "tools/call", `{"name":"x","arguments":{"n":1},"more":1}`),
+		"missing member": bindTo("ann", "tools/call", `{"name":"x"}`),
+		"nested _meta":   bindTo("ann", "tools/call", `{"name":"x","arguments":{"n":1,"_meta":1}}`),
+		"string for 1":   bindTo("ann", "tools/call", `{"name":"x","arguments":{"n":"1"}}`),
+		"moved brackets": bindTo("ann", "tools/call", `{"name":"x","arguments":[{"n":1}]}`),
+		"nothing at all": bindTo("ann", "tools/call", ``),
+		"neighbour float": bindTo("ann", "tools/call",
+			`{"name":"x","arguments":{"n":1.0000000000000000001}}`),
 	} {
 		if _, err := s.open(b, sealed); !errors.Is(err, errState) {
 			t.Errorf("%s: %v", name, err)
@@ -72,10 +73,12 @@ func TestSealRefusesOtherCalls(t *testing.T) {
 
 func TestSealSurvivesRewriting(t *testing.T) {
 	s := testSealer(t, "k")
-	sealed := s.seal(bindTo("", "m", `{"name":"x","arguments":{"b":[1,2.50],"a":"é/","c":0.0},"_meta":{"x":1}}`), nil)
+	sealed := s.seal(
+		bindTo("", "m", `{"name":"x","arguments":{"b":[1,2.50],"a":"é/","c":0.0},"_meta":{"x":1}}`), nil)
 	for _, params := range []string{
 		`{"arguments":{"a":"\u00e9\/","c":0,"b":[ 1.0 , 25e-1 ]}, "name":"x"}`,
-		`{"requestState":"s","inputResponses":{"k":{}},"name":"\u0078","arguments":{"b":[1e0,2.5],"a":"é/","c":-0}}`,
+		`{"requestState":"s","inputResponses":{"k":{}},"name":"\u0078","arguments":{"b":[1e0,2.5],` +
+			`"a":"é/","c":-0}}`,
 	} {
 		if _, err := s.open(bindTo("", "m", params), sealed); err != nil {
 			t.Errorf("%s: %v", params, err)
@@ -143,7 +146,8 @@ func TestSealRotation(t *testing.T) {
 	if _, err := fresh.open(b, old.seal(b, nil)); !errors.Is(err, errState) {
 		t.Errorf("a key that is gone opens: %v", err)
 	}
-	if _, err := newSealer([][]byte{make([]byte, 16)}, 0); err == nil || !strings.Contains(err.Error(), "16 bytes") {
+	if _, err := newSealer([][]byte{make([]byte, 16)}, 0); err == nil ||
+		!strings.Contains(err.Error(), "16 bytes") {
 		t.Errorf("a short key: %v", err)
 	}
 }

@@ -41,12 +41,19 @@ func replica(tb testing.TB, o ServerOptions, h mcphttp.Options) (*Server, *mcpht
 		a, err := Elicit[askForm](ctx, "Who?")
 		return a.Name, err
 	}, &o)
-	s.AddTool(Tool{Name: "who", InputSchema: jsonrpc.Raw(`{"type":"object"}`)}, func(ctx context.Context, _ jsonrpc.Raw) (*ToolResult, error) {
-		return &ToolResult{Content: []Content{Text(fmt.Sprintf("%s %t", ClientFrom(ctx).Name, ClientFrom(ctx).Capabilities.Elicitation != nil))}}, nil
-	})
-	s.AddResource(Resource{URI: "test:a", Name: "a"}, func(_ context.Context, uri string) ([]ResourceContents, error) {
-		return []ResourceContents{{URI: uri, Text: "A"}}, nil
-	})
+	s.AddTool(Tool{Name: "who", InputSchema: jsonrpc.Raw(`{"type":"object"}`)},
+		func(ctx context.Context, _ jsonrpc.Raw) (*ToolResult, error) {
+			return &ToolResult{
+				Content: []Content{
+					Text(fmt.Sprintf("%s %t", ClientFrom(ctx).Name,
+						ClientFrom(ctx).Capabilities.Elicitation != nil)),
+				},
+			}, nil
+		})
+	s.AddResource(Resource{URI: "test:a", Name: "a"},
+		func(_ context.Context, uri string) ([]ResourceContents, error) {
+			return []ResourceContents{{URI: uri, Text: "A"}}, nil
+		})
 	s.AddPrompt(Prompt{Name: "p"}, func(context.Context, map[string]string) (*PromptResult, error) {
 		return &PromptResult{Messages: []PromptMessage{{Role: "user", Content: Text("P")}}}, nil
 	})
@@ -73,7 +80,9 @@ func newCluster(t *testing.T, advertise bool) *cluster {
 	var handlers []*mcphttp.Handler
 	for range c.dead {
 		var h atomic.Pointer[mcphttp.Handler]
-		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.Load().ServeHTTP(w, r) }))
+		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h.Load().ServeHTTP(w, r)
+		}))
 		o := mcphttp.Options{}
 		if advertise {
 			o.Advertise = web.URL
@@ -81,7 +90,8 @@ func newCluster(t *testing.T, advertise bool) *cluster {
 		s, handler := replica(t, ServerOptions{Keys: sealKeys("k")}, o)
 		h.Store(handler)
 		t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
-		c.replicas, c.servers, handlers = append(c.replicas, web), append(c.servers, s), append(handlers, handler)
+		c.replicas, c.servers, handlers = append(c.replicas, web), append(c.servers, s),
+			append(handlers, handler)
 	}
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for {
@@ -136,7 +146,8 @@ func TestReplicasServeEveryRequest(t *testing.T) {
 			continue
 		}
 		t.Run(rev.Name, func(t *testing.T) {
-			resp, _ := fetch(t, c.replicas[0].URL, "POST", strings.Replace(hello(rev.Name), `"capabilities":{}`, canElicit, 1))
+			resp, _ := fetch(t, c.replicas[0].URL, "POST",
+				strings.Replace(hello(rev.Name), `"capabilities":{}`, canElicit, 1))
 			session := "Mcp-Session-Id: " + resp.Header.Get("Mcp-Session-Id")
 			for _, tt := range []struct{ method, params, want string }{
 				{"notifications/initialized", `{}`, ""},
@@ -149,7 +160,10 @@ func TestReplicasServeEveryRequest(t *testing.T) {
 				{"resources/unsubscribe", `{"uri":"test:a"}`, `"result":{}`},
 				{"prompts/list", `{}`, `"p"`},
 				{"prompts/get", `{"name":"p"}`, `"P"`},
-				{"completion/complete", `{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"x","value":""}}`, `"values"`},
+				{
+					"completion/complete",
+					`{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"x","value":""}}`, `"values"`,
+				},
 				{"logging/setLevel", `{"level":"error"}`, `"result":{}`},
 				{"none", `{}`, `-32601`},
 			} {
@@ -164,10 +178,12 @@ func TestReplicasServeEveryRequest(t *testing.T) {
 					}
 				}
 			}
-			if resp, _ := fetch(t, c.replicas[1].URL, "DELETE", "", session); resp.StatusCode != http.StatusNoContent {
+			if resp, _ := fetch(t, c.replicas[1].URL, "DELETE", "",
+				session); resp.StatusCode != http.StatusNoContent {
 				t.Errorf("DELETE: %s", resp.Status)
 			}
-			if resp, got := fetch(t, c.replicas[1].URL, "POST", legacyFrame("1", "ping", `{}`), session); resp.StatusCode != http.StatusNotFound {
+			if resp, got := fetch(t, c.replicas[1].URL, "POST", legacyFrame("1", "ping", `{}`),
+				session); resp.StatusCode != http.StatusNotFound {
 				t.Errorf("after DELETE: %s %s", resp.Status, got)
 			}
 		})
@@ -184,7 +200,8 @@ func TestReplicasBehindRoundRobin(t *testing.T) {
 		client, err := Dial(t.Context(), c.url, &ClientOptions{
 			Era: rev.Name,
 			Elicit: func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
-				return &spec.ElicitResult{Action: spec.ElicitAccept, Content: jsonrpc.Raw(`{"name":"ada"}`)}, nil
+				return &spec.ElicitResult{Action: spec.ElicitAccept, Content: jsonrpc.Raw(`{"name":"ada"}`)},
+					nil
 			},
 		})
 		if err != nil {
@@ -233,16 +250,19 @@ func TestReplicasForwardAnswers(t *testing.T) {
 		t.Run(fmt.Sprint(advertise), func(t *testing.T) {
 			c := newCluster(t, advertise)
 			name := era.LatestLegacy().Name
-			resp, _ := fetch(t, c.replicas[0].URL, "POST", strings.Replace(hello(name), `"capabilities":{}`, canElicit, 1))
+			resp, _ := fetch(t, c.replicas[0].URL, "POST",
+				strings.Replace(hello(name), `"capabilities":{}`, canElicit, 1))
 			session := resp.Header.Get("Mcp-Session-Id")
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.replicas[1].URL+"/mcp", strings.NewReader(legacyFrame("7", "tools/call", `{"name":"ask"}`)))
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.replicas[1].URL+"/mcp",
+				strings.NewReader(legacyFrame("7", "tools/call", `{"name":"ask"}`)))
 			if err != nil {
 				t.Fatal(err)
 			}
 			r.Header = http.Header{
-				"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Mcp-Session-Id": {session},
+				"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"},
+				"Mcp-Session-Id": {session},
 			}
 			asked, err := http.DefaultClient.Do(r)
 			if err != nil {
@@ -259,16 +279,19 @@ func TestReplicasForwardAnswers(t *testing.T) {
 				_, rest, _ := strings.Cut(string(ev.Data), `"id":"`)
 				id, _, _ = strings.Cut(rest, `"`)
 			}
-			answer := `{"jsonrpc":"2.0","id":"` + id + `","result":{"action":"accept","content":{"name":"ada"}}}`
+			answer := `{"jsonrpc":"2.0","id":"` + id +
+				`","result":{"action":"accept","content":{"name":"ada"}}}`
 			resp, text := fetch(t, c.replicas[2].URL+"/mcp", "POST", answer, "Mcp-Session-Id: "+session)
 			if !advertise {
-				if resp.StatusCode != http.StatusMisdirectedRequest || !strings.Contains(text, "another replica") {
+				if resp.StatusCode != http.StatusMisdirectedRequest ||
+					!strings.Contains(text, "another replica") {
 					t.Errorf("%s %s", resp.Status, text)
 				}
 				return
 			}
 			ev, err := events.Next()
-			if resp.StatusCode != http.StatusAccepted || err != nil || !strings.Contains(string(ev.Data), "ada") {
+			if resp.StatusCode != http.StatusAccepted || err != nil ||
+				!strings.Contains(string(ev.Data), "ada") {
 				t.Errorf("%s %s; then %s, %v", resp.Status, text, ev.Data, err)
 			}
 		})
@@ -315,8 +338,10 @@ func TestSealedSessionsLeaveNothing(t *testing.T) {
 		use()
 		before := heap()
 		use()
-		if left := float64(heap()-before) / n; h.Sessions() != 0 || len(s.listeners.sessions) != 0 || left > 20 {
-			t.Errorf("%d sessions, %d listeners, %.0f bytes are left of each", h.Sessions(), len(s.listeners.sessions), left)
+		if left := float64(heap()-before) / n; h.Sessions() != 0 || len(s.listeners.sessions) != 0 ||
+			left > 20 {
+			t.Errorf("%d sessions, %d listeners, %.0f bytes are left of each", h.Sessions(),
+				len(s.listeners.sessions), left)
 		}
 		// One with its own level is kept.
 		id := post("", hello(name)).Header().Get("Mcp-Session-Id")
@@ -358,7 +383,8 @@ func TestSealedIDs(t *testing.T) {
 		return id
 	}
 	status := func(url, user, id string) int {
-		resp, _ := fetch(t, url, "POST", legacyFrame("1", "ping", `{}`), "X-User: "+user, "Mcp-Session-Id: "+id)
+		resp, _ := fetch(t, url, "POST", legacyFrame("1", "ping", `{}`), "X-User: "+user,
+			"Mcp-Session-Id: "+id)
 		return resp.StatusCode
 	}
 	id := begin(old, "ann")
@@ -401,13 +427,24 @@ func TestSealedIDsAreBounded(t *testing.T) {
 		body string
 		want int
 	}{
-		"info":         {`"clientInfo":{"name":"` + long + `","version":"` + long + `","icons":[{"src":"data:` + long + `"}]},"capabilities":{}`, 200},
-		"experimental": {`"clientInfo":{"name":"x","version":"1"},"capabilities":{"experimental":{"x":{"y":"` + long + `"}}}`, 200},
-		"extensions":   {`"clientInfo":{"name":"x","version":"1"},"capabilities":{"extensions":{"x":{"y":"` + long + `"}}}`, 400},
+		"info": {
+			`"clientInfo":{"name":"` + long + `","version":"` + long + `","icons":[{"src":"data:` + long +
+				`"}]},"capabilities":{}`, 200,
+		},
+		"experimental": {
+			`"clientInfo":{"name":"x","version":"1"},"capabilities":{"experimental":{"x":{"y":"` + long +
+				`"}}}`, 200,
+		},
+		"extensions": {
+			`"clientInfo":{"name":"x","version":"1"},"capabilities":{"extensions":{"x":{"y":"` + long +
+				`"}}}`, 400,
+		},
 	} {
-		resp, text := fetch(t, web.URL, "POST", legacyFrame("0", "initialize", `{"protocolVersion":"`+era.LatestLegacy().Name+`",`+tt.body+`}`))
+		resp, text := fetch(t, web.URL, "POST",
+			legacyFrame("0", "initialize", `{"protocolVersion":"`+era.LatestLegacy().Name+`",`+tt.body+`}`))
 		id := resp.Header.Get("Mcp-Session-Id")
-		if refused := strings.Contains(text, "fewer extensions"); refused != (tt.want == 400) || len(id) > 4096 || (id == "") != refused {
+		if refused := strings.Contains(text, "fewer extensions"); refused != (tt.want == 400) ||
+			len(id) > 4096 || (id == "") != refused {
 			t.Errorf("%s: %s, an id of %d bytes, %.200s", name, resp.Status, len(id), text)
 		}
 	}
@@ -430,10 +467,12 @@ func TestReplicasRefuseSubscriptions(t *testing.T) {
 	defer stream.Body.Close()
 	events := sse.NewReader(stream.Body, 0, nil)
 	body := legacyFrame("1", "resources/subscribe", `{"uri":"test:a"}`)
-	if _, text := fetch(t, c.replicas[2].URL, "POST", body, "Mcp-Session-Id: "+session); !strings.Contains(text, "not open at this replica") {
+	if _, text := fetch(t, c.replicas[2].URL, "POST", body,
+		"Mcp-Session-Id: "+session); !strings.Contains(text, "not open at this replica") {
 		t.Errorf("at another replica: %s", text)
 	}
-	if _, text := fetch(t, c.replicas[1].URL, "POST", body, "Mcp-Session-Id: "+session); !strings.Contains(text, `"result":{}`) {
+	if _, text := fetch(t, c.replicas[1].URL, "POST", body,
+		"Mcp-Session-Id: "+session); !strings.Contains(text, `"result":{}`) {
 		t.Errorf("at the replica of the stream: %s", text)
 	}
 	c.servers[1].ResourceUpdated("test:a")
@@ -464,14 +503,17 @@ func TestNoSessions(t *testing.T) {
 		if resp, text := fetch(t, web.URL, "POST", initialized); resp.StatusCode != http.StatusAccepted {
 			t.Errorf("%s: %s %s", rev.Name, resp.Status, text)
 		}
-		if _, text := fetch(t, web.URL, "POST", legacyFrame("1", "tools/call", `{"name":"who"}`), "MCP-Protocol-Version: "+rev.Name); !strings.Contains(text, ` false"`) {
+		if _, text := fetch(t, web.URL, "POST", legacyFrame("1", "tools/call", `{"name":"who"}`),
+			"MCP-Protocol-Version: "+rev.Name); !strings.Contains(text, ` false"`) {
 			t.Errorf("%s: %s", rev.Name, text)
 		}
-		if _, text := fetch(t, web.URL, "POST", legacyFrame("1", "tools/call", `{"name":"ask"}`), "MCP-Protocol-Version: "+rev.Name); !strings.Contains(text, "elicit") {
+		if _, text := fetch(t, web.URL, "POST", legacyFrame("1", "tools/call", `{"name":"ask"}`),
+			"MCP-Protocol-Version: "+rev.Name); !strings.Contains(text, "elicit") {
 			t.Errorf("%s: %s", rev.Name, text)
 		}
 	}
-	if resp, _ := fetch(t, web.URL, "GET", "", "Accept: text/event-stream"); resp.StatusCode != http.StatusMethodNotAllowed {
+	if resp, _ := fetch(t, web.URL, "GET", "", "Accept: text/event-stream"); resp.StatusCode !=
+		http.StatusMethodNotAllowed {
 		t.Errorf("GET: %s", resp.Status)
 	}
 	if h.Sessions() > 16 {

@@ -47,7 +47,10 @@ func Serve(ctx context.Context, b mcphttp.Backend, t farcall.Transport, o *farca
 	observer := observed.Calls(opts.Observer)
 	opts.Observer = observer
 	key := owner.Or(owner.From(ctx), owner.Connection(rand.Text(), ""))
-	h := &connection{backend: b, observer: observer, transport: opts.Transport, ctx: context.WithValue(context.WithoutCancel(ctx), owner.ContextKey{}, key), owner: key}
+	h := &connection{
+		backend: b, observer: observer, transport: opts.Transport,
+		ctx: context.WithValue(context.WithoutCancel(ctx), owner.ContextKey{}, key), owner: key,
+	}
 	if s, ok := b.(*Server); ok {
 		t = s.trace.Transport(t)
 		defer s.trace.Flush(flushTime)
@@ -148,7 +151,10 @@ func (x *connection) close() {
 // belongs to the modern era; initialize, and a ping before it, to the other one.
 func (x *connection) ServeRPC(ctx context.Context, req *farcall.Request) (any, error) {
 	if req.ID.IsNull() { // basic, "Requests": the id must not be null
-		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Invalid Request: the id must not be null"}
+		return nil, &jsonrpc.Error{
+			Code:    jsonrpc.InvalidRequest,
+			Message: "Invalid Request: the id must not be null",
+		}
 	}
 	session, opening := x.current()
 	opens := req.Method == spec.MethodInitialize || req.Method == spec.MethodPing
@@ -233,7 +239,9 @@ func (s *Server) ServeStdio(ctx context.Context) error {
 // interface.
 
 // ServeTransport serves one connection, as the function [Serve] does, with its own options.
-func (s *Server) ServeTransport(ctx context.Context, t farcall.Transport, o *farcall.Options) error {
+func (s *Server) ServeTransport(
+	ctx context.Context, t farcall.Transport, o *farcall.Options,
+) error {
 	s.checkMade()
 	return Serve(ctx, s, t, o)
 }
@@ -242,7 +250,9 @@ func (s *Server) ServeTransport(ctx context.Context, t farcall.Transport, o *far
 // each request itself. Without an Owner in ServerOptions or its HTTP, a session belongs to the
 // caller that a guard has authenticated. end ends the sessions, as Shutdown of [mcphttp.Handler]
 // does. o and the bounds take the place of those in ServerOptions.
-func (s *Server) Routes(o *farcall.Options, maxMessage int, origins []string) (routes http.Handler, end func(context.Context) error) {
+func (s *Server) Routes(
+	o *farcall.Options, maxMessage int, origins []string,
+) (routes http.Handler, end func(context.Context) error) {
 	opts := mcphttp.Options{}
 	if s.opts.HTTP != nil {
 		opts = *s.opts.HTTP
@@ -326,8 +336,10 @@ func (s *Server) warnOfReach(ctx context.Context, addr net.Addr) {
 	if addr.Network() == "unix" || !port.Reachable(addr.String()) {
 		return
 	}
-	s.logger().WarnContext(ctx, "mcp: other machines can call every tool: the address is not loopback, and ListenAndServe has "+
-		"neither TLS nor authentication; listen on 127.0.0.1, or serve mcphttp.NewHandler behind a guard and TLS", "address", addr.String())
+	s.logger().WarnContext(ctx,
+		"mcp: other machines can call every tool: the address is not loopback, and ListenAndServe has "+
+			"neither TLS nor authentication; listen on 127.0.0.1, or serve mcphttp.NewHandler behind a "+
+			"guard and TLS", "address", addr.String())
 }
 
 func (s *Server) serveHTTP(ctx context.Context, l net.Listener) error {
@@ -358,7 +370,8 @@ func (s *Server) serveHTTP(ctx context.Context, l net.Listener) error {
 	case err = <-failed:
 	}
 	s.listeners.endAll()
-	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(o.RPC.CloseTimeout, drainTime))
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx),
+		cmp.Or(o.RPC.CloseTimeout, drainTime))
 	defer cancel()
 	// What is not finished by then is given up.
 	_ = h.Shutdown(limit)

@@ -85,14 +85,19 @@ func TestHTTPProgress(t *testing.T) {
 	AddTool(s, Tool{Name: "work"}, func(ctx context.Context, _ struct{}) (string, error) {
 		return "done", farcall.Progress(ctx, map[string]any{"progress": 1})
 	})
-	const want = `data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1}}`
-	modern := newHTTPClient(s, "MCP-Protocol-Version", modernName, "Mcp-Method", "tools/call", "Mcp-Name", "work")
-	if got := modern.send(strings.Replace(modernFrame("1", "tools/call", `"name":"work"`), `"_meta":{`, `"_meta":{"progressToken":"p",`, 1)); !strings.Contains(string(got), want) {
+	const want = `data: {"jsonrpc":"2.0","method":"notifications/progress",` +
+		`"params":{"progressToken":"p","progress":1}}`
+	modern := newHTTPClient(s, "MCP-Protocol-Version", modernName, "Mcp-Method", "tools/call",
+		"Mcp-Name", "work")
+	if got := modern.send(strings.Replace(modernFrame("1", "tools/call", `"name":"work"`), `"_meta":{`,
+		`"_meta":{"progressToken":"p",`, 1)); !strings.Contains(string(got), want) {
 		t.Errorf("modern: %s", got)
 	}
 	legacy := newHTTPClient(s)
 	legacy.begin(legacyName)
-	if got := legacy.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"work","_meta":{"progressToken":"p"}}}`); !strings.Contains(string(got), want) {
+	if got := legacy.send(
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"work",` +
+			`"_meta":{"progressToken":"p"}}}`); !strings.Contains(string(got), want) {
 		t.Errorf("legacy: %s", got)
 	}
 }
@@ -103,13 +108,16 @@ func TestHTTPTaskNotifications(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := calculator(nil)
 		defer s.Close()
-		AddTool(s, Tool{Name: "work", Execution: &spec.ToolExecution{TaskSupport: spec.TaskRequired}}, func(ctx context.Context, _ struct{}) (string, error) {
-			<-time.After(time.Second)
-			return "done", Log(ctx, spec.LogWarning, "", "half done")
-		})
+		AddTool(s, Tool{Name: "work", Execution: &spec.ToolExecution{TaskSupport: spec.TaskRequired}},
+			func(ctx context.Context, _ struct{}) (string, error) {
+				<-time.After(time.Second)
+				return "done", Log(ctx, spec.LogWarning, "", "half done")
+			})
 		c := newHTTPClient(s)
 		c.begin(legacyName)
-		if got := c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"work","task":{}}}`); !strings.Contains(string(got), `"taskId"`) {
+		if got := c.send(
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"work",` +
+				`"task":{}}}`); !strings.Contains(string(got), `"taskId"`) {
 			t.Fatalf("%s", got)
 		}
 		<-time.After(2 * time.Second)
@@ -119,7 +127,8 @@ func TestHTTPTaskNotifications(t *testing.T) {
 		if err := c.handler.(*mcphttp.Handler).Shutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if got := <-stream; strings.Count(got, `"half done"`) != 1 || !strings.Contains(got, spec.MetaRelatedTask) {
+		if got := <-stream; strings.Count(got, `"half done"`) != 1 ||
+			!strings.Contains(got, spec.MetaRelatedTask) {
 			t.Errorf("GET: %s", got)
 		}
 	})
@@ -130,7 +139,8 @@ func TestListenAndServe(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	s := calculator(nil)
-	s.AddTool(Tool{Name: "headers", InputSchema: []byte(headerSchema)}, func(context.Context, jsonrpc.Raw) (*ToolResult, error) { return nil, nil })
+	s.AddTool(Tool{Name: "headers", InputSchema: []byte(headerSchema)},
+		func(context.Context, jsonrpc.Raw) (*ToolResult, error) { return nil, nil })
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -161,14 +171,17 @@ func TestListenAndServe(t *testing.T) {
 		return resp.Status + " " + string(b)
 	}
 	version := []string{"MCP-Protocol-Version", modernName, "Mcp-Method", "tools/call", "Mcp-Name"}
-	if got := post(modernFrame("1", "tools/call", `"name":"add","arguments":{"a":1,"b":2}`), append(version, "add")...); !strings.Contains(got, `{"sum":3}`) {
+	if got := post(modernFrame("1", "tools/call", `"name":"add","arguments":{"a":1,"b":2}`),
+		append(version, "add")...); !strings.Contains(got, `{"sum":3}`) {
 		t.Error("modern:", got)
 	}
 	call := modernFrame("1", "tools/call", `"name":"headers","arguments":{"region":"x"}`)
-	if got := post(call, append(version, "headers")...); !strings.HasPrefix(got, "400") || !strings.Contains(got, `"code":-32020`) {
+	if got := post(call, append(version, "headers")...); !strings.HasPrefix(got, "400") ||
+		!strings.Contains(got, `"code":-32020`) {
 		t.Error("without its header:", got)
 	}
-	if got := post(call, append(version, "headers", "mcp-param-region", "x")...); !strings.HasPrefix(got, "200") {
+	if got := post(call, append(version, "headers", "mcp-param-region", "x")...); !strings.HasPrefix(
+		got, "200") {
 		t.Error("with its header:", got)
 	}
 	c, err := Dial(ctx, l.Addr().String(), nil)

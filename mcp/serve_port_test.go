@@ -24,8 +24,15 @@ func TestRoutes(t *testing.T) {
 		method, body string
 		want         int
 	}{
-		"/mcp":      {http.MethodPost, strings.Repeat(" ", 1001) + ping, http.StatusRequestEntityTooLarge},
-		"/mcp?x=1":  {http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`, http.StatusOK},
+		"/mcp": {
+			http.MethodPost, strings.Repeat(" ", 1001) + ping,
+			http.StatusRequestEntityTooLarge,
+		},
+		"/mcp?x=1": {
+			http.MethodPost,
+			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",` +
+				`"capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`, http.StatusOK,
+		},
 		"/messages": {http.MethodPost, ping, http.StatusNotFound}, // of no session
 		"/sse":      {http.MethodPost, ping, http.StatusMethodNotAllowed},
 	} {

@@ -30,7 +30,8 @@ type Server struct {
 	info           spec.Implementation
 	modern, legacy []*era.Revision // that are served, newest first
 
-	offering   sync.Mutex                 // held while one of the registries changes, and before that of outer
+	// held while one of the registries changes, and before that of outer
+	offering   sync.Mutex
 	outer      atomic.Pointer[mounted]    // where the server is mounted; nil: nowhere
 	inner      atomic.Pointer[[]*mounted] // what is mounted in it, in order; nil: nothing
 	transforms map[string]*Transform      // by the name that the tool was added by; offering is held
@@ -78,22 +79,29 @@ func NewServer(name, version string, o *ServerOptions) *Server {
 		misuse("ServerOptions.Eras: %v", err)
 	}
 	if c := s.opts.CacheScope; c != spec.CachePrivate && c != spec.CachePublic {
-		misuse("ServerOptions.CacheScope is %q; it must be %q or %q", c, spec.CachePrivate, spec.CachePublic)
+		misuse("ServerOptions.CacheScope is %q; it must be %q or %q", c, spec.CachePrivate,
+			spec.CachePublic)
 	}
 	s.info = spec.Implementation{
 		Name: name, Version: version, Title: s.opts.Title,
 		Description: s.opts.Description, WebsiteURL: s.opts.WebsiteURL, Icons: s.opts.Icons,
 	}
 	// What every result carries is short; server/discover says the rest.
-	info, err := jsonv2.Append(nil, spec.Implementation{Name: name, Version: version, Title: s.opts.Title})
+	info, err := jsonv2.Append(nil,
+		spec.Implementation{Name: name, Version: version, Title: s.opts.Title})
 	if err != nil {
 		misuse("the server's description cannot be marshalled: %v", err)
 	}
-	s.resultStart = fmt.Appendf(nil, `{"resultType":%q,"_meta":{%q:%s}`, spec.ResultComplete, spec.MetaServerInfo, info)
+	s.resultStart = fmt.Appendf(nil, `{"resultType":%q,"_meta":{%q:%s}`, spec.ResultComplete,
+		spec.MetaServerInfo, info)
 	s.setCacheHints()
 	s.tools.init(listTools, "tools", func(o *Server) *registry[*tool] { return &o.tools })
-	s.resources.init(listResources, "resources", func(o *Server) *registry[*resource] { return &o.resources })
-	s.templates.init(listResources, "resourceTemplates", func(o *Server) *registry[*template] { return &o.templates })
+	s.resources.init(listResources, "resources", func(o *Server) *registry[*resource] {
+		return &o.resources
+	})
+	s.templates.init(listResources, "resourceTemplates", func(o *Server) *registry[*template] {
+		return &o.templates
+	})
 	s.prompts.init(listPrompts, "prompts", func(o *Server) *registry[*prompt] { return &o.prompts })
 	s.sealed.init(s)
 	s.memory = store.New(&store.Options{Logger: s.opts.Logger})
@@ -170,7 +178,8 @@ func hasTools(s *Server) bool {
 }
 
 func hasResources(s *Server) bool {
-	return s.relays() || s.resources.used() || s.templates.used() || s.hints().Resources != nil || s.anyMounted(hasResources)
+	return s.relays() || s.resources.used() || s.templates.used() || s.hints().Resources != nil ||
+		s.anyMounted(hasResources)
 }
 
 func hasPrompts(s *Server) bool {
@@ -178,32 +187,65 @@ func hasPrompts(s *Server) bool {
 }
 
 func completes(s *Server) bool {
-	return s.relays() || s.opts.Complete != nil || s.completers.any() || s.typedPrompts.Load() || s.anyMounted(completes)
+	return s.relays() || s.opts.Complete != nil || s.completers.any() || s.typedPrompts.Load() ||
+		s.anyMounted(completes)
 }
 
 func (s *Server) hints() *spec.ServerCapabilities { return s.opts.Capabilities }
 
 // methods is the table of the methods, but for those of tasks.
 var methods = map[string]*method{
-	spec.MethodToolsCall:              {serve: (*Server).callTool, in: every, has: hasTools, relayed: true},
-	spec.MethodToolsList:              {serve: (*Server).listTools, in: every, has: hasTools, cacheable: true, relayed: true},
-	spec.MethodResourcesList:          {serve: (*Server).listResources, in: every, has: hasResources, cacheable: true, relayed: true},
-	spec.MethodResourcesTemplatesList: {serve: (*Server).listTemplates, in: every, has: hasResources, cacheable: true, relayed: true},
-	spec.MethodResourcesRead:          {serve: (*Server).readResource, in: every, has: hasResources, cacheable: true, relayed: true},
-	spec.MethodPromptsList:            {serve: (*Server).listPrompts, in: every, has: hasPrompts, cacheable: true, relayed: true},
-	spec.MethodPromptsGet:             {serve: (*Server).getPrompt, in: every, has: hasPrompts, relayed: true},
-	spec.MethodCompletionComplete:     {serve: (*Server).complete, in: every, has: completes, relayed: true},
-	spec.MethodServerDiscover:         {serve: (*Server).discover, in: noHandshake, cacheable: true},
-	spec.MethodSubscriptionsListen:    {serve: (*Server).listen, in: hasListen},
-	spec.MethodResourcesSubscribe:     {serve: (*Server).subscribe, in: hasSubscribe, has: hasResources},
-	spec.MethodResourcesUnsubscribe:   {serve: (*Server).unsubscribe, in: hasSubscribe, has: hasResources},
-	spec.MethodLoggingSetLevel:        {serve: (*Server).setLevel, in: hasSetLevel},
-	spec.MethodPing:                   {serve: (*Server).ping, in: hasPing},
+	spec.MethodToolsCall: {
+		serve: (*Server).callTool, in: every, has: hasTools,
+		relayed: true,
+	},
+	spec.MethodToolsList: {
+		serve: (*Server).listTools, in: every, has: hasTools,
+		cacheable: true, relayed: true,
+	},
+	spec.MethodResourcesList: {
+		serve: (*Server).listResources, in: every, has: hasResources,
+		cacheable: true, relayed: true,
+	},
+	spec.MethodResourcesTemplatesList: {
+		serve: (*Server).listTemplates, in: every, has: hasResources,
+		cacheable: true, relayed: true,
+	},
+	spec.MethodResourcesRead: {
+		serve: (*Server).readResource, in: every, has: hasResources,
+		cacheable: true, relayed: true,
+	},
+	spec.MethodPromptsList: {
+		serve: (*Server).listPrompts, in: every, has: hasPrompts,
+		cacheable: true, relayed: true,
+	},
+	spec.MethodPromptsGet: {
+		serve: (*Server).getPrompt, in: every, has: hasPrompts,
+		relayed: true,
+	},
+	spec.MethodCompletionComplete: {
+		serve: (*Server).complete, in: every, has: completes,
+		relayed: true,
+	},
+	spec.MethodServerDiscover:      {serve: (*Server).discover, in: noHandshake, cacheable: true},
+	spec.MethodSubscriptionsListen: {serve: (*Server).listen, in: hasListen},
+	spec.MethodResourcesSubscribe: {
+		serve: (*Server).subscribe, in: hasSubscribe,
+		has: hasResources,
+	},
+	spec.MethodResourcesUnsubscribe: {
+		serve: (*Server).unsubscribe, in: hasSubscribe,
+		has: hasResources,
+	},
+	spec.MethodLoggingSetLevel: {serve: (*Server).setLevel, in: hasSetLevel},
+	spec.MethodPing:            {serve: (*Server).ping, in: hasPing},
 }
 
 // dispatch serves a request, from its canonical params to its result, which is
 // in the revision in. For modern clients that is theirs, or will do for it.
-func (s *Server) dispatch(c *call, req *farcall.Request) (result jsonrpc.Raw, in *era.Revision, err error) {
+func (s *Server) dispatch(
+	c *call, req *farcall.Request,
+) (result jsonrpc.Raw, in *era.Revision, err error) {
 	seen := req.Observed()
 	if seen == nil {
 		return s.route(c, req)
@@ -233,11 +275,14 @@ func (c *call) observe(seen *observe.Call) {
 
 // isToolError reports whether the result of a tool says that it failed.
 func isToolError(result jsonrpc.Raw) bool {
-	return bytes.Contains(result, []byte(`"isError"`)) && string(scan.Member(result, "isError")) == "true"
+	return bytes.Contains(result, []byte(`"isError"`)) &&
+		string(scan.Member(result, "isError")) == "true"
 }
 
 // route serves a request, see dispatch.
-func (s *Server) route(c *call, req *farcall.Request) (result jsonrpc.Raw, in *era.Revision, err error) {
+func (s *Server) route(
+	c *call, req *farcall.Request,
+) (result jsonrpc.Raw, in *era.Revision, err error) {
 	m := methods[c.method]
 	if c.forwards {
 		return s.forward(c, m != nil && m.cacheable)
@@ -279,7 +324,10 @@ func (s *Server) discover(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	r := spec.DiscoverResult{Capabilities: self.capabilities, Instructions: self.instructions, SupportedVersions: revisionNames(s.modern)}
+	r := spec.DiscoverResult{
+		Capabilities: self.capabilities, Instructions: self.instructions,
+		SupportedVersions: revisionNames(s.modern),
+	}
 	raw, err := jsonv2.Append(nil, r)
 	if err != nil {
 		return answer{}, err
@@ -420,7 +468,8 @@ func (x *extensions) find(method string) farcall.Handler {
 func (x *extensions) serve(c *call, req *farcall.Request) (jsonrpc.Raw, error) {
 	h := x.find(c.method)
 	if h == nil {
-		return nil, jsonrpc.Errorf(jsonrpc.MethodNotFound, "Method not found: %q is no method of this server in revision %s", c.method, c.rev.Name)
+		return nil, jsonrpc.Errorf(jsonrpc.MethodNotFound,
+			"Method not found: %q is no method of this server in revision %s", c.method, c.rev.Name)
 	}
 	result, err := h.ServeRPC(c, req)
 	if err != nil {
@@ -441,4 +490,7 @@ func (x *extensions) serve(c *call, req *farcall.Request) (jsonrpc.Raw, error) {
 	return raw, nil
 }
 
-var errNoResultObject = &jsonrpc.Error{Code: jsonrpc.InternalError, Message: "Internal error: the result of the method is no object"}
+var errNoResultObject = &jsonrpc.Error{
+	Code:    jsonrpc.InternalError,
+	Message: "Internal error: the result of the method is no object",
+}

@@ -97,11 +97,14 @@ func (c *call) open() error {
 		return err
 	}
 	if len(c.srv.modern) == 0 {
-		return jsonrpc.Errorf(jsonrpc.InvalidRequest, "Invalid Request: this server speaks %s only; open a session with initialize",
+		return jsonrpc.Errorf(jsonrpc.InvalidRequest,
+			"Invalid Request: this server speaks %s only; open a session with initialize",
 			strings.Join(revisionNames(c.srv.legacy), ", "))
 	}
 	if m.version == nil {
-		return jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: params._meta lacks %q; send it with every request, or open a session with initialize first", spec.MetaProtocolVersion)
+		return jsonrpc.Errorf(jsonrpc.InvalidParams,
+			"Invalid params: params._meta lacks %q; send it with every request, or open a session with "+
+				"initialize first", spec.MetaProtocolVersion)
 	}
 	if m.version[0] != '"' {
 		return invalidParams("%q must be a string", spec.MetaProtocolVersion)
@@ -111,7 +114,8 @@ func (c *call) open() error {
 		return unsupportedVersion(string(version), c.srv.modern)
 	}
 	if m.caps == nil {
-		return invalidParams("params._meta lacks %q; send {} when there are none", spec.MetaClientCapabilities)
+		return invalidParams("params._meta lacks %q; send {} when there are none",
+			spec.MetaClientCapabilities)
 	}
 	var err error
 	if c.who, err = c.srv.clients.parse(m.info, m.caps); err != nil {
@@ -130,13 +134,15 @@ func find(all []*era.Revision, name []byte) *era.Revision {
 }
 
 func unsupportedVersion(requested string, supported []*era.Revision) error {
-	data, err := jsonv2.Append(nil, spec.UnsupportedProtocolVersionData{Requested: requested, Supported: revisionNames(supported)})
+	data, err := jsonv2.Append(nil,
+		spec.UnsupportedProtocolVersionData{Requested: requested, Supported: revisionNames(supported)})
 	if err != nil {
 		return err
 	}
 	return &jsonrpc.Error{
 		Code: spec.UnsupportedProtocolVersion, Data: data,
-		Message: "Unsupported protocol version: this server speaks " + strings.Join(revisionNames(supported), ", "),
+		Message: "Unsupported protocol version: this server speaks " +
+			strings.Join(revisionNames(supported), ", "),
 	}
 }
 
@@ -148,7 +154,8 @@ func (c *call) setLevel(raw jsonrpc.Raw) error {
 		c.logLevel = string(scan.Unquote(raw))
 	}
 	if spec.LogSeverity(c.logLevel) < 0 {
-		return invalidParams("%q must be one of %s", spec.MetaLogLevel, strings.Join(spec.LogLevels(), ", "))
+		return invalidParams("%q must be one of %s", spec.MetaLogLevel,
+			strings.Join(spec.LogLevels(), ", "))
 	}
 	return nil
 }
@@ -174,11 +181,13 @@ func (k *clientCache) parse(info, caps jsonrpc.Raw) (*clientMeta, error) {
 	m := &clientMeta{}
 	if info != nil {
 		if err := jsonv2.Unmarshal(info, &m.info); err != nil {
-			return nil, invalidParams("%q is not what it should be: an object with a name and a version", spec.MetaClientInfo)
+			return nil, invalidParams("%q is not what it should be: an object with a name and a version",
+				spec.MetaClientInfo)
 		}
 	}
 	if err := jsonv2.Unmarshal(caps, &m.caps); err != nil || caps[0] != '{' {
-		return nil, invalidParams("%q is not what it should be: an object with members that are objects", spec.MetaClientCapabilities)
+		return nil, invalidParams("%q is not what it should be: an object with members that are objects",
+			spec.MetaClientCapabilities)
 	}
 	m.infoRaw, m.capsRaw = slices.Clone(info), slices.Clone(caps)
 	if len(info)+len(caps) <= maxRemembered {

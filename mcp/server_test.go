@@ -121,8 +121,11 @@ func modernFrameWith(id, method, members, caps, meta string) string {
 	if members != "" {
 		members = "," + members
 	}
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":%q,`+
-		`"io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":%s%s}%s}}`,
+	return fmt.Sprintf(
+		`{"jsonrpc":"2.0","id":%s,"method":%q,`+
+			`"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":%q,`+
+			`"io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},`+
+			`"io.modelcontextprotocol/clientCapabilities":%s%s}%s}}`,
 		id, method, modernName, caps, meta, members)
 }
 
@@ -132,7 +135,9 @@ func legacyFrame(id, method, params string) string {
 }
 
 func hello(revision string) string {
-	return legacyFrame("0", "initialize", fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{},"clientInfo":{"name":"t","version":"1"}}`, revision))
+	return legacyFrame("0", "initialize",
+		fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{},"clientInfo":{"name":"t","version":"1"}}`,
+			revision))
 }
 
 const initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
@@ -191,43 +196,141 @@ const serverMeta = `"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"calc"
 // TestModern has the exchanges of the modern era. An answer of want that ends
 // with "…" is the beginning of the wanted one.
 func TestModern(t *testing.T) {
-	meta := func(m string) string { return `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + m + `}}` }
+	meta := func(m string) string {
+		return `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + m + `}}`
+	}
 	const version = `"io.modelcontextprotocol/protocolVersion"`
 	for _, tt := range []struct{ name, frame, want string }{
-		{"call", modernFrame("1", "tools/call", `"name":"add","arguments":{"a":2,"b":3}`), `{"jsonrpc":"2.0","result":{"resultType":"complete",` + serverMeta + `,"structuredContent":{"sum":5},"content":[{"type":"text","text":"{\"sum\":5}"}]},"id":1}`},
-		{"id large", modernFrame("9007199254740993", "tools/call", `"name":"nil"`), `{"jsonrpc":"2.0","error":{"code":-32602,"message":"Unknown tool: nil"},"id":9007199254740993}`},
-		{"id fraction", modernFrame("1.5", "tools/call", `"name":"nil"`), `{"jsonrpc":"2.0","error":{"code":-32602,"message":"Unknown tool: nil"},"id":1.5}`},
-		{"id escaped", modernFrame(`"a\u0041"`, "tools/call", `"name":"nil"`), `{"jsonrpc":"2.0","error":{"code":-32602,"message":"Unknown tool: nil"},"id":"a\u0041"}`},
-		{"name escaped", modernFrame("1", "tools/call", `"name":"\u0061dd","arguments":{"a":1,"b":1}`), `{"jsonrpc":"2.0","result":…`},
-		{"no name", modernFrame("1", "tools/call", `"arguments":{}`), `{"jsonrpc":"2.0","error":{"code":-32602,"message":"Invalid params: params must have a member \"name\", a string"},"id":1}`},
-		{"two names", modernFrame("1", "tools/call", `"name":"add","n\u0061me":"rm"`), `{"jsonrpc":"2.0","error":{"code":-32602,"message":"Invalid params: params has more than one member \"name\""},"id":1}`},
-		{"no meta", meta(``), `{"jsonrpc":"2.0","error":{"code":-32602,"message":"Invalid params: params._meta lacks \"io.modelcontextprotocol/protocolVersion\"; send it with every request, or open a session with initialize first"},"id":1}`},
-		{"no capabilities", meta(`"_meta":{` + version + `:"2026-07-28"}`), `{"jsonrpc":"2.0","error":{"code":-32602,"message":"Invalid params: params._meta lacks \"io.modelcontextprotocol/clientCapabilities\"; send {} when there are none"},"id":1}`},
-		{"bad capabilities", meta(`"_meta":{` + version + `:"2026-07-28","io.modelcontextprotocol/clientCapabilities":[]}`), `{"jsonrpc":"2.0","error":{"code":-32602,…`},
-		{"bad info", meta(`"_meta":{` + version + `:"2026-07-28","io.modelcontextprotocol/clientInfo":"x","io.modelcontextprotocol/clientCapabilities":{}}`), `{"jsonrpc":"2.0","error":{"code":-32602,…`},
-		{"no info", meta(`"_meta":{` + version + `:"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`), `{"jsonrpc":"2.0","result":…`},
-		{"version of no type", meta(`"_meta":{` + version + `:1}`), `{"jsonrpc":"2.0","error":{"code":-32602,…`},
-		{"version unknown", meta(`"_meta":{` + version + `:"1900-01-01"}`), `{"jsonrpc":"2.0","error":{"code":-32022,"message":"Unsupported protocol version: this server speaks 2026-07-28","data":{"requested":"1900-01-01","supported":["2026-07-28"]}},"id":1}`},
-		{"version legacy", meta(`"_meta":{` + version + `:"2025-11-25"}`), `{"jsonrpc":"2.0","error":{"code":-32022,"message":"Unsupported protocol version: this server speaks 2026-07-28","data":{"requested":"2025-11-25","supported":["2026-07-28"]}},"id":1}`},
-		{"log level", modernFrameWith("1", "tools/list", "", "{}", `,"io.modelcontextprotocol/logLevel":"loud"`), `{"jsonrpc":"2.0","error":{"code":-32602,…`},
-		{"initialize", modernFrame("1", "initialize", ``), `{"jsonrpc":"2.0","error":{"code":-32601,"message":"Method not found: \"initialize\" is no method of this server in revision 2026-07-28"},"id":1}`},
+		{
+			"call", modernFrame("1", "tools/call", `"name":"add","arguments":{"a":2,"b":3}`),
+			`{"jsonrpc":"2.0","result":{"resultType":"complete",` + serverMeta +
+				`,"structuredContent":{"sum":5},"content":[{"type":"text","text":"{\"sum\":5}"}]},"id":1}`,
+		},
+		{
+			"id large", modernFrame("9007199254740993", "tools/call", `"name":"nil"`),
+			`{"jsonrpc":"2.0","error":{"code":-32602,"message":"Unknown tool: nil"},"id":9007199254740993}`,
+		},
+		{
+			"id fraction", modernFrame("1.5", "tools/call", `"name":"nil"`),
+			`{"jsonrpc":"2.0","error":{"code":-32602,"message":"Unknown tool: nil"},"id":1.5}`,
+		},
+		{
+			"id escaped", modernFrame(`"a\u0041"`, "tools/call", `"name":"nil"`),
+			`{"jsonrpc":"2.0","error":{"code":-32602,"message":"Unknown tool: nil"},"id":"a\u0041"}`,
+		},
+		{
+			"name escaped", modernFrame("1", "tools/call", `"name":"\u0061dd","arguments":{"a":1,"b":1}`),
+			`{"jsonrpc":"2.0","result":…`,
+		},
+		{
+			"no name", modernFrame("1", "tools/call", `"arguments":{}`),
+			`{"jsonrpc":"2.0","error":{"code":-32602,"message":"Invalid params: params must have a member ` +
+				`\"name\", a string"},"id":1}`,
+		},
+		{
+			"two names", modernFrame("1", "tools/call", `"name":"add","n\u0061me":"rm"`),
+			`{"jsonrpc":"2.0","error":{"code":-32602,"message":"Invalid params: params has more than one ` +
+				`member \"name\""},"id":1}`,
+		},
+		{
+			"no meta", meta(``),
+			`{"jsonrpc":"2.0","error":{"code":-32602,"message":"Invalid params: params._meta lacks ` +
+				`\"io.modelcontextprotocol/protocolVersion\"; send it with every request, or open a session ` +
+				`with initialize first"},"id":1}`,
+		},
+		{
+			"no capabilities", meta(`"_meta":{` + version + `:"2026-07-28"}`),
+			`{"jsonrpc":"2.0","error":{"code":-32602,"message":"Invalid params: params._meta lacks ` +
+				`\"io.modelcontextprotocol/clientCapabilities\"; send {} when there are none"},"id":1}`,
+		},
+		{
+			"bad capabilities",
+			meta(`"_meta":{` + version + `:"2026-07-28","io.modelcontextprotocol/clientCapabilities":[]}`),
+			`{"jsonrpc":"2.0","error":{"code":-32602,…`,
+		},
+		{
+			"bad info",
+			meta(
+				`"_meta":{` + version +
+					`:"2026-07-28","io.modelcontextprotocol/clientInfo":"x",` +
+					`"io.modelcontextprotocol/clientCapabilities":{}}`),
+			`{"jsonrpc":"2.0","error":{"code":-32602,…`,
+		},
+		{
+			"no info",
+			meta(`"_meta":{` + version + `:"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`),
+			`{"jsonrpc":"2.0","result":…`,
+		},
+		{
+			"version of no type", meta(`"_meta":{` + version + `:1}`),
+			`{"jsonrpc":"2.0","error":{"code":-32602,…`,
+		},
+		{
+			"version unknown", meta(`"_meta":{` + version + `:"1900-01-01"}`),
+			`{"jsonrpc":"2.0","error":{"code":-32022,"message":"Unsupported protocol version: this server ` +
+				`speaks 2026-07-28","data":{"requested":"1900-01-01","supported":["2026-07-28"]}},"id":1}`,
+		},
+		{
+			"version legacy", meta(`"_meta":{` + version + `:"2025-11-25"}`),
+			`{"jsonrpc":"2.0","error":{"code":-32022,"message":"Unsupported protocol version: this server ` +
+				`speaks 2026-07-28","data":{"requested":"2025-11-25","supported":["2026-07-28"]}},"id":1}`,
+		},
+		{
+			"log level",
+			modernFrameWith("1", "tools/list", "", "{}", `,"io.modelcontextprotocol/logLevel":"loud"`),
+			`{"jsonrpc":"2.0","error":{"code":-32602,…`,
+		},
+		{
+			"initialize", modernFrame("1", "initialize", ``),
+			`{"jsonrpc":"2.0","error":{"code":-32601,"message":"Method not found: \"initialize\" is no ` +
+				`method of this server in revision 2026-07-28"},"id":1}`,
+		},
 		{"ping", modernFrame("1", "ping", ``), `{"jsonrpc":"2.0","error":{"code":-32601,…`},
-		{"setLevel", modernFrame("1", "logging/setLevel", `"level":"info"`), `{"jsonrpc":"2.0","error":{"code":-32601,…`},
-		{"subscribe", modernFrame("1", "resources/subscribe", `"uri":"x"`), `{"jsonrpc":"2.0","error":{"code":-32601,…`},
-		{"tasks/result", modernFrame("1", "tasks/result", `"taskId":"x"`), `{"jsonrpc":"2.0","error":{"code":-32601,…`},
+		{
+			"setLevel", modernFrame("1", "logging/setLevel", `"level":"info"`),
+			`{"jsonrpc":"2.0","error":{"code":-32601,…`,
+		},
+		{
+			"subscribe", modernFrame("1", "resources/subscribe", `"uri":"x"`),
+			`{"jsonrpc":"2.0","error":{"code":-32601,…`,
+		},
+		{
+			"tasks/result", modernFrame("1", "tasks/result", `"taskId":"x"`),
+			`{"jsonrpc":"2.0","error":{"code":-32601,…`,
+		},
 		{"no prompts", modernFrame("1", "prompts/list", ``), `{"jsonrpc":"2.0","error":{"code":-32601,…`},
-		{"no resources", modernFrame("1", "resources/read", `"uri":"x"`), `{"jsonrpc":"2.0","error":{"code":-32601,…`},
-		{"no completion", modernFrame("1", "completion/complete", ``), `{"jsonrpc":"2.0","error":{"code":-32601,…`},
-		{"batch", `[` + modernFrame("1", "tools/list", ``) + `]`, `[{"jsonrpc":"2.0","error":{"code":-32600,"message":"Invalid Request: revision 2026-07-28 has no batches; send one message at a time"},"id":1}]`},
-		{"discover", modernFrame(`"d"`, "server/discover", ``), `{"jsonrpc":"2.0","result":{"resultType":"complete",` + serverMeta + `,"ttlMs":0,"cacheScope":"private","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true},"logging":{}}},"id":"d"}`},
-		{"list", modernFrame("1", "tools/list", ``), `{"jsonrpc":"2.0","result":{"resultType":"complete",` + serverMeta + `,"ttlMs":0,"cacheScope":"private","tools":[{"name":"add","description":"Add two numbers",…`},
+		{
+			"no resources", modernFrame("1", "resources/read", `"uri":"x"`),
+			`{"jsonrpc":"2.0","error":{"code":-32601,…`,
+		},
+		{
+			"no completion", modernFrame("1", "completion/complete", ``),
+			`{"jsonrpc":"2.0","error":{"code":-32601,…`,
+		},
+		{
+			"batch", `[` + modernFrame("1", "tools/list", ``) + `]`,
+			`[{"jsonrpc":"2.0","error":{"code":-32600,"message":"Invalid Request: revision 2026-07-28 has ` +
+				`no batches; send one message at a time"},"id":1}]`,
+		},
+		{
+			"discover", modernFrame(`"d"`, "server/discover", ``),
+			`{"jsonrpc":"2.0","result":{"resultType":"complete",` + serverMeta +
+				`,"ttlMs":0,"cacheScope":"private","supportedVersions":["2026-07-28"],` +
+				`"capabilities":{"tools":{"listChanged":true},"logging":{}}},"id":"d"}`,
+		},
+		{
+			"list", modernFrame("1", "tools/list", ``),
+			`{"jsonrpc":"2.0","result":{"resultType":"complete",` + serverMeta +
+				`,"ttlMs":0,"cacheScope":"private","tools":[{"name":"add","description":"Add two numbers",…`,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := exchange(t, calculator(nil), tt.frame)
 			if len(got) != 1 {
 				t.Fatalf("%d frames: %v", len(got), got)
 			}
-			if start, open := strings.CutSuffix(tt.want, "…"); got[0] != tt.want && (!open || !strings.HasPrefix(got[0], start)) {
+			if start, open := strings.CutSuffix(tt.want, "…"); got[0] != tt.want &&
+				(!open || !strings.HasPrefix(got[0], start)) {
 				t.Errorf("got  %s\nwant %s", got[0], tt.want)
 			}
 		})
@@ -240,7 +343,8 @@ func TestModernCacheHints(t *testing.T) {
 	if !strings.Contains(got, `"ttlMs":90000,"cacheScope":"public"`) {
 		t.Error(got)
 	}
-	got = result(t, exchange(t, s, modernFrame("1", "tools/call", `"name":"add","arguments":{"a":1,"b":2}`))[0])
+	got = result(t,
+		exchange(t, s, modernFrame("1", "tools/call", `"name":"add","arguments":{"a":1,"b":2}`))[0])
 	if strings.Contains(got, "ttlMs") {
 		t.Error("a tool's result has cache hints:", got)
 	}
@@ -250,21 +354,26 @@ func TestBothErasOnOneConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := serve(t, calculator(nil))
 		defer w.close()
-		if got := w.ask(legacyFrame("1", "tools/list", "{}")); !strings.Contains(got, "open a session with initialize") {
+		if got := w.ask(legacyFrame("1", "tools/list", "{}")); !strings.Contains(got,
+			"open a session with initialize") {
 			t.Error(got)
 		}
 		if got := w.ask(legacyFrame("1", "ping", "{}")); got != `{"jsonrpc":"2.0","result":{},"id":1}` {
 			t.Error(got)
 		}
-		if got := w.ask(modernFrame("2", "tools/call", `"name":"add","arguments":{"a":1,"b":2}`)); !strings.Contains(got, `"resultType":"complete"`) {
+		if got := w.ask(modernFrame("2", "tools/call",
+			`"name":"add","arguments":{"a":1,"b":2}`)); !strings.Contains(got, `"resultType":"complete"`) {
 			t.Error(got)
 		}
 		w.open(legacyName)
-		want := `{"jsonrpc":"2.0","result":{"structuredContent":{"sum":3},"content":[{"type":"text","text":"{\"sum\":3}"}]},"id":3}`
-		if got := w.ask(legacyFrame("3", "tools/call", `{"name":"add","arguments":{"a":1,"b":2}}`)); got != want {
+		want := `{"jsonrpc":"2.0","result":{"structuredContent":{"sum":3},"content":[{"type":"text",` +
+			`"text":"{\"sum\":3}"}]},"id":3}`
+		if got := w.ask(
+			legacyFrame("3", "tools/call", `{"name":"add","arguments":{"a":1,"b":2}}`)); got != want {
 			t.Error(got)
 		}
-		if got := w.ask(modernFrame("4", "server/discover", "")); !strings.Contains(got, `"supportedVersions":["2026-07-28"]`) {
+		if got := w.ask(modernFrame("4", "server/discover", "")); !strings.Contains(got,
+			`"supportedVersions":["2026-07-28"]`) {
 			t.Error(got)
 		}
 	})
@@ -272,26 +381,33 @@ func TestBothErasOnOneConnection(t *testing.T) {
 
 func TestErasPinned(t *testing.T) {
 	only := calculator(&ServerOptions{Eras: "modern"})
-	if got := exchange(t, only, hello(legacyName))[0]; !strings.Contains(got, `-32022`) || !strings.Contains(got, `["2026-07-28"]`) {
+	if got := exchange(t, only, hello(legacyName))[0]; !strings.Contains(got, `-32022`) ||
+		!strings.Contains(got, `["2026-07-28"]`) {
 		t.Error("a modern server at initialize:", got)
 	}
 	only = calculator(&ServerOptions{Eras: "legacy"})
-	if got := exchange(t, only, modernFrame("1", "tools/list", ""))[0]; !strings.Contains(got, `-32600`) || !strings.Contains(got, "initialize") {
+	if got := exchange(t, only, modernFrame("1", "tools/list", ""))[0]; !strings.Contains(got,
+		`-32600`) || !strings.Contains(got, "initialize") {
 		t.Error("a legacy server at a modern request:", got)
 	}
 	only = calculator(&ServerOptions{Eras: "2025-06-18"})
-	if got := exchange(t, only, hello(legacyName))[0]; !strings.Contains(got, `"protocolVersion":"2025-06-18"`) {
+	if got := exchange(t, only, hello(legacyName))[0]; !strings.Contains(got,
+		`"protocolVersion":"2025-06-18"`) {
 		t.Error("a server of one revision:", got)
 	}
 }
 
 func TestPanicIsOfOneCall(t *testing.T) {
 	s := calculator(nil)
-	AddTool(s, Tool{Name: "panic"}, func(context.Context, struct{}) (string, error) { panic("private") })
+	AddTool(s, Tool{Name: "panic"}, func(context.Context, struct{}) (string, error) {
+		panic("private")
+	})
 	got := exchange(t, s,
 		modernFrame("1", "tools/call", `"name":"panic"`),
 		modernFrame("2", "tools/call", `"name":"add","arguments":{"a":1,"b":2}`))
-	if len(got) != 2 || got[0] != `{"jsonrpc":"2.0","error":{"code":-32603,"message":"Internal error"},"id":1}` || !strings.Contains(got[1], `{"sum":3}`) {
+	if len(got) != 2 ||
+		got[0] != `{"jsonrpc":"2.0","error":{"code":-32603,"message":"Internal error"},"id":1}` ||
+		!strings.Contains(got[1], `{"sum":3}`) {
 		t.Error(got)
 	}
 }
@@ -361,20 +477,25 @@ func TestClientFrom(t *testing.T) {
 func TestHandle(t *testing.T) {
 	s := NewServer("calc", "1.0", nil)
 	s.AddExtension("com.example/skills", map[string]any{"directoryRead": true})
-	s.Handle("skills/list", farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
-		if ClientFrom(ctx) == nil {
-			t.Error("no client")
-		}
-		return map[string]any{"skills": []string{}, "got": string(req.Params[:1])}, nil
-	}))
-	s.Handle("skills/nothing", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return nil, nil }))
+	s.Handle("skills/list",
+		farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
+			if ClientFrom(ctx) == nil {
+				t.Error("no client")
+			}
+			return map[string]any{"skills": []string{}, "got": string(req.Params[:1])}, nil
+		}))
+	s.Handle("skills/nothing",
+		farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return nil, nil }))
 	s.Handle("skills/get", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
 		return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "no such skill")
 	}))
-	got := exchange(t, s, modernFrame("1", "skills/list", ""), modernFrame("2", "skills/nothing", ""), modernFrame("3", "skills/get", ""), modernFrame("4", "server/discover", ""))
-	wantJSON(t, "list", result(t, got[0]), `{"resultType":"complete",`+serverMeta+`,"skills":[],"got":"{"}`)
+	got := exchange(t, s, modernFrame("1", "skills/list", ""), modernFrame("2", "skills/nothing", ""),
+		modernFrame("3", "skills/get", ""), modernFrame("4", "server/discover", ""))
+	wantJSON(t, "list", result(t, got[0]),
+		`{"resultType":"complete",`+serverMeta+`,"skills":[],"got":"{"}`)
 	wantJSON(t, "nothing", result(t, got[1]), `{"resultType":"complete",`+serverMeta+`}`)
-	if !strings.Contains(got[2], "-32602") || !strings.Contains(got[3], `"extensions":{"com.example/skills":{"directoryRead":true}}`) {
+	if !strings.Contains(got[2], "-32602") ||
+		!strings.Contains(got[3], `"extensions":{"com.example/skills":{"directoryRead":true}}`) {
 		t.Error(got[2:])
 	}
 	got = exchange(t, s, hello(legacyName), legacyFrame("1", "skills/list", `{}`))
@@ -394,19 +515,30 @@ func TestMisuse(t *testing.T) {
 		},
 		"no handler": func(s *Server) { s.AddTool(Tool{Name: "x"}, nil) },
 		"schema": func(s *Server) {
-			s.AddTool(Tool{Name: "x", InputSchema: jsonrpc.Raw(`{"type":3}`)}, func(context.Context, jsonrpc.Raw) (*ToolResult, error) { return nil, nil })
+			s.AddTool(Tool{Name: "x", InputSchema: jsonrpc.Raw(`{"type":3}`)},
+				func(context.Context, jsonrpc.Raw) (*ToolResult, error) {
+					return nil, nil
+				})
 		},
 		"resource": func(s *Server) { s.AddResource(Resource{Name: "x"}, read) },
 		"template": func(s *Server) {
-			s.AddTemplate(ResourceTemplate{Name: "x", URITemplate: "a{"}, func(context.Context, string, Vars) ([]ResourceContents, error) { return nil, nil })
+			s.AddTemplate(ResourceTemplate{Name: "x", URITemplate: "a{"},
+				func(context.Context, string, Vars) ([]ResourceContents, error) {
+					return nil, nil
+				})
 		},
 		"prompt":          func(s *Server) { s.AddPrompt(Prompt{Name: "x"}, nil) },
 		"protocol method": func(s *Server) { s.Handle("tools/call", farcall.HandlerFunc(nil)) },
 		"task method": func(s *Server) {
-			s.Handle("tasks/get", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return nil, nil }))
+			s.Handle("tasks/get", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
+				return nil, nil
+			}))
 		},
 		"initialized": func(s *Server) {
-			s.Handle("notifications/initialized", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return nil, nil }))
+			s.Handle("notifications/initialized",
+				farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
+					return nil, nil
+				}))
 		},
 		"later, no tool": func(s *Server) { s.TaskLater("nil") },
 		"later, no task": func(s *Server) {
