@@ -134,7 +134,8 @@ func (x *session) serve(ctx context.Context, req *farcall.Request) (any, error) 
 	case rev == nil && req.Method == spec.MethodPing:
 		return jsonrpc.Raw("{}"), nil
 	case rev == nil:
-		return nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "Invalid Request: not initialized; the first request of a session must be initialize")
+		return nil, jsonrpc.Errorf(jsonrpc.InvalidRequest,
+			"Invalid Request: not initialized; the first request of a session must be initialize")
 	case req.InBatch() && !rev.Batch:
 		return nil, errBatch(rev)
 	}
@@ -154,15 +155,19 @@ func (x *session) serve(ctx context.Context, req *farcall.Request) (any, error) 
 }
 
 func errBatch(rev *era.Revision) error {
-	return jsonrpc.Errorf(jsonrpc.InvalidRequest, "Invalid Request: revision %s has no batches; send one message at a time", rev.Name)
+	return jsonrpc.Errorf(jsonrpc.InvalidRequest,
+		"Invalid Request: revision %s has no batches; send one message at a time", rev.Name)
 }
 
-func (x *session) newCall(ctx context.Context, rev *era.Revision, req *farcall.Request) (*call, error) {
+func (x *session) newCall(
+	ctx context.Context, rev *era.Revision, req *farcall.Request,
+) (*call, error) {
 	c := x.srv.newCall(ctx, x.client, req)
 	c.rev, c.session, c.who = rev, x, x.who.Load()
 	if !c.forwards {
 		var err error
-		if c.params, err = era.Translate(era.Params, req.Method, req.Params, rev, era.Latest()); err != nil {
+		if c.params, err = era.Translate(era.Params, req.Method, req.Params, rev,
+			era.Latest()); err != nil {
 			return nil, err
 		}
 	}
@@ -208,11 +213,13 @@ func (x *session) notified(ctx context.Context, rev *era.Revision, req *farcall.
 func (x *session) initialize(ctx context.Context, req *farcall.Request) (any, error) {
 	s := x.srv
 	if req.InBatch() { // 2025-03-26, basic/lifecycle: MUST NOT be part of a batch
-		return nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "Invalid Request: initialize must not be part of a batch")
+		return nil, jsonrpc.Errorf(jsonrpc.InvalidRequest,
+			"Invalid Request: initialize must not be part of a batch")
 	}
 	if len(s.legacy) == 0 {
 		var version string
-		_ = jsonv2.Unmarshal(scan.Member(req.Params, "protocolVersion"), &version) // "" when it is no string
+		// "" when it is no string
+		_ = jsonv2.Unmarshal(scan.Member(req.Params, "protocolVersion"), &version)
 		return nil, unsupportedVersion(version, s.modern)
 	}
 	if x.rev.Load() != nil {
@@ -238,7 +245,8 @@ func (x *session) initialize(ctx context.Context, req *farcall.Request) (any, er
 		return nil, inRevision(err, rev)
 	}
 	raw, err := jsonv2.Append(nil, spec.InitializeResult{
-		ProtocolVersion: rev.Name, Capabilities: self.capabilities, ServerInfo: self.info, Instructions: self.instructions,
+		ProtocolVersion: rev.Name, Capabilities: self.capabilities, ServerInfo: self.info,
+		Instructions: self.instructions,
 	})
 	if err == nil {
 		raw, err = era.Translate(era.Result, req.Method, raw, era.Latest(), rev)
@@ -259,14 +267,26 @@ func (x *session) initialize(ctx context.Context, req *farcall.Request) (any, er
 }
 
 var (
-	errInitialized  = &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Invalid Request: the session is initialized already; begin another one to change something"}
-	errSessionEnded = &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Invalid Request: the session has ended; begin another one"}
+	errInitialized = &jsonrpc.Error{
+		Code: jsonrpc.InvalidRequest,
+		Message: "Invalid Request: the session is initialized already; begin another one to " +
+			"change something",
+	}
+	errSessionEnded = &jsonrpc.Error{
+		Code:    jsonrpc.InvalidRequest,
+		Message: "Invalid Request: the session has ended; begin another one",
+	}
 )
 
 // beginning is the call for something that is no request with a way back to the
 // client: it says who the client is.
-func (x *session) beginning(ctx context.Context, rev *era.Revision, who *clientMeta, req *farcall.Request) *call {
-	c := &call{srv: x.srv, rev: rev, session: x, client: x.client, who: who, method: req.Method, over: true}
+func (x *session) beginning(
+	ctx context.Context, rev *era.Revision, who *clientMeta, req *farcall.Request,
+) *call {
+	c := &call{
+		srv: x.srv, rev: rev, session: x, client: x.client, who: who, method: req.Method,
+		over: true,
+	}
 	return c.derive(ctx)
 }
 
@@ -289,7 +309,9 @@ func askable(caps jsonrpc.Raw, rev *era.Revision) jsonrpc.Raw {
 		return caps
 	}
 	out := object.New(caps, "elicitation", "sampling")
-	if rev.Elicitation && (scan.Member(elicitation, "url") == nil || scan.Member(elicitation, "form") != nil) && elicitation != nil {
+	if rev.Elicitation &&
+		(scan.Member(elicitation, "url") == nil || scan.Member(elicitation, "form") != nil) &&
+		elicitation != nil {
 		out.Add("elicitation", jsonrpc.Raw("{}"))
 	}
 	if sampling != nil {
@@ -320,7 +342,9 @@ type sealedState struct {
 var errOtherServer = errors.New("mcp: the session is another server's")
 
 // Resume goes on with a session of a client of the legacy era: see [mcphttp.Resumer].
-func (s *Server) Resume(ctx context.Context, client farcall.Caller, rev *era.Revision, state []byte) (mcphttp.Session, error) {
+func (s *Server) Resume(
+	ctx context.Context, client farcall.Caller, rev *era.Revision, state []byte,
+) (mcphttp.Session, error) {
 	st := sealedState{Server: s.info.Name}
 	if state != nil {
 		if err := jsonv2.Unmarshal(state, &st); err != nil {
@@ -354,12 +378,18 @@ func (s *Server) Resume(ctx context.Context, client farcall.Caller, rev *era.Rev
 // State implements mcphttp.Resumable.
 func (x *session) State() ([]byte, error) {
 	who := x.who.Load()
-	st := sealedState{Server: x.srv.info.Name, Info: sealedInfo(who), Caps: who.capsRaw, Tasks: x.tasks.Load()}
+	st := sealedState{
+		Server: x.srv.info.Name, Info: sealedInfo(who), Caps: who.capsRaw,
+		Tasks: x.tasks.Load(),
+	}
 	if len(st.Caps) > maxSealedCaps && scan.Member(st.Caps, "experimental") != nil {
 		st.Caps = object.New(st.Caps, "experimental").End() // what is experimental goes first
 	}
 	if len(st.Caps) > maxSealedCaps {
-		return nil, invalidParams("the capabilities have %d bytes, and at most %d fit into a session; declare fewer extensions", len(st.Caps), maxSealedCaps)
+		return nil,
+			invalidParams(
+				"the capabilities have %d bytes, and at most %d fit into a session; declare fewer extensions",
+				len(st.Caps), maxSealedCaps)
 	}
 	return jsonv2.Append(nil, &st)
 }
@@ -370,7 +400,11 @@ func sealedInfo(who *clientMeta) jsonrpc.Raw {
 		return who.infoRaw
 	}
 	cut := func(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxSealedName)], "") }
-	raw, err := jsonv2.Append(nil, spec.Implementation{Name: cut(who.info.Name), Version: cut(who.info.Version), Title: cut(who.info.Title)})
+	raw, err := jsonv2.Append(nil,
+		spec.Implementation{
+			Name: cut(who.info.Name), Version: cut(who.info.Version),
+			Title: cut(who.info.Title),
+		})
 	if err != nil {
 		return nil // it says less of itself
 	}

@@ -30,8 +30,9 @@ import (
 type Session struct{ x *session }
 
 var (
-	errNotReady = errors.New("mcp: the client has not said that it is initialized; send from OnSessionInitialized on")
-	errOfCall   = errors.New("mcp: the notification belongs to a call; use Progress in its handler")
+	errNotReady = errors.New(
+		"mcp: the client has not said that it is initialized; send from OnSessionInitialized on")
+	errOfCall = errors.New("mcp: the notification belongs to a call; use Progress in its handler")
 )
 
 // Sessions returns the sessions that have begun and not ended in this process. Those that begin or
@@ -124,7 +125,8 @@ func (s *Session) Notify(ctx context.Context, method string, params any) error {
 func (s *Session) Log(ctx context.Context, level, logger string, data any) error {
 	severity := spec.LogSeverity(level)
 	if severity < 0 {
-		return fmt.Errorf("mcp: %q is no log level; use one of %s", level, strings.Join(spec.LogLevels(), ", "))
+		return fmt.Errorf("mcp: %q is no log level; use one of %s", level,
+			strings.Join(spec.LogLevels(), ", "))
 	}
 	if severity < spec.LogSeverity(s.x.level()) {
 		return nil
@@ -133,7 +135,8 @@ func (s *Session) Log(ctx context.Context, level, logger string, data any) error
 	if err != nil {
 		return fmt.Errorf("mcp: the data of a log message cannot be marshalled: %w", err)
 	}
-	return s.Notify(ctx, spec.NotificationMessage, spec.LoggingMessageNotificationParams{Level: level, Logger: logger, Data: raw})
+	return s.Notify(ctx, spec.NotificationMessage,
+		spec.LoggingMessageNotificationParams{Level: level, Logger: logger, Data: raw})
 }
 
 // URLDone tells the client that the user has done what [ElicitURL] asked for at the URL, where the
@@ -141,7 +144,8 @@ func (s *Session) Log(ctx context.Context, level, logger string, data any) error
 // URL have the same id, so each should have its own URL. The server of the page calls it, so that
 // the client need not ask the user.
 func (s *Session) URLDone(ctx context.Context, url string) error {
-	return s.Notify(ctx, spec.NotificationElicitationComplete, spec.ElicitationCompleteNotificationParams{ElicitationID: elicitationID(url)})
+	return s.Notify(ctx, spec.NotificationElicitationComplete,
+		spec.ElicitationCompleteNotificationParams{ElicitationID: elicitationID(url)})
 }
 
 // elicitationID returns the id of the elicitation that asks to visit a URL.
@@ -215,7 +219,8 @@ const defaultLevel = spec.LogInfo
 func Log(ctx context.Context, level, logger string, data any) error {
 	severity := spec.LogSeverity(level)
 	if severity < 0 {
-		return fmt.Errorf("mcp: %q is no log level; use one of %s", level, strings.Join(spec.LogLevels(), ", "))
+		return fmt.Errorf("mcp: %q is no log level; use one of %s", level,
+			strings.Join(spec.LogLevels(), ", "))
 	}
 	c := callFrom(ctx)
 	switch {
@@ -235,10 +240,12 @@ func Log(ctx context.Context, level, logger string, data any) error {
 	if c.over {
 		return errReturned
 	}
-	return c.notifyLocked(ctx, spec.NotificationMessage, spec.LoggingMessageNotificationParams{Level: level, Logger: logger, Data: raw})
+	return c.notifyLocked(ctx, spec.NotificationMessage,
+		spec.LoggingMessageNotificationParams{Level: level, Logger: logger, Data: raw})
 }
 
-var errReturned = errors.New("mcp: the handler has returned; what it logs or reports now belongs to no call, and is not sent")
+var errReturned = errors.New(
+	"mcp: the handler has returned; what it logs or reports now belongs to no call, and is not sent")
 
 // notifyLocked sends a notification that belongs to the request. The params are
 // canonical.
@@ -252,7 +259,9 @@ func (c *call) notifyLocked(ctx context.Context, method string, params any) erro
 
 // notify sends a notification to a client of a revision. The params are
 // canonical. One that the revision does not have is not sent.
-func notify(ctx context.Context, client farcall.Caller, rev *era.Revision, method string, params jsonrpc.Raw) error {
+func notify(
+	ctx context.Context, client farcall.Caller, rev *era.Revision, method string, params jsonrpc.Raw,
+) error {
 	params, err := era.Translate(era.Notification, method, params, era.Latest(), rev)
 	if err != nil {
 		return nil //nolint:nilerr // there is no way to say it in that revision
@@ -264,7 +273,8 @@ func notify(ctx context.Context, client farcall.Caller, rev *era.Revision, metho
 func (s *Server) setLevel(c *call) (answer, error) {
 	var p spec.SetLevelParams
 	if err := jsonv2.Unmarshal(c.params, &p); err != nil || spec.LogSeverity(p.Level) < 0 {
-		return answer{}, invalidParams("the level must be one of %s", strings.Join(spec.LogLevels(), ", "))
+		return answer{}, invalidParams("the level must be one of %s",
+			strings.Join(spec.LogLevels(), ", "))
 	}
 	return emptyAnswer(), c.session.setLevel(p.Level)
 }
@@ -350,7 +360,8 @@ const (
 	swaps = 100
 )
 
-var errManyValues = fmt.Errorf("mcp: the values of one session have %d bytes at most, with their keys", maxSessionValues)
+var errManyValues = fmt.Errorf(
+	"mcp: the values of one session have %d bytes at most, with their keys", maxSessionValues)
 
 // SetValue keeps a value under a key for the session, as JSON. A nil value removes what is there.
 // The values of a session have 64 KB at most, with their keys.
@@ -449,7 +460,10 @@ func (x *session) storedValues() *storedValues {
 	if most := time.Now().Add(maxValuesAge); until.After(most) {
 		until = most
 	}
-	v := &storedValues{records: x.srv.opts.Sessions, owner: x.owner.Text(), id: valuesPrefix + id, until: until}
+	v := &storedValues{
+		records: x.srv.opts.Sessions, owner: x.owner.Text(), id: valuesPrefix + id,
+		until: until,
+	}
 	if g := x.owner.Group(); g != x.owner {
 		v.group = g.Text()
 	}
@@ -493,7 +507,9 @@ func (v *storedValues) set(key string, raw jsonrpc.Raw) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("mcp: the values of a session cannot be stored: %d others were stored meanwhile: %w", swaps, store.ErrConflict)
+	return fmt.Errorf(
+		"mcp: the values of a session cannot be stored: %d others were stored meanwhile: %w", swaps,
+		store.ErrConflict)
 }
 
 func (v *storedValues) put(values map[string]jsonrpc.Raw, version uint64) error {
@@ -504,7 +520,11 @@ func (v *storedValues) put(values map[string]jsonrpc.Raw, version uint64) error 
 	}
 	text, err := jsonv2.Append(nil, values)
 	if err == nil {
-		_, err = v.records.Put(ctx, &store.Record{Owner: v.owner, Group: v.group, ID: v.id, Version: version, Expires: v.until, Value: text})
+		_, err = v.records.Put(ctx,
+			&store.Record{
+				Owner: v.owner, Group: v.group, ID: v.id, Version: version, Expires: v.until,
+				Value: text,
+			})
 	}
 	return err
 }
@@ -519,7 +539,8 @@ func (x *session) Discard(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	if err := v.records.Delete(ctx, v.owner, v.id); err != nil {
-		x.srv.logger().Error("mcp: the values of a session stay in the store until it expires", "error", err)
+		x.srv.logger().Error("mcp: the values of a session stay in the store until it expires",
+			"error", err)
 	}
 }
 
@@ -557,7 +578,8 @@ func (x *session) readLevel() {
 	values, _, err := v.get(levelAge)
 	next.read = time.Now() // a store that is slow is not asked for each message
 	if err != nil {
-		x.srv.logger().Warn("mcp: the level of a client's log may be older than that of another replica", "error", err)
+		x.srv.logger().Warn("mcp: the level of a client's log may be older than that of another replica",
+			"error", err)
 	}
 	var level string
 	if jsonv2.Unmarshal(values[levelKey], &level) == nil && spec.LogSeverity(level) >= 0 {

@@ -44,7 +44,8 @@ func sessionCall(t *testing.T, x interface {
 }
 
 func initializeParams(revision string) string {
-	return `{"protocolVersion":"` + revision + `","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`
+	return `{"protocolVersion":"` + revision +
+		`","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`
 }
 
 // The hooks of a session are called once each, in order, however it goes.
@@ -57,7 +58,9 @@ func TestSessionHooks(t *testing.T) {
 				t.Error(err)
 			}
 		},
-		OnSessionInitialized: func(_ context.Context, x *Session) { log = append(log, "initialized "+x.Client().Revision) },
+		OnSessionInitialized: func(_ context.Context, x *Session) {
+			log = append(log, "initialized "+x.Client().Revision)
+		},
 		OnSessionEnded: func(x *Session) {
 			log = append(log, "ended")
 			<-x.Done()
@@ -93,7 +96,8 @@ func TestSessionHooks(t *testing.T) {
 		t.Errorf("told %q", client.told)
 	}
 	for _, err := range []error{
-		all[0].Notify(t.Context(), spec.NotificationProgress, nil), all[0].Notify(t.Context(), "notifications/x", []int{}),
+		all[0].Notify(t.Context(), spec.NotificationProgress, nil),
+		all[0].Notify(t.Context(), "notifications/x", []int{}),
 		all[0].Log(t.Context(), "loud", "", 1),
 	} {
 		if err == nil {
@@ -132,7 +136,8 @@ func TestSessionValues(t *testing.T) {
 			t.Error(ok, err)
 		}
 		big := strings.Repeat("x", maxSessionValues/2-10)
-		if err := errors.Join(one.SetValue("n", 5), one.SetValue("a", big), one.SetValue("a", big), one.SetValue("b", strings.Repeat("x", 9000))); err != nil {
+		if err := errors.Join(one.SetValue("n", 5), one.SetValue("a", big), one.SetValue("a", big),
+			one.SetValue("b", strings.Repeat("x", 9000))); err != nil {
 			t.Error(err)
 		}
 		if ok, err := one.Value("n", &n); !ok || err != nil || n != 5 {
@@ -141,7 +146,8 @@ func TestSessionValues(t *testing.T) {
 		if err := one.SetValue("c", big); !errors.Is(err, errManyValues) {
 			t.Error(err)
 		}
-		if err := errors.Join(one.SetValue("b", nil), one.SetValue("a", nil), one.SetValue("c", big)); err != nil {
+		if err := errors.Join(one.SetValue("b", nil), one.SetValue("a", nil),
+			one.SetValue("c", big)); err != nil {
 			t.Error(err)
 		}
 		x.Close()
@@ -157,28 +163,30 @@ func TestSubscribeHookIsBalanced(t *testing.T) {
 	var mu sync.Mutex
 	on := map[string]bool{}
 	calls := 0
-	s := NewServer("x", "1", &ServerOptions{OnSubscribe: func(_ context.Context, uri string) (func(), error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if on[uri] {
-			t.Errorf("%s has begun twice", uri)
-		}
-		if calls++; calls%7 == 0 {
-			return nil, jsonrpc.Errorf(1, "refused")
-		}
-		on[uri] = true
-		return func() {
+	s := NewServer("x", "1",
+		&ServerOptions{OnSubscribe: func(_ context.Context, uri string) (func(), error) {
 			mu.Lock()
 			defer mu.Unlock()
-			if !on[uri] {
-				t.Errorf("%s has stopped twice", uri)
+			if on[uri] {
+				t.Errorf("%s has begun twice", uri)
 			}
-			delete(on, uri)
-		}, nil
-	}})
+			if calls++; calls%7 == 0 {
+				return nil, jsonrpc.Errorf(1, "refused")
+			}
+			on[uri] = true
+			return func() {
+				mu.Lock()
+				defer mu.Unlock()
+				if !on[uri] {
+					t.Errorf("%s has stopped twice", uri)
+				}
+				delete(on, uri)
+			}, nil
+		}})
 	uris := []string{"test://a", "test://b"}
 	for _, uri := range uris {
-		s.AddResource(Resource{URI: uri, Name: uri}, func(context.Context, string) ([]ResourceContents, error) { return nil, nil })
+		s.AddResource(Resource{URI: uri, Name: uri},
+			func(context.Context, string) ([]ResourceContents, error) { return nil, nil })
 	}
 	session := func(r *rand.Rand) {
 		x := s.Accept(t.Context(), &notedClient{})
@@ -201,7 +209,12 @@ func TestSubscribeHookIsBalanced(t *testing.T) {
 	}
 	listener := func(r *rand.Rand) {
 		ctx, cancel := context.WithCancel(t.Context())
-		c := (&call{srv: s, client: &notedClient{}, params: jsonrpc.Raw(`{"notifications":{"resourceSubscriptions":["test://a","test://b","test://a","test://none"]}}`)}).derive(ctx)
+		c := (&call{
+			srv: s, client: &notedClient{},
+			params: jsonrpc.Raw(
+				`{"notifications":{"resourceSubscriptions":["test://a","test://b","test://a",` +
+					`"test://none"]}}`),
+		}).derive(ctx)
 		c.rev = s.modern[0]
 		if r.IntN(2) == 0 {
 			cancel()

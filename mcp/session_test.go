@@ -22,7 +22,8 @@ func TestInitialize(t *testing.T) {
 	} {
 		s := calculator(&ServerOptions{Instructions: "Add."})
 		got := exchange(t, s, hello(tt.asked))
-		wantJSON(t, tt.asked, result(t, got[0]), `{"protocolVersion":"`+tt.got+`","serverInfo":{"name":"calc","version":"1.0"},
+		wantJSON(t, tt.asked, result(t, got[0]),
+			`{"protocolVersion":"`+tt.got+`","serverInfo":{"name":"calc","version":"1.0"},
 			"capabilities":{"tools":{"listChanged":true},"logging":{}},"instructions":"Add."}`)
 	}
 }
@@ -43,7 +44,8 @@ func TestSession(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := exchange(t, calculator(nil), hello(legacyName), initialized, tt.frame)
-			if len(got) != 2 || !strings.Contains(got[1], tt.want) || strings.Contains(got[1], "resultType") {
+			if len(got) != 2 || !strings.Contains(got[1], tt.want) ||
+				strings.Contains(got[1], "resultType") {
 				t.Errorf("got %v, want %s", got, tt.want)
 			}
 		})
@@ -57,14 +59,19 @@ func TestSessionBefore(t *testing.T) {
 		t.Error("a revision before initialize")
 	}
 	_, err := x.ServeRPC(t.Context(), newRequest("tools/list", "{}"))
-	if err == nil || !strings.Contains(err.Error(), "the first request of a session must be initialize") {
+	if err == nil ||
+		!strings.Contains(err.Error(), "the first request of a session must be initialize") {
 		t.Error(err)
 	}
 	if _, err := x.ServeRPC(t.Context(), newRequest("ping", "")); err != nil {
 		t.Error(err)
 	}
-	for _, params := range []string{``, `{}`, `{"protocolVersion":1}`, `{"protocolVersion":"2025-11-25","capabilities":1}`} {
-		if _, err := x.ServeRPC(t.Context(), newRequest("initialize", params)); err == nil || !strings.Contains(err.Error(), "-32602") {
+	for _, params := range []string{
+		``, `{}`, `{"protocolVersion":1}`,
+		`{"protocolVersion":"2025-11-25","capabilities":1}`,
+	} {
+		if _, err := x.ServeRPC(t.Context(), newRequest("initialize", params)); err == nil ||
+			!strings.Contains(err.Error(), "-32602") {
 			t.Errorf("initialize %s: %v", params, err)
 		}
 	}
@@ -74,7 +81,8 @@ func TestSessionBefore(t *testing.T) {
 }
 
 func TestBatch(t *testing.T) {
-	batch := `[` + legacyFrame("1", "ping", "{}") + `,` + legacyFrame("2", "tools/call", `{"name":"add","arguments":{"a":1,"b":1}}`) + `]`
+	batch := `[` + legacyFrame("1", "ping", "{}") + `,` +
+		legacyFrame("2", "tools/call", `{"name":"add","arguments":{"a":1,"b":1}}`) + `]`
 	for _, revision := range legacyNames {
 		got := exchange(t, calculator(nil), hello(revision), initialized, batch)
 		if len(got) != 2 {
@@ -98,7 +106,10 @@ func TestSessionRace(t *testing.T) {
 	errs := make(chan error, 2)
 	for _, revision := range []string{"2025-06-18", "2025-11-25"} {
 		go func() {
-			_, err := x.ServeRPC(context.Background(), newRequest("initialize", `{"protocolVersion":"`+revision+`","capabilities":{},"clientInfo":{"name":"t","version":"1"}}`))
+			_, err := x.ServeRPC(context.Background(),
+				newRequest("initialize",
+					`{"protocolVersion":"`+revision+
+						`","capabilities":{},"clientInfo":{"name":"t","version":"1"}}`))
 			errs <- err
 		}()
 	}
@@ -126,12 +137,15 @@ func TestExecution(t *testing.T) {
 	for _, revision := range legacyNames {
 		got := exchange(t, s, hello(revision), legacyFrame("1", "tools/list", "{}"))
 		has := revision == "2025-11-25"
-		if strings.Contains(got[0], `"tasks":{`) != has || strings.Contains(got[1], `"execution":{"taskSupport":"optional"}`) != has || strings.Contains(got[0], "extensions") {
+		if strings.Contains(got[0], `"tasks":{`) != has ||
+			strings.Contains(got[1], `"execution":{"taskSupport":"optional"}`) != has ||
+			strings.Contains(got[0], "extensions") {
 			t.Errorf("%s: %v", revision, got)
 		}
 	}
 	got := exchange(t, s, modernFrame("1", "server/discover", ""), modernFrame("2", "tools/list", ""))
-	if !strings.Contains(got[0], `"extensions":{"io.modelcontextprotocol/tasks":{}}`) || strings.Contains(got[0], `"tasks":{"`) || strings.Contains(got[1], "execution") {
+	if !strings.Contains(got[0], `"extensions":{"io.modelcontextprotocol/tasks":{}}`) ||
+		strings.Contains(got[0], `"tasks":{"`) || strings.Contains(got[1], "execution") {
 		t.Error(got)
 	}
 }

@@ -48,7 +48,8 @@ func TestSessionValuesAreStored(t *testing.T) {
 	t.Cleanup(func() { _ = kept.Close() })
 	var replicas [2]atomic.Pointer[mcphttp.Handler]
 	start := func(i int) {
-		s, h := replica(t, ServerOptions{Keys: sealKeys("k"), Sessions: kept, Tasks: kept}, mcphttp.Options{})
+		s, h := replica(t, ServerOptions{Keys: sealKeys("k"), Sessions: kept, Tasks: kept},
+			mcphttp.Options{})
 		AddTool(s, Tool{Name: "value"}, useValue)
 		if old := replicas[i].Swap(h); old != nil {
 			ctx, cancel := context.WithCancel(context.Background())
@@ -106,7 +107,8 @@ func TestSessionValuesAreStored(t *testing.T) {
 		value(c, valueArgs{Key: "other"}, "none")
 	}
 	big := valueArgs{Key: "big", Set: strings.Repeat("x", maxSessionValues)}
-	if r, err := clients[0].CallTool(t.Context(), "value", big); err != nil || !r.IsError || !strings.Contains(r.Content[0].Text, errManyValues.Error()) {
+	if r, err := clients[0].CallTool(t.Context(), "value", big); err != nil || !r.IsError ||
+		!strings.Contains(r.Content[0].Text, errManyValues.Error()) {
 		t.Errorf("a value that is too large: %v, %v", r, err)
 	}
 	for i, c := range clients {
@@ -126,7 +128,10 @@ func TestSessionValuesAreStored(t *testing.T) {
 // ever; the error of a store is reported.
 func TestSessionValuesConflict(t *testing.T) {
 	kept := &faultyStore{Records: store.New(nil)}
-	v := &storedValues{records: kept, owner: "o", id: valuesPrefix + "1", until: time.Now().Add(time.Hour)}
+	v := &storedValues{
+		records: kept, owner: "o", id: valuesPrefix + "1",
+		until: time.Now().Add(time.Hour),
+	}
 	conflicts := 0
 	kept.fail(func(*store.Record) error {
 		if conflicts++; conflicts < 3 {

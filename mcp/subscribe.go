@@ -190,8 +190,8 @@ func (s *Server) ResourceUpdated(uri string) { s.tell(&events{uris: []string{uri
 // maxSubscriptions bounds the resources that one session subscribes to.
 const maxSubscriptions = 10_000
 
-// subscriptionsKey is that of the resources which a client has subscribed to, among the values of its
-// session.
+// subscriptionsKey is that of the resources which a client has subscribed to, among the values of
+// its session.
 const subscriptionsKey = "\x00subscriptions"
 
 // keepSubscriptions stores what the client has subscribed to, for a replica that goes on with the
@@ -211,7 +211,8 @@ func (x *session) keepSubscriptions() {
 		err = v.set(subscriptionsKey, raw)
 	}
 	if err != nil {
-		x.srv.logger().Warn("mcp: another replica does not know the subscriptions of a client", "error", err)
+		x.srv.logger().Warn("mcp: another replica does not know the subscriptions of a client",
+			"error", err)
 	}
 }
 
@@ -230,7 +231,8 @@ func (x *session) Again() (requests [][]byte, err error) {
 	err = jsonv2.Unmarshal(values[subscriptionsKey], &all)
 	for _, uri := range all {
 		params := append(scan.AppendQuoted([]byte(`{"uri":`), uri), '}')
-		requests = append(requests, jsonrpc.V2.AppendRequest(nil, jsonrpc.IntID(0), spec.MethodResourcesSubscribe, params))
+		requests = append(requests,
+			jsonrpc.V2.AppendRequest(nil, jsonrpc.IntID(0), spec.MethodResourcesSubscribe, params))
 	}
 	return requests, err
 }
@@ -376,7 +378,8 @@ func (x *session) subscribe(uri string, stop func()) (b *interest, isNew bool, e
 	return b, true, nil
 }
 
-var errSubscriptions = jsonrpc.Errorf(jsonrpc.Overloaded, "Overloaded: a client subscribes to %d resources at a time at most", maxSubscriptions)
+var errSubscriptions = jsonrpc.Errorf(jsonrpc.Overloaded,
+	"Overloaded: a client subscribes to %d resources at a time at most", maxSubscriptions)
 
 // unsubscribe serves resources/unsubscribe.
 func (s *Server) unsubscribe(c *call) (answer, error) {

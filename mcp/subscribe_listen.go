@@ -74,7 +74,8 @@ func (s *Server) listen(c *call) (answer, error) {
 	defer l.unwatch()
 	s.listeners.add(l)
 	defer s.listeners.remove(l)
-	ack, err := jsonv2.Append(nil, spec.SubscriptionsAcknowledgedNotificationParams{Notifications: l.filter})
+	ack, err := jsonv2.Append(nil,
+		spec.SubscriptionsAcknowledgedNotificationParams{Notifications: l.filter})
 	if err == nil {
 		err = l.notify(spec.NotificationSubscriptionsAcknowledged, ack)
 	}
@@ -102,7 +103,8 @@ func (l *listener) close() (answer, error) {
 	}
 	if !overHTTP(l.c) {
 		// basic/patterns/cancellation: MUST, when the server ends a subscription.
-		id := append(append([]byte(`{"requestId":`), l.c.id.Raw()...), `,"reason":"the server ends the subscription"}`...)
+		id := append(append([]byte(`{"requestId":`), l.c.id.Raw()...),
+			`,"reason":"the server ends the subscription"}`...)
 		if err := l.c.client.Notify(l.c, spec.NotificationCancelled, jsonrpc.Raw(id)); err != nil {
 			return answer{}, err
 		}
@@ -135,7 +137,8 @@ func (s *Server) newListener(c *call) (*listener, error) {
 		Notifications *spec.SubscriptionFilter `json:"notifications"`
 	}
 	if err := jsonv2.Unmarshal(c.params, &p); err != nil || p.Notifications == nil {
-		return nil, invalidParams(`subscriptions/listen needs "notifications", an object that says what to listen for`)
+		return nil, invalidParams(
+			`subscriptions/listen needs "notifications", an object that says what to listen for`)
 	}
 	want := p.Notifications
 	if len(want.TaskIDs) > 0 {
@@ -143,12 +146,18 @@ func (s *Server) newListener(c *call) (*listener, error) {
 			return nil, needTasks.refuse(c)
 		}
 	}
-	l := &listener{c: c, wake: make(chan struct{}, 1), ended: make(chan struct{}), uris: map[string]struct{}{}, tasks: map[string]struct{}{}}
+	l := &listener{
+		c: c, wake: make(chan struct{}, 1), ended: make(chan struct{}),
+		uris: map[string]struct{}{}, tasks: map[string]struct{}{},
+	}
 	got := &l.filter
 	got.ToolsListChanged = want.ToolsListChanged && hasTools(s)
 	got.PromptsListChanged = want.PromptsListChanged && hasPrompts(s)
 	got.ResourcesListChanged = want.ResourcesListChanged && hasResources(s)
-	for list, on := range map[listKind]bool{listTools: got.ToolsListChanged, listPrompts: got.PromptsListChanged, listResources: got.ResourcesListChanged} {
+	for list, on := range map[listKind]bool{
+		listTools:   got.ToolsListChanged,
+		listPrompts: got.PromptsListChanged, listResources: got.ResourcesListChanged,
+	} {
 		if on {
 			l.lists |= list
 		}

@@ -20,9 +20,11 @@ func TestListen(t *testing.T) {
 		s := library(nil)
 		AddTool(s, Tool{Name: "add"}, add)
 		w := serve(t, s)
-		ack := w.ask(modernFrame(`"s\u0031"`, "subscriptions/listen", `"notifications":{"toolsListChanged":true,"promptsListChanged":false,
+		ack := w.ask(modernFrame(`"s\u0031"`, "subscriptions/listen",
+			`"notifications":{"toolsListChanged":true,"promptsListChanged":false,
 			"resourceSubscriptions":["test://text","test://item/7","test://nowhere","test://text"],"x":1}`))
-		wantJSON(t, "ack", ack, `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"s1"},
+		wantJSON(t, "ack", ack,
+			`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"s1"},
 			"notifications":{"toolsListChanged":true,"resourceSubscriptions":["test://text","test://item/7"]}}}`)
 		if !strings.Contains(ack, `"io.modelcontextprotocol/subscriptionId":"s\u0031"`) {
 			t.Error("the id is not written as it was:", ack)
@@ -45,8 +47,10 @@ func TestListen(t *testing.T) {
 		const meta = `{"_meta":{"io.modelcontextprotocol/subscriptionId":"s1"}`
 		want := []string{
 			`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":` + meta + `}}`,
-			`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":` + meta + `,"uri":"test://text"}}`,
-			`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":` + meta + `,"uri":"test://item/7"}}`,
+			`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":` + meta +
+				`,"uri":"test://text"}}`,
+			`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":` + meta +
+				`,"uri":"test://item/7"}}`,
 		}
 		if len(got) != len(want) {
 			t.Fatal(got)
@@ -62,10 +66,12 @@ func TestListen(t *testing.T) {
 			t.Error(err)
 		}
 		got = w.rest()
-		if len(got) != 3 || !strings.Contains(got[0], "tools/list_changed") || !strings.Contains(got[1], `"notifications/cancelled","params":{"requestId":"s\u0031"`) {
+		if len(got) != 3 || !strings.Contains(got[0], "tools/list_changed") ||
+			!strings.Contains(got[1], `"notifications/cancelled","params":{"requestId":"s\u0031"`) {
 			t.Fatal(got)
 		}
-		wantJSON(t, "end", got[2], `{"jsonrpc":"2.0","id":"s1","result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":"s1",
+		wantJSON(t, "end", got[2],
+			`{"jsonrpc":"2.0","id":"s1","result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":"s1",
 			"io.modelcontextprotocol/serverInfo":{"name":"calc","version":"1.0"}}}}`)
 	})
 }
@@ -85,7 +91,8 @@ func TestListenEnds(t *testing.T) {
 		}
 		s.RemoveTool("add")
 		settle()
-		if got := w.rest(); len(got) != 1 || !strings.Contains(got[0], `"io.modelcontextprotocol/subscriptionId":2`) {
+		if got := w.rest(); len(got) != 1 ||
+			!strings.Contains(got[0], `"io.modelcontextprotocol/subscriptionId":2`) {
 			t.Error(got)
 		}
 		s.Close()
@@ -103,12 +110,16 @@ func TestListenEnds(t *testing.T) {
 
 func TestListenRefused(t *testing.T) {
 	for members, want := range map[string]string{
-		``:                                  `-32602`,
-		`"notifications":7`:                 `-32602`,
-		`"notifications":{"taskIds":["x"]}`: `"code":-32021,"message":"Missing required client capability: extensions[io.modelcontextprotocol/tasks]","data":{"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}`,
-		`"notifications":{}`:                `"notifications":{}}`, // known, without notifications
+		``:                  `-32602`,
+		`"notifications":7`: `-32602`,
+		`"notifications":{"taskIds":["x"]}`: `"code":-32021,"message":"Missing required client ` +
+			`capability: extensions[io.modelcontextprotocol/tasks]",` +
+			`"data":{"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}`,
+		`"notifications":{}`: `"notifications":{}}`, // known, without notifications
 	} {
-		if got := exchange(t, calculator(nil), modernFrame("1", "subscriptions/listen", members)); len(got) != 1 || !strings.Contains(got[0], want) {
+		if got := exchange(t, calculator(nil),
+			modernFrame("1", "subscriptions/listen", members)); len(got) != 1 ||
+			!strings.Contains(got[0], want) {
 			t.Errorf("%s: %v", members, got)
 		}
 	}
@@ -122,7 +133,8 @@ func TestSlowListener(t *testing.T) {
 		defer slow()
 		w := serve(t, s)
 		defer w.close()
-		w.ask(modernFrame("1", "subscriptions/listen", `"notifications":{"resourceSubscriptions":["test://text"]}`))
+		w.ask(modernFrame("1", "subscriptions/listen",
+			`"notifications":{"resourceSubscriptions":["test://text"]}`))
 		for range 50 {
 			s.ResourceUpdated("test://text")
 			settle()
@@ -138,7 +150,8 @@ func serveClogged(t *testing.T, s *Server) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	c := &clogged{in: make(chan []byte, 1), closed: ctx, cancel: cancel}
-	c.in <- []byte(modernFrame("1", "subscriptions/listen", `"notifications":{"resourceSubscriptions":["test://text"]}`))
+	c.in <- []byte(modernFrame("1", "subscriptions/listen",
+		`"notifications":{"resourceSubscriptions":["test://text"]}`))
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx, c) }()
 	synctest.Wait()
@@ -187,13 +200,16 @@ func TestSubscribeLegacy(t *testing.T) {
 			}
 			w.send(initialized)
 			settle()
-			if got := strings.Join(w.rest(), "\n"); got != `{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}` {
+			if got := strings.Join(w.rest(),
+				"\n"); got != `{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}` {
 				t.Fatal(revision, "what has changed meanwhile:", got)
 			}
-			if got := w.ask(legacyFrame("1", "resources/subscribe", `{"uri":"test://text"}`)); got != `{"jsonrpc":"2.0","result":{},"id":1}` {
+			if got := w.ask(legacyFrame("1", "resources/subscribe", `{"uri":"test://text"}`)); got !=
+				`{"jsonrpc":"2.0","result":{},"id":1}` {
 				t.Error(got)
 			}
-			if got := w.ask(legacyFrame("1", "resources/subscribe", `{"uri":"test://nowhere"}`)); !strings.Contains(got, "-32002") {
+			if got := w.ask(legacyFrame("1", "resources/subscribe",
+				`{"uri":"test://nowhere"}`)); !strings.Contains(got, "-32002") {
 				t.Error(got)
 			}
 			s.ResourceUpdated("test://text")
@@ -228,7 +244,9 @@ func TestSessionCloseWhileSending(t *testing.T) {
 		s := calculator(nil)
 		c := &stuckCaller{}
 		x := s.Accept(t.Context(), c)
-		_, err := x.ServeRPC(t.Context(), newRequest("initialize", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}`))
+		_, err := x.ServeRPC(t.Context(),
+			newRequest("initialize",
+				`{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}`))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -48,10 +48,11 @@ type task struct {
 	version     uint64     // of the stored record; guarded by ends
 	interrupted bool       // the process that ran it has ended; the task was adopted
 	kept        []byte     // what a relay needs to go on with it in another process; guarded by ends
-	dormant     bool       // it goes on at another server, and nothing here follows it; guarded by ends
-	left        bool       // and nothing here will: the server is closed; guarded by ends
-	node        string     // the server that runs it, of those that share it; guarded by ends
-	remote      bool       // that is another one; guarded by ends
+	// it goes on at another server, and nothing here follows it; guarded by ends
+	dormant bool
+	left    bool   // and nothing here will: the server is closed; guarded by ends
+	node    string // the server that runs it, of those that share it; guarded by ends
+	remote  bool   // that is another one; guarded by ends
 
 	telling sync.Mutex // listeners hear of the states in order
 }
@@ -73,8 +74,9 @@ var (
 	errTaskCancelled   = errors.New("the task was cancelled")
 	errTaskExpired     = errors.New("the task has run longer than it may")
 	errTaskClosed      = errors.New("the server is closing")
-	errTaskInterrupted = errors.New("the server was stopped while the task ran; what the task has done by then is not known")
-	errTaskTooLarge    = errors.New("the result of the task was too large to be kept")
+	errTaskInterrupted = errors.New(
+		"the server was stopped while the task ran; what the task has done by then is not known")
+	errTaskTooLarge = errors.New("the result of the task was too large to be kept")
 )
 
 // started reports whether clients know of the task. A nil task is none.
@@ -121,7 +123,8 @@ func (t *task) tell() {
 	}
 	t.telling.Lock()
 	defer t.telling.Unlock()
-	if params, err := t.notification(); err == nil { // all of it is JSON that has been marshalled before
+	if params, err := t.notification(); err == nil {
+		// all of it is JSON that has been marshalled before
 		t.srv.listeners.tell(&events{tasks: []taskUpdate{{t.id, params}}}) // sessions are not told
 	}
 }

@@ -55,12 +55,20 @@ func TestTaskAfter(t *testing.T) {
 			mine, theirs := farcall.Pipe()
 			served := make(chan error, 1)
 			go func() { served <- s.Serve(t.Context(), theirs) }()
-			c, err := Connect(t.Context(), mine, &ClientOptions{Tasks: true, LogLevel: "debug", OnLog: func(p *spec.LoggingMessageNotificationParams) { logs.add(string(p.Data)) }})
+			c, err := Connect(t.Context(), mine,
+				&ClientOptions{
+					Tasks: true, LogLevel: "debug",
+					OnLog: func(p *spec.LoggingMessageNotificationParams) {
+						logs.add(string(p.Data))
+					},
+				})
 			if err != nil {
 				t.Fatal(err)
 			}
 			begun := time.Now()
-			got, err := CallTool[string](OnProgress(t.Context(), func(p spec.ProgressNotificationParams) { reports.add(p.Message) }), c, "work", nil)
+			got, err := CallTool[string](OnProgress(t.Context(), func(p spec.ProgressNotificationParams) {
+				reports.add(p.Message)
+			}), c, "work", nil)
 			took := time.Since(begun)
 			if err != nil || got != "done" || took < test.least || took > test.most {
 				t.Errorf("steps of %v: %q, %v after %v", test.each, got, err, took)
@@ -84,7 +92,9 @@ func TestTaskProgressIsItsStatus(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			frame := fmt.Sprintf(`{"jsonrpc":"2.0","id":9,"method":"subscriptions/listen","params":{"notifications":{"taskIds":[%q]},"_meta":{%q:%q,%q:%s}}}`,
+			frame := fmt.Sprintf(
+				`{"jsonrpc":"2.0","id":9,"method":"subscriptions/listen",`+
+					`"params":{"notifications":{"taskIds":[%q]},"_meta":{%q:%q,%q:%s}}}`,
 				id, spec.MetaProtocolVersion, rev2026, spec.MetaClientCapabilities, canAll)
 			farcall.NewResponder(s, nil).Respond(ctx, nil, []byte(frame), func(frame []byte) error {
 				got = append(got, string(frame))
@@ -105,7 +115,8 @@ func TestTaskProgressIsItsStatus(t *testing.T) {
 			t.Errorf("seen %q", seen)
 		}
 		<-time.After(2 * time.Second)
-		if g := sendTask(t, s, "tasks/get", id, ""); g.Result.Status != "completed" || g.Result.StatusMessage != "" {
+		if g := sendTask(t, s, "tasks/get", id, ""); g.Result.Status != "completed" ||
+			g.Result.StatusMessage != "" {
 			t.Errorf("%s", g.raw)
 		}
 		cancel()
@@ -124,10 +135,11 @@ func TestLegacyTaskProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := taskServer(t, spec.TaskOptional, nil, steps(time.Second))
 		var told counted
-		p := dialLegacy(t, s, era.LatestLegacy().Name, canAll, farcall.HandlerFunc(func(_ context.Context, r *farcall.Request) (any, error) {
-			told.add(r.Method + string(r.Params))
-			return nil, nil
-		}))
+		p := dialLegacy(t, s, era.LatestLegacy().Name, canAll,
+			farcall.HandlerFunc(func(_ context.Context, r *farcall.Request) (any, error) {
+				told.add(r.Method + string(r.Params))
+				return nil, nil
+			}))
 		r := sendLegacy(t, p, "tools/call", `{"name":"work","task":{},"_meta":{"progressToken":"tok"}}`)
 		<-time.After(5 * time.Second)
 		if n := told.count(`"progressToken":"tok"`); n != 4 {
@@ -143,19 +155,22 @@ func TestLegacyTaskProgress(t *testing.T) {
 func TestTaskAfterAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
-		s := taskServer(t, spec.TaskOptional, &ServerOptions{TaskAfter: time.Second}, func(ctx context.Context) (string, error) {
-			runs++
-			p, err := Elicit[askForm](relay.Named(ctx, "who"), "Who?")
-			return p.Name, err
-		})
+		s := taskServer(t, spec.TaskOptional, &ServerOptions{TaskAfter: time.Second},
+			func(ctx context.Context) (string, error) {
+				runs++
+				p, err := Elicit[askForm](relay.Named(ctx, "who"), "Who?")
+				return p.Name, err
+			})
 		r := startModern(t, s, `{"name":"work"}`)
 		if r.Result.Status != "working" {
 			t.Errorf("created: %s", r.raw)
 		}
 		synctest.Wait() // until it asks
-		sendTask(t, s, "tasks/update", r.Result.TaskID, `,"inputResponses":{"who":{"action":"accept","content":{"name":"A"}}}`)
+		sendTask(t, s, "tasks/update", r.Result.TaskID,
+			`,"inputResponses":{"who":{"action":"accept","content":{"name":"A"}}}`)
 		synctest.Wait()
-		if g := sendTask(t, s, "tasks/get", r.Result.TaskID, ""); g.Result.Status != "completed" || runs != 1 {
+		if g := sendTask(t, s, "tasks/get", r.Result.TaskID, ""); g.Result.Status != "completed" ||
+			runs != 1 {
 			t.Errorf("%d runs: %s", runs, g.raw)
 		}
 	})
@@ -164,10 +179,12 @@ func TestTaskAfterAsks(t *testing.T) {
 // Without room for a task a call stays a call.
 func TestTaskAfterWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := taskServer(t, spec.TaskOptional, &ServerOptions{TaskAfter: time.Second, MaxTasks: 1}, sleepMinute)
+		s := taskServer(t, spec.TaskOptional, &ServerOptions{TaskAfter: time.Second, MaxTasks: 1},
+			sleepMinute)
 		startModern(t, s, `{"name":"work"}`)
 		begun := time.Now()
-		if r := sendModern(t, s, canAll, "tools/call", `{"name":"work"}`); r.text() != "slept" || time.Since(begun) != time.Minute {
+		if r := sendModern(t, s, canAll, "tools/call", `{"name":"work"}`); r.text() != "slept" ||
+			time.Since(begun) != time.Minute {
 			t.Errorf("after %v: %s", time.Since(begun), r.raw)
 		}
 	})
@@ -178,10 +195,11 @@ func TestTaskAfterWithoutRoom(t *testing.T) {
 func TestTaskAfterRace(t *testing.T) {
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {
-			s := taskServer(t, spec.TaskOptional, &ServerOptions{TaskAfter: time.Second}, func(context.Context) (string, error) {
-				<-time.After(time.Second)
-				return "done", nil
-			})
+			s := taskServer(t, spec.TaskOptional, &ServerOptions{TaskAfter: time.Second},
+				func(context.Context) (string, error) {
+					<-time.After(time.Second)
+					return "done", nil
+				})
 			var all sync.WaitGroup
 			for range 4 {
 				all.Go(func() {
@@ -210,11 +228,14 @@ func TestTaskNotificationWakesClient(t *testing.T) {
 		}), &ClientOptions{Tasks: true})
 		go func() {
 			<-time.After(10 * time.Second) // the polls are at 6.35 s and 12.75 s
-			f.set("tasks/get", `{`+task+`"status":"completed","result":{"content":[{"type":"text","text":"done"}]}}`)
-			_ = f.peer.Notify(t.Context(), spec.NotificationTasks, jsonrpc.Raw(`{`+task+`"status":"completed"}`))
+			f.set("tasks/get",
+				`{`+task+`"status":"completed","result":{"content":[{"type":"text","text":"done"}]}}`)
+			_ = f.peer.Notify(t.Context(), spec.NotificationTasks,
+				jsonrpc.Raw(`{`+task+`"status":"completed"}`))
 		}()
 		begun := time.Now()
-		if got, err := CallTool[string](t.Context(), c, "x", nil); err != nil || got != "done" || time.Since(begun) != 10*time.Second {
+		if got, err := CallTool[string](t.Context(), c, "x", nil); err != nil || got != "done" ||
+			time.Since(begun) != 10*time.Second {
 			t.Error(got, err, time.Since(begun))
 		}
 	})

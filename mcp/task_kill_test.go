@@ -45,17 +45,18 @@ func serveTasks(dir string) error {
 	}
 	s := NewServer("s", "1", &ServerOptions{Tasks: kept, TaskAfter: -1, TaskTTL: time.Hour})
 	type args struct{ Millis, Size int }
-	AddTool(s, Tool{Name: "work", Execution: &spec.ToolExecution{TaskSupport: spec.TaskRequired}}, func(ctx context.Context, a args) (string, error) {
-		select {
-		case <-time.After(time.Duration(a.Millis) * time.Millisecond):
-		case <-ctx.Done():
-			return "", context.Cause(ctx)
-		}
-		if a.Size%5 == 0 {
-			return "", fmt.Errorf("size %d", a.Size)
-		}
-		return strings.Repeat("é\\u", a.Size), nil
-	})
+	AddTool(s, Tool{Name: "work", Execution: &spec.ToolExecution{TaskSupport: spec.TaskRequired}},
+		func(ctx context.Context, a args) (string, error) {
+			select {
+			case <-time.After(time.Duration(a.Millis) * time.Millisecond):
+			case <-ctx.Done():
+				return "", context.Cause(ctx)
+			}
+			if a.Size%5 == 0 {
+				return "", fmt.Errorf("size %d", a.Size)
+			}
+			return strings.Repeat("é\\u", a.Size), nil
+		})
 	responder := farcall.NewResponder(s, nil)
 	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
 	var mu sync.Mutex
@@ -65,7 +66,8 @@ func serveTasks(dir string) error {
 			return err
 		}
 		go func() {
-			ctx := context.WithValue(context.Background(), owner.ContextKey{}, owner.Principal("key", "user", "", a.Owner))
+			ctx := context.WithValue(context.Background(), owner.ContextKey{},
+				owner.Principal("key", "user", "", a.Owner))
 			raw := responder.Respond(ctx, nil, frameAlone(canAll, a.Method, a.Params), nil)
 			mu.Lock()
 			defer mu.Unlock()
@@ -197,7 +199,8 @@ func TestTasksSurviveKill(t *testing.T) {
 				} else if status == spec.TaskCompleted {
 					ended++
 				}
-				if raw := p.call(k.owner+"'s neighbour", "tasks/get", fmt.Sprintf(`{"taskId":%q}`, k.id)); parseReply(t, raw).Error == nil {
+				if raw := p.call(k.owner+"'s neighbour", "tasks/get",
+					fmt.Sprintf(`{"taskId":%q}`, k.id)); parseReply(t, raw).Error == nil {
 					t.Errorf("another owner sees %s", raw)
 				}
 			}
@@ -228,7 +231,8 @@ func TestTasksSurviveKill(t *testing.T) {
 // useTasks creates, cancels and looks at tasks until the process ends.
 func useTasks(t *testing.T, p *taskProcess, as string) (mine []*seenTask) {
 	for {
-		raw := p.call(as, "tools/call", fmt.Sprintf(`{"name":"work","arguments":{"Millis":%d,"Size":%d}}`, rand.IntN(8), rand.IntN(2000)))
+		raw := p.call(as, "tools/call", fmt.Sprintf(`{"name":"work","arguments":{"Millis":%d,"Size":%d}}`,
+			rand.IntN(8), rand.IntN(2000)))
 		if raw == "" {
 			return mine
 		}

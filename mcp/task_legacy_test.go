@@ -47,10 +47,12 @@ func TestLegacyTaskLife(t *testing.T) {
 		}
 		begun := time.Now()
 		r := sendLegacy(t, p, "tasks/result", taskParams(task.TaskID)) // waits
-		if r.text() != "slept" || relatedTask(r.Result.Meta) != task.TaskID || time.Since(begun) != time.Minute {
+		if r.text() != "slept" || relatedTask(r.Result.Meta) != task.TaskID ||
+			time.Since(begun) != time.Minute {
 			t.Errorf("result: %+v", r)
 		}
-		if r := sendLegacy(t, p, "tasks/get", taskParams(task.TaskID)); r.Result.Status != "completed" || *r.Result.TTL != 120_000 || relatedTask(r.Result.Meta) != nil {
+		if r := sendLegacy(t, p, "tasks/get", taskParams(task.TaskID)); r.Result.Status != "completed" ||
+			*r.Result.TTL != 120_000 || relatedTask(r.Result.Meta) != nil {
 			t.Errorf("get: %+v", r)
 		}
 		if r := sendLegacy(t, p, "tasks/cancel", taskParams(task.TaskID)); r.text() != "error -32602" {
@@ -73,9 +75,12 @@ func TestLegacyTaskOrNot(t *testing.T) {
 		{spec.TaskRequired, rev2511, `{"name":"plain","task":{}}`, "error -32601"},
 		{spec.TaskRequired, rev2511, `{"name":"plain"}`, "plain"},
 		{spec.TaskForbidden, rev2511, `{"name":"work","task":{}}`, "done"}, // no task capability: ignored
-		{spec.TaskRequired, rev2506, `{"name":"work"}`, "done"},            // a client that knows no tasks
+		// a client that knows no tasks
+		{spec.TaskRequired, rev2506, `{"name":"work"}`, "done"},
 	} {
-		s := taskServer(t, test.support, nil, func(context.Context) (string, error) { return "done", nil })
+		s := taskServer(t, test.support, nil, func(context.Context) (string, error) {
+			return "done", nil
+		})
 		r := sendLegacy(t, dialLegacy(t, s, test.rev, canAll, nil), "tools/call", test.params)
 		got := r.text()
 		if r.Result.Task != nil {
@@ -92,9 +97,15 @@ func TestLegacyTaskOutcomes(t *testing.T) {
 		f              func(context.Context) (string, error)
 		status, result string
 	}{
-		"tool error":     {func(context.Context) (string, error) { return "", errors.New("no luck") }, "failed", "no luck"},
-		"protocol error": {func(context.Context) (string, error) { return "", jsonrpc.Errorf(-5, "broken") }, "failed", "error -5"},
-		"panic":          {func(context.Context) (string, error) { panic("secret") }, "failed", "error -32603"},
+		"tool error": {func(context.Context) (string, error) {
+			return "", errors.New("no luck")
+		}, "failed", "no luck"},
+		"protocol error": {func(context.Context) (string, error) {
+			return "", jsonrpc.Errorf(-5, "broken")
+		}, "failed", "error -5"},
+		"panic": {func(context.Context) (string, error) {
+			panic("secret")
+		}, "failed", "error -32603"},
 	} {
 		s := taskServer(t, spec.TaskRequired, nil, test.f)
 		p := asLegacy(t, s)
@@ -116,7 +127,8 @@ func TestLegacyTaskCancel(t *testing.T) {
 		waited := make(chan wireReply, 1)
 		go func() { waited <- sendLegacy(t, p, "tasks/result", taskParams(id)) }()
 		synctest.Wait()
-		if r := sendLegacy(t, p, "tasks/cancel", taskParams(id)); r.Result.Status != "cancelled" || r.Result.TaskID != id {
+		if r := sendLegacy(t, p, "tasks/cancel", taskParams(id)); r.Result.Status != "cancelled" ||
+			r.Result.TaskID != id {
 			t.Errorf("%+v", r)
 		}
 		if r := <-waited; r.Error == nil || r.Error.Code != jsonrpc.Cancelled {
@@ -129,13 +141,16 @@ func TestLegacyTaskAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := taskServer(t, spec.TaskRequired, nil, askEverything)
 		var metas []any
-		p := dialLegacy(t, s, rev2511, canAll, func(_ context.Context, req *farcall.Request) (any, error) {
-			metas = append(metas, string(scan.Member(scan.Member(req.Params, "_meta"), spec.MetaRelatedTask)))
-			return jsonrpc.Raw(humanAnswers(req.Method, req.Params)), nil
-		})
+		p := dialLegacy(t, s, rev2511, canAll,
+			func(_ context.Context, req *farcall.Request) (any, error) {
+				metas = append(metas,
+					string(scan.Member(scan.Member(req.Params, "_meta"), spec.MetaRelatedTask)))
+				return jsonrpc.Raw(humanAnswers(req.Method, req.Params)), nil
+			})
 		id := startLegacy(t, p, `{"name":"work","task":{}}`).TaskID
 		synctest.Wait()
-		if r := sendLegacy(t, p, "tasks/get", taskParams(id)); r.Result.Status != "input_required" || len(metas) > 0 {
+		if r := sendLegacy(t, p, "tasks/get", taskParams(id)); r.Result.Status != "input_required" ||
+			len(metas) > 0 {
 			t.Errorf("before tasks/result: %+v, asked %v", r, metas)
 		}
 		r := sendLegacy(t, p, "tasks/result", taskParams(id))
@@ -155,17 +170,19 @@ func TestLegacyTaskAsksAgain(t *testing.T) {
 			return p.Name, err
 		})
 		asked := 0
-		p := dialLegacy(t, s, rev2511, canAll, func(ctx context.Context, req *farcall.Request) (any, error) {
-			if asked++; asked == 1 { // the user is slow
-				<-ctx.Done()
-				return nil, ctx.Err()
-			}
-			return jsonrpc.Raw(humanAnswers(req.Method, req.Params)), nil
-		})
+		p := dialLegacy(t, s, rev2511, canAll,
+			func(ctx context.Context, req *farcall.Request) (any, error) {
+				if asked++; asked == 1 { // the user is slow
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return jsonrpc.Raw(humanAnswers(req.Method, req.Params)), nil
+			})
 		id := startLegacy(t, p, `{"name":"work","task":{}}`).TaskID
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := p.Call(ctx, "tasks/result", jsonrpc.Raw(taskParams(id)), nil); !errors.Is(err, context.DeadlineExceeded) {
+		if err := p.Call(ctx, "tasks/result", jsonrpc.Raw(taskParams(id)), nil); !errors.Is(err,
+			context.DeadlineExceeded) {
 			t.Errorf("%v", err)
 		}
 		synctest.Wait()
@@ -180,9 +197,12 @@ func TestLegacyTaskAsksAgain(t *testing.T) {
 
 func TestLegacyTaskRefused(t *testing.T) {
 	s := taskServer(t, spec.TaskRequired, nil, askEverything)
-	p := dialLegacy(t, s, rev2511, canAll, answeringPeer(func(string, jsonrpc.Raw) string { return `{}` }))
+	p := dialLegacy(t, s, rev2511, canAll, answeringPeer(func(string, jsonrpc.Raw) string {
+		return `{}`
+	}))
 	id := startLegacy(t, p, `{"name":"work","task":{}}`).TaskID
-	if r := sendLegacy(t, p, "tasks/result", taskParams(id)); !r.Result.IsError || !strings.Contains(r.text(), `"action" must be`) {
+	if r := sendLegacy(t, p, "tasks/result", taskParams(id)); !r.Result.IsError ||
+		!strings.Contains(r.text(), `"action" must be`) {
 		t.Errorf("%+v", r)
 	}
 }
@@ -238,10 +258,11 @@ func TestLegacyTaskLogs(t *testing.T) {
 			return "", Log(ctx, "error", "", "hot")
 		})
 		told := make(chan string, 1)
-		p := dialLegacy(t, s, rev2511, canAll, func(_ context.Context, req *farcall.Request) (any, error) {
-			told <- string(req.Params)
-			return nil, nil
-		})
+		p := dialLegacy(t, s, rev2511, canAll,
+			func(_ context.Context, req *farcall.Request) (any, error) {
+				told <- string(req.Params)
+				return nil, nil
+			})
 		id := startLegacy(t, p, `{"name":"work","task":{}}`).TaskID
 		if params := <-told; !strings.Contains(params, "hot") || !strings.Contains(params, id) {
 			t.Errorf("told %s", params)

@@ -12,7 +12,8 @@ import (
 	"github.com/farcall-dev/farcall/store"
 )
 
-// maxListed bounds the tasks of one owner that can be listed, so that their list fits into a record.
+// maxListed bounds the tasks of one owner that can be listed, so that their list fits into a
+// record.
 const maxListed = 5000
 
 // A taskList is a record with the tasks of an owner, for tasks/list.

@@ -91,7 +91,10 @@ func (s *Server) unreadable(err error) error {
 		return errNoTask()
 	}
 	s.logger().Error("mcp: the store of tasks has failed", slog.Any("error", err))
-	return &jsonrpc.Error{Code: jsonrpc.InternalError, Message: "The state of the task cannot be read now; try again later", Cause: err}
+	return &jsonrpc.Error{
+		Code:    jsonrpc.InternalError,
+		Message: "The state of the task cannot be read now; try again later", Cause: err,
+	}
 }
 
 func (s *Server) getTask(c *call, t *task) (jsonrpc.Raw, error) {
@@ -99,7 +102,8 @@ func (s *Server) getTask(c *call, t *task) (jsonrpc.Raw, error) {
 	if err != nil {
 		return nil, err
 	}
-	return jsonv2.Append(nil, &spec.GetTaskResult{ResultType: spec.ResultComplete, DetailedTask: state})
+	return jsonv2.Append(nil,
+		&spec.GetTaskResult{ResultType: spec.ResultComplete, DetailedTask: state})
 }
 
 // updateTask acknowledges; what came of it is seen in the state.

@@ -146,7 +146,8 @@ func (x *sharing) start() error {
 
 func (x *sharing) logged(err error) {
 	if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, store.ErrNotFound) {
-		x.srv.logger().Warn("mcp: the store of shared tasks has failed; it is tried again", slog.Any("error", err))
+		x.srv.logger().Warn("mcp: the store of shared tasks has failed; it is tried again",
+			slog.Any("error", err))
 	}
 }
 
@@ -389,7 +390,10 @@ func (t *task) reread() (lost bool, err error) {
 	r, version, err := t.stored()
 	switch {
 	case errors.Is(err, store.ErrNotFound): // its session has ended at another server
-		r = &taskRecord{Status: spec.TaskCancelled, Message: errTaskCancelled.Error(), Updated: time.Now()}
+		r = &taskRecord{
+			Status: spec.TaskCancelled, Message: errTaskCancelled.Error(),
+			Updated: time.Now(),
+		}
 		if t.apply(r); !t.remote {
 			err = nil
 		}

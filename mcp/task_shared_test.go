@@ -40,8 +40,8 @@ func (c *cut) Get(ctx context.Context, owner, id string) (*store.Record, error) 
 	return c.Store.Get(ctx, owner, id)
 }
 
-// A stale way leads to an engine that was cut off: reads find nothing new, and writes have no answer
-// until it has a quorum again.
+// A stale way leads to an engine that was cut off: reads find nothing new, and writes have no
+// answer until it has a quorum again.
 type stale struct {
 	store.Store
 	alone, conflicts atomic.Bool
@@ -71,7 +71,8 @@ func TestSharedTaskAtAStaleEngine(t *testing.T) {
 		b := taskServer(t, spec.TaskOptional, &ServerOptions{Shared: way, Owner: ann}, sleepMinute)
 		id := startAs(t, a, owner.Named("ann"))
 		way.alone.Store(true)
-		if r := askShared(t, b, "tasks/get", id, ""); r.Error == nil || strings.Contains(r.raw, "no such task") {
+		if r := askShared(t, b, "tasks/get", id, ""); r.Error == nil ||
+			strings.Contains(r.raw, "no such task") {
 			t.Errorf("cut off: %s", r.raw)
 		}
 		way.alone.Store(false)
@@ -80,12 +81,14 @@ func TestSharedTaskAtAStaleEngine(t *testing.T) {
 			t.Errorf("with a quorum again: %s", r.raw)
 		}
 		for _, s := range []*Server{a, b, a} {
-			if r := askShared(t, s, "tasks/get", strings.Repeat("A", len(id)), ""); !strings.Contains(r.raw, "no such task") {
+			if r := askShared(t, s, "tasks/get", strings.Repeat("A", len(id)), ""); !strings.Contains(r.raw,
+				"no such task") {
 				t.Errorf("an id of no task: %s", r.raw)
 			}
 		}
 		name, _ := a.storedOwner(owner.Named("ann"))
-		if _, err := kept.Get(t.Context(), name, strings.Repeat("A", len(id))); !errors.Is(err, store.ErrNotFound) {
+		if _, err := kept.Get(t.Context(), name, strings.Repeat("A", len(id))); !errors.Is(err,
+			store.ErrNotFound) {
 			t.Errorf("an id of no task is stored: %v", err)
 		}
 		b.Close()
@@ -138,12 +141,14 @@ func TestSharedTasks(t *testing.T) {
 				t.Errorf("the result: %+v", r)
 			}
 		}
-		if at, other := askShared(t, a, "tasks/get", done, ""), askShared(t, b, "tasks/get", done, ""); at.raw != other.raw {
+		if at, other := askShared(t, a, "tasks/get", done, ""),
+			askShared(t, b, "tasks/get", done, ""); at.raw != other.raw {
 			t.Errorf("one server says\n%s\nand the other\n%s", at.raw, other.raw)
 		}
 		var list spec.ListTasksResult
 		if err := pa.Call(t.Context(), "tasks/list", nil, &list); err != nil || len(list.Tasks) != 3 ||
-			list.Tasks[0].TaskID != done || list.Tasks[1].TaskID != stopped || list.Tasks[2].TaskID != third {
+			list.Tasks[0].TaskID != done || list.Tasks[1].TaskID != stopped ||
+			list.Tasks[2].TaskID != third {
 			t.Errorf("the list: %+v, %v", list, err)
 		}
 		<-time.After(time.Hour)
@@ -237,7 +242,8 @@ func TestSharedTaskIsLost(t *testing.T) {
 			askShared(t, b, "tasks/get", id, "")
 		}
 		lost := askShared(t, b, "tasks/get", id, "")
-		if lost.Result.Status != spec.TaskFailed || !strings.Contains(lost.raw, "stopped while the task ran") {
+		if lost.Result.Status != spec.TaskFailed ||
+			!strings.Contains(lost.raw, "stopped while the task ran") {
 			t.Fatalf("when its server is silent: %s", lost.raw)
 		}
 		<-time.After(time.Minute)

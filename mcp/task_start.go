@@ -38,7 +38,8 @@ func (s *Server) TaskLater(tool string) {
 		ok = it.value.taskSupport() != spec.TaskForbidden
 	}
 	if !ok {
-		misuse("TaskLater: %s has no tool %q that runs as a task; add it before, with Execution.TaskSupport",
+		misuse(
+			"TaskLater: %s has no tool %q that runs as a task; add it before, with Execution.TaskSupport",
 			s.label(), tool)
 	}
 	s.tasks.later.Store(tool, true)
@@ -81,13 +82,16 @@ func (c *call) wantsTask(tool, support string) (bool, error) {
 		if support == spec.TaskRequired { // ext-tasks, "Capability Negotiation"
 			return false, needTasks.refuse(c)
 		}
-	case c.rev.LegacyTasks && c.srv.runsTasks(c): // 2025-11-25 basic/utilities/tasks, "Tool-Level Negotiation"
+	case c.rev.LegacyTasks && c.srv.runsTasks(c):
+		// 2025-11-25 basic/utilities/tasks, "Tool-Level Negotiation"
 		wanted := len(c.in.task) > 0 && string(c.in.task) != "null"
 		if wanted && support == spec.TaskForbidden {
-			return false, jsonrpc.Errorf(jsonrpc.MethodNotFound, "Method not found: the tool %s does not run as a task; call it without %q", tool, "task")
+			return false, jsonrpc.Errorf(jsonrpc.MethodNotFound,
+				"Method not found: the tool %s does not run as a task; call it without %q", tool, "task")
 		}
 		if !wanted && support == spec.TaskRequired {
-			return false, jsonrpc.Errorf(jsonrpc.MethodNotFound, "Method not found: the tool %s runs as a task only; call it with %q", tool, "task")
+			return false, jsonrpc.Errorf(jsonrpc.MethodNotFound,
+				"Method not found: the tool %s runs as a task only; call it with %q", tool, "task")
 		}
 		return wanted, nil
 	}
@@ -97,7 +101,9 @@ func (c *call) wantsTask(tool, support string) (bool, error) {
 // startTask runs a tool in the background and returns the CreateTaskResult. run gets its own call,
 // which outlives the request; it returns the result or a protocol error. later: the call becomes a
 // task by StartTask only. The task is one of the server that the client is connected to.
-func (s *Server) startTask(c *call, later bool, run func(*call) (jsonrpc.Raw, error)) (jsonrpc.Raw, error) {
+func (s *Server) startTask(
+	c *call, later bool, run func(*call) (jsonrpc.Raw, error),
+) (jsonrpc.Raw, error) {
 	t, own, err := c.srv.newTask(c)
 	if err != nil {
 		return nil, err
@@ -137,7 +143,8 @@ func (s *Server) newTask(c *call) (*task, *call, error) {
 	if name, err := text("name", c.in.name); err == nil {
 		t.tool = string(name)
 	}
-	own, err := s.taskCall(c, t, c.method, slices.Clone(c.params)) // the frame does not last as long as the task
+	// the frame does not last as long as the task
+	own, err := s.taskCall(c, t, c.method, slices.Clone(c.params))
 	if err == nil && c.sent != nil {
 		sent := slices.Clone(*c.sent)
 		own.sent = &sent
@@ -148,7 +155,8 @@ func (s *Server) newTask(c *call) (*task, *call, error) {
 // taskCall returns the call that the handler of a task gets, which outlives the request c.
 func (s *Server) taskCall(c *call, t *task, method string, params jsonrpc.Raw) (*call, error) {
 	own := &call{
-		srv: s, mounted: c.mounted, rev: c.rev, session: c.session, who: c.who, method: method, logLevel: c.logLevel, task: t,
+		srv: s, mounted: c.mounted, rev: c.rev, session: c.session, who: c.who, method: method,
+		logLevel: c.logLevel, task: t,
 		client: &taskClient{task: t, session: c.session, client: c.client},
 		id:     c.id.Clone(), params: params,
 	}
@@ -172,7 +180,8 @@ func (s *Server) taskTTL(taskParam jsonrpc.Raw) (time.Duration, error) {
 	var p spec.TaskMetadata
 	if len(taskParam) > 0 {
 		if err := jsonv2.Unmarshal(taskParam, &p); err != nil {
-			return 0, invalidParams("%q must be an object with a ttl that is a number of milliseconds", "task")
+			return 0, invalidParams("%q must be an object with a ttl that is a number of milliseconds",
+				"task")
 		}
 	}
 	if p.TTL == nil || *p.TTL <= 0 || *p.TTL > s.opts.TaskTTL.Milliseconds() {
@@ -226,15 +235,21 @@ func (s *Server) notKept(err error) error {
 		return wire
 	}
 	if errors.Is(err, store.ErrFull) {
-		return &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "Too much is kept of tasks; try again later", Cause: err}
+		return &jsonrpc.Error{
+			Code: jsonrpc.Overloaded, Message: "Too much is kept of tasks; try again later", Cause: err,
+		}
 	}
 	s.logger().Error("mcp: a task cannot be stored", slog.Any("error", err))
-	return &jsonrpc.Error{Code: jsonrpc.InternalError, Message: "The task cannot be kept, and was not started", Cause: err}
+	return &jsonrpc.Error{
+		Code: jsonrpc.InternalError, Message: "The task cannot be kept, and was not started", Cause: err,
+	}
 }
 
 // startLater runs the handler until it has returned or made itself a task, or
 // until it has run for a time, if that is not 0. Until then it ends with the request.
-func (t *task) startLater(c, own *call, run func(*call) (jsonrpc.Raw, error), after time.Duration) (jsonrpc.Raw, error) {
+func (t *task) startLater(
+	c, own *call, run func(*call) (jsonrpc.Raw, error), after time.Duration,
+) (jsonrpc.Raw, error) {
 	begun := t.changed // it is not published yet
 	cancel := t.cancel
 	unbind := context.AfterFunc(c, func() { cancel(context.Cause(c)) })
@@ -292,8 +307,10 @@ func (t *task) noteTo(seen *observe.Call) {
 		return
 	}
 	seen.Tool, seen.Upstream = cmp.Or(from.Tool, seen.Tool), cmp.Or(from.Upstream, seen.Upstream)
-	seen.Principal, seen.Decision = cmp.Or(from.Principal, seen.Principal), cmp.Or(from.Decision, seen.Decision)
-	seen.Queued, seen.Attempts, seen.UpstreamRevision = from.Queued, from.Attempts, from.UpstreamRevision
+	seen.Principal, seen.Decision = cmp.Or(from.Principal, seen.Principal),
+		cmp.Or(from.Decision, seen.Decision)
+	seen.Queued, seen.Attempts, seen.UpstreamRevision = from.Queued, from.Attempts,
+		from.UpstreamRevision
 }
 
 // beginTask makes the call a task. What it notifies from then on does not belong

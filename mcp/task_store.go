@@ -73,7 +73,8 @@ func readTaskRecord(value []byte) (*taskRecord, error) {
 	head, result, ok := bytes.Cut(value, []byte("\n"))
 	r := &taskRecord{}
 	if err := jsonv2.Unmarshal(head, r); err != nil || !ok {
-		return nil, fmt.Errorf("it does not begin with a line of JSON: %w", cmp.Or(err, errors.New("the line does not end")))
+		return nil, fmt.Errorf("it does not begin with a line of JSON: %w",
+			cmp.Or(err, errors.New("the line does not end")))
 	}
 	switch r.Status {
 	case spec.TaskWorking, spec.TaskInputRequired, spec.TaskCancelled:
@@ -175,7 +176,8 @@ func (t *task) record(e *taskEnd) *taskRecord {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := &taskRecord{
-		Number: t.number, Tool: t.tool, Created: t.created, Updated: t.updated, Lifetime: int64(t.ttl), Status: t.status,
+		Number: t.number, Tool: t.tool, Created: t.created, Updated: t.updated, Lifetime: int64(t.ttl),
+		Status: t.status,
 	}
 	if e == nil {
 		r.Kept = t.kept
@@ -186,7 +188,8 @@ func (t *task) record(e *taskEnd) *taskRecord {
 			}
 		}
 	} else {
-		r.Updated, r.Status, r.Message, r.Failed, r.Error, r.result = time.Now(), e.status, e.message, e.failed, e.err, e.result
+		r.Updated, r.Status, r.Message, r.Failed, r.Error, r.result = time.Now(), e.status, e.message,
+			e.failed, e.err, e.result
 	}
 	return r
 }
@@ -234,12 +237,15 @@ func (t *task) finish(o outcome) {
 		switch {
 		case err == nil:
 			return
-		case errors.Is(err, store.ErrFull) && (e.result != nil || len(e.message) > maxTaskMessage || e.err != nil && e.err.Data != nil):
-			t.srv.logger().Error("mcp: the result of a task finds no room in the store", slog.Int("bytes", len(e.result)))
+		case errors.Is(err, store.ErrFull) &&
+			(e.result != nil || len(e.message) > maxTaskMessage || e.err != nil && e.err.Data != nil):
+			t.srv.logger().Error("mcp: the result of a task finds no room in the store",
+				slog.Int("bytes", len(e.result)))
 			e = failure(errTaskTooLarge)
 			continue
 		}
-		t.srv.logger().Error("mcp: the end of a task cannot be stored; it is tried again", slog.Any("error", err))
+		t.srv.logger().Error("mcp: the end of a task cannot be stored; it is tried again",
+			slog.Any("error", err))
 		select {
 		case <-changed:
 		case <-time.After(wait):
@@ -306,7 +312,10 @@ func (t *task) stop(e *taskEnd) (bool, error) {
 	done, err := t.settle(e)
 	if err != nil {
 		t.srv.logger().Error("mcp: the end of a task cannot be stored", slog.Any("error", err))
-		err = &jsonrpc.Error{Code: jsonrpc.InternalError, Message: "The task goes on: its end cannot be stored; try again", Cause: err}
+		err = &jsonrpc.Error{
+			Code:    jsonrpc.InternalError,
+			Message: "The task goes on: its end cannot be stored; try again", Cause: err,
+		}
 	}
 	return done, err
 }
@@ -335,13 +344,16 @@ func (s *Server) adopt() {
 		found = append(found, t)
 	}
 	slices.SortFunc(found, func(a, b *task) int {
-		return cmp.Or(cmp.Compare(a.number, b.number), a.created.Compare(b.created), cmp.Compare(a.id, b.id))
+		return cmp.Or(cmp.Compare(a.number, b.number), a.created.Compare(b.created),
+			cmp.Compare(a.id, b.id))
 	})
 	for _, t := range found {
 		s.taskTools.Store(true)
 		s.tasks.adopt(t)
 		if err := t.interrupt(); err != nil {
-			s.logger().Error("mcp: the end of an interrupted task cannot be stored; it is tried again when a client asks", slog.Any("error", err))
+			s.logger().Error(
+				"mcp: the end of an interrupted task cannot be stored; it is tried again when a client asks",
+				slog.Any("error", err))
 		}
 	}
 }
@@ -363,8 +375,10 @@ func (s *Server) adopted(r *store.Record, o owner.Key) (*task, error) {
 		status = spec.TaskWorking // its questions have ended with the process
 	}
 	return &task{
-		srv: s, id: r.ID, number: read.Number, tool: read.Tool, owner: o, created: read.Created, updated: read.Updated,
-		ttl: time.Duration(read.Lifetime), live: true, status: status, message: read.Message, failed: read.Failed,
+		srv: s, id: r.ID, number: read.Number, tool: read.Tool, owner: o, created: read.Created,
+		updated: read.Updated,
+		ttl:     time.Duration(read.Lifetime), live: true, status: status, message: read.Message,
+		failed:  read.Failed,
 		changed: make(chan struct{}), cancel: func(error) {}, version: r.Version, node: read.Node,
 		interrupted: works && !dormant, dormant: dormant, kept: read.Kept,
 	}, nil
@@ -397,7 +411,8 @@ type TaskEvent struct {
 func (s *Server) taskEvent(t *task, status string) {
 	if s.opts.OnTask != nil {
 		s.opts.OnTask(TaskEvent{
-			ID: t.id, Tool: t.tool, Created: t.created, Status: status, ToolError: t.failed, Interrupted: t.interrupted,
+			ID: t.id, Tool: t.tool, Created: t.created, Status: status, ToolError: t.failed,
+			Interrupted: t.interrupted,
 		})
 	}
 }

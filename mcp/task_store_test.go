@@ -40,7 +40,10 @@ func TestTasksAreAdopted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kept := store.New(nil)
 		first := taskServer(t, spec.TaskOptional, &ServerOptions{Tasks: kept}, sleepMinute)
-		owners := []owner.Key{owner.Named("ann"), owner.Address("192.0.2.1"), owner.Session("1", "192.0.2.1")}
+		owners := []owner.Key{
+			owner.Named("ann"), owner.Address("192.0.2.1"),
+			owner.Session("1", "192.0.2.1"),
+		}
 		ids, ends := map[owner.Key][]string{}, map[string]string{}
 		for _, o := range owners {
 			done, cancelled := startAs(t, first, o), startAs(t, first, o)
@@ -64,7 +67,8 @@ func TestTasksAreAdopted(t *testing.T) {
 				events = append(events, e)
 			},
 		}, sleepMinute)
-		if len(events) != len(owners) || !events[0].Interrupted || events[0].Status != spec.TaskFailed || events[0].Tool != "work" {
+		if len(events) != len(owners) || !events[0].Interrupted || events[0].Status != spec.TaskFailed ||
+			events[0].Tool != "work" {
 			t.Errorf("events: %+v", events)
 		}
 		for _, o := range owners {
@@ -74,7 +78,8 @@ func TestTasksAreAdopted(t *testing.T) {
 				}
 			}
 			ran := getTaskAs(t, next, o, ids[o][2])
-			if ran.Result.Status != spec.TaskFailed || ran.Result.Error == nil || !strings.Contains(ran.Result.StatusMessage, "stopped while the task ran") {
+			if ran.Result.Status != spec.TaskFailed || ran.Result.Error == nil ||
+				!strings.Contains(ran.Result.StatusMessage, "stopped while the task ran") {
 				t.Errorf("%v: what ran is %s", o, ran.raw)
 			}
 			for _, other := range owners {
@@ -111,7 +116,8 @@ func TestTaskSharesAfterRestart(t *testing.T) {
 		o := &ServerOptions{Tasks: kept, MaxTasks: 100}
 		full := func(s *Server) {
 			t.Helper()
-			if r := sendModernAs(t, s, ann, canAll, "tools/call", `{"name":"work"}`); r.text() != "error -32010" {
+			if r := sendModernAs(t, s, ann, canAll, "tools/call",
+				`{"name":"work"}`); r.text() != "error -32010" {
 				t.Errorf("the owner is full, and starts another task: %s", r.raw)
 			}
 			startAs(t, s, ben)
@@ -201,7 +207,8 @@ func TestFaultyTaskStore(t *testing.T) {
 			f := &faultyStore{Records: store.New(nil), late: late}
 			s := taskServer(t, spec.TaskOptional, &ServerOptions{Tasks: f}, sleepMinute)
 			f.fail(broken)
-			if r := sendModernAs(t, s, ann, canAll, "tools/call", `{"name":"work"}`); r.Error == nil || strings.Contains(r.raw, "disk") {
+			if r := sendModernAs(t, s, ann, canAll, "tools/call", `{"name":"work"}`); r.Error == nil ||
+				strings.Contains(r.raw, "disk") {
 				t.Errorf("created: %s", r.raw)
 			}
 			if n := keptTasks(s); n != 0 || s.tasks.held.Used() != 0 {
@@ -210,7 +217,8 @@ func TestFaultyTaskStore(t *testing.T) {
 			f.fail(nil)
 			id, cancelled := startAs(t, s, ann), startAs(t, s, ann)
 			f.fail(broken)
-			if r := sendModernAs(t, s, ann, canAll, "tasks/cancel", fmt.Sprintf(`{"taskId":%q}`, cancelled)); r.Error == nil {
+			if r := sendModernAs(t, s, ann, canAll, "tasks/cancel",
+				fmt.Sprintf(`{"taskId":%q}`, cancelled)); r.Error == nil {
 				t.Errorf("cancelled: %s", r.raw)
 			}
 			<-time.After(2 * time.Minute)
@@ -224,7 +232,8 @@ func TestFaultyTaskStore(t *testing.T) {
 			if r.Result.Status != spec.TaskCompleted || r.Result.Result == nil {
 				t.Errorf("the end is not seen: %s", r.raw)
 			}
-			if again := getTaskAs(t, taskServer(t, spec.TaskOptional, &ServerOptions{Tasks: f}, sleepMinute), ann, id); again.raw != r.raw {
+			if again := getTaskAs(t, taskServer(t, spec.TaskOptional, &ServerOptions{Tasks: f}, sleepMinute),
+				ann, id); again.raw != r.raw {
 				t.Errorf("it has ended with\n%s\nand is now\n%s", r.raw, again.raw)
 			}
 			if f.puts > 60 {
@@ -240,7 +249,10 @@ func TestTaskResultTooLarge(t *testing.T) {
 	for name, result := range map[string]func(context.Context) (string, error){
 		"result": func(context.Context) (string, error) { return strings.Repeat("x", 1<<20), nil },
 		"error": func(context.Context) (string, error) {
-			return "", &jsonrpc.Error{Code: 5, Message: "large", Data: jsonrpc.Raw(`"` + strings.Repeat("x", 1<<20) + `"`)}
+			return "", &jsonrpc.Error{
+				Code: 5, Message: "large",
+				Data: jsonrpc.Raw(`"` + strings.Repeat("x", 1<<20) + `"`),
+			}
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -259,10 +271,12 @@ func TestTaskResultTooLarge(t *testing.T) {
 // A store that was filled refuses new tasks, of one owner first.
 func TestTaskStoreFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := taskServer(t, spec.TaskOptional, &ServerOptions{Tasks: store.New(&store.Options{MaxBytes: 64 << 10})}, sleepMinute)
+		s := taskServer(t, spec.TaskOptional,
+			&ServerOptions{Tasks: store.New(&store.Options{MaxBytes: 64 << 10})}, sleepMinute)
 		n := 0
 		for ; n < 100; n++ {
-			if r := sendModernAs(t, s, owner.Named("greedy"), canAll, "tools/call", `{"name":"work"}`); r.Error != nil {
+			if r := sendModernAs(t, s, owner.Named("greedy"), canAll, "tools/call",
+				`{"name":"work"}`); r.Error != nil {
 				if r.Error.Code != jsonrpc.Overloaded {
 					t.Error(r.raw)
 				}
@@ -295,7 +309,10 @@ func TestTaskEvents(t *testing.T) {
 		synctest.Wait()
 		closed := startAs(t, s, ann)
 		s.Close()
-		for id, want := range map[string]string{done: spec.TaskCompleted, cancelled: spec.TaskCancelled, closed: spec.TaskCancelled} {
+		for id, want := range map[string]string{
+			done: spec.TaskCompleted, cancelled: spec.TaskCancelled,
+			closed: spec.TaskCancelled,
+		} {
 			if !slices.Equal(heard[id], []string{spec.TaskWorking, want}) {
 				t.Errorf("heard %v, want %s", heard[id], want)
 			}
@@ -307,13 +324,21 @@ func TestTaskEvents(t *testing.T) {
 func TestForeignTaskRecords(t *testing.T) {
 	kept := store.New(nil)
 	put := func(o, id, value string) {
-		if _, err := kept.Put(t.Context(), &store.Record{Owner: o, ID: id, Value: []byte(value), Expires: time.Now().Add(time.Hour)}); err != nil {
+		if _, err := kept.Put(t.Context(),
+			&store.Record{
+				Owner: o, ID: id, Value: []byte(value),
+				Expires: time.Now().Add(time.Hour),
+			}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	const good = `{"number":1,"created":"2026-01-01T00:00:00Z","updated":"2026-01-01T00:00:00Z","lifetime":1000000000,"status":"completed"}` + "\n{}"
+	const good = `{"number":1,"created":"2026-01-01T00:00:00Z","updated":"2026-01-01T00:00:00Z",` +
+		`"lifetime":1000000000,"status":"completed"}` + "\n{}"
 	ann := owner.Named("ann").Text()
-	for i, value := range []string{"", "{}", "{}\n", `{"status":"no"}` + "\n", strings.Replace(good, "\n{}", "\n{", 1), strings.Replace(good, "completed", "failed", 1)} {
+	for i, value := range []string{
+		"", "{}", "{}\n", `{"status":"no"}` + "\n",
+		strings.Replace(good, "\n{}", "\n{", 1), strings.Replace(good, "completed", "failed", 1),
+	} {
 		put(ann, fmt.Sprint(i), value)
 	}
 	put("no owner", "1", good)
@@ -323,7 +348,9 @@ func TestForeignTaskRecords(t *testing.T) {
 	if n := keptTasks(s); n != 1 {
 		t.Errorf("%d tasks were adopted", n)
 	}
-	var none iter.Seq2[*store.Record, error] = func(yield func(*store.Record, error) bool) { yield(nil, errDisk) }
+	var none iter.Seq2[*store.Record, error] = func(yield func(*store.Record, error) bool) {
+		yield(nil, errDisk)
+	}
 	other := NewServer("s", "1", &ServerOptions{Tasks: adopting{kept, none}})
 	defer other.Close()
 	if n := keptTasks(other); n != 0 {
@@ -370,8 +397,10 @@ func FuzzReadTaskRecord(f *testing.F) {
 // BenchmarkTasks creates tasks with handlers that return at once, and waits for the end of each.
 func BenchmarkTasks(b *testing.B) {
 	for name, open := range map[string]func() (*store.Local, error){
-		"memory":    func() (*store.Local, error) { return store.New(nil), nil },
-		"directory": func() (*store.Local, error) { return store.Open(b.TempDir(), &store.Options{MaxBytes: 2<<30 - 1}) },
+		"memory": func() (*store.Local, error) { return store.New(nil), nil },
+		"directory": func() (*store.Local, error) {
+			return store.Open(b.TempDir(), &store.Options{MaxBytes: 2<<30 - 1})
+		},
 	} {
 		for _, clients := range []int{1, 32} {
 			b.Run(fmt.Sprintf("%s/%d", name, clients), func(b *testing.B) {
@@ -380,7 +409,8 @@ func BenchmarkTasks(b *testing.B) {
 					b.Fatal(err)
 				}
 				defer kept.Close()
-				s := NewServer("s", "1", &ServerOptions{Tasks: kept, TaskAfter: -1, MaxTasks: 1 << 30, TaskTTL: 3 * time.Second})
+				s := NewServer("s", "1",
+					&ServerOptions{Tasks: kept, TaskAfter: -1, MaxTasks: 1 << 30, TaskTTL: 3 * time.Second})
 				defer s.Close()
 				AddTool(s, Tool{Name: "work", Execution: &spec.ToolExecution{TaskSupport: spec.TaskOptional}},
 					func(context.Context, struct{}) (string, error) { return "done", nil })

@@ -84,7 +84,9 @@ func (tt *taskTable) adopt(t *task) {
 
 func (tt *taskTable) addLocked(t *task) {
 	setEntry(&tt.byID, t.id, t)
-	i, _ := slices.BinarySearchFunc(tt.byEnd, t, func(a, b *task) int { return a.expiry().Compare(b.expiry()) })
+	i, _ := slices.BinarySearchFunc(tt.byEnd, t, func(a, b *task) int {
+		return a.expiry().Compare(b.expiry())
+	})
 	tt.byEnd = slices.Insert(tt.byEnd, i, t)
 	if i == 0 {
 		tt.schedule()
