@@ -24,7 +24,9 @@ const canNothing = `{}`
 
 // taskServer returns a server with the tool "work", which can run as a task, and
 // does at once unless the options say when, and the tool "plain", which cannot.
-func taskServer(t *testing.T, support string, o *ServerOptions, f func(ctx context.Context) (string, error)) *Server {
+func taskServer(
+	t *testing.T, support string, o *ServerOptions, f func(ctx context.Context) (string, error),
+) *Server {
 	t.Helper()
 	atOnce := ServerOptions{}
 	if o != nil {
@@ -37,7 +39,9 @@ func taskServer(t *testing.T, support string, o *ServerOptions, f func(ctx conte
 	t.Cleanup(s.Close)
 	run := func(ctx context.Context, _ struct{}) (string, error) { return f(ctx) }
 	AddTool(s, Tool{Name: "work", Execution: &spec.ToolExecution{TaskSupport: support}}, run)
-	AddTool(s, Tool{Name: "plain"}, func(context.Context, struct{}) (string, error) { return "plain", nil })
+	AddTool(s, Tool{Name: "plain"}, func(context.Context, struct{}) (string, error) {
+		return "plain", nil
+	})
 	return s
 }
 
@@ -77,29 +81,37 @@ func TestTaskLife(t *testing.T) {
 		s := taskServer(t, spec.TaskOptional, nil, sleepMinute)
 		r := startModern(t, s, `{"name":"work"}`)
 		id := r.Result.TaskID
-		if r.Result.Status != "working" || *r.Result.TTLMS != 3_600_000 || *r.Result.PollIntervalMS != 1000 || len(id) < 20 {
+		if r.Result.Status != "working" || *r.Result.TTLMS != 3_600_000 ||
+			*r.Result.PollIntervalMS != 1000 || len(id) < 20 {
 			t.Errorf("created: %s", r.raw)
 		}
-		if _, err := time.Parse(time.RFC3339, r.Result.CreatedAt); err != nil || r.Result.CreatedAt != r.Result.LastUpdatedAt {
+		if _, err := time.Parse(time.RFC3339, r.Result.CreatedAt); err != nil ||
+			r.Result.CreatedAt != r.Result.LastUpdatedAt {
 			t.Errorf("created: %s", r.raw)
 		}
-		for _, member := range []string{"requestState", `"task"`, `"ttl"`, `"pollInterval"`, "inputRequests", `"error"`, `"result":{"content`} {
+		for _, member := range []string{
+			"requestState", `"task"`, `"ttl"`, `"pollInterval"`,
+			"inputRequests", `"error"`, `"result":{"content`,
+		} {
 			if strings.Contains(strings.Replace(r.raw, `"resultType":"task"`, "", 1), member) {
 				t.Errorf("created with %s: %s", member, r.raw)
 			}
 		}
-		if g := sendTask(t, s, "tasks/get", id, ""); g.Result.Status != "working" || g.Result.ResultType != "complete" || g.Result.TaskID != id {
+		if g := sendTask(t, s, "tasks/get", id, ""); g.Result.Status != "working" ||
+			g.Result.ResultType != "complete" || g.Result.TaskID != id {
 			t.Errorf("at once: %s", g.raw)
 		}
 		<-time.After(time.Minute + time.Second)
 		g := sendTask(t, s, "tasks/get", id, "")
-		if g.Result.Status != "completed" || g.Result.Result == nil || g.Result.Result.Content[0].Text != "slept" || g.Result.LastUpdatedAt == g.Result.CreatedAt {
+		if g.Result.Status != "completed" || g.Result.Result == nil ||
+			g.Result.Result.Content[0].Text != "slept" || g.Result.LastUpdatedAt == g.Result.CreatedAt {
 			t.Errorf("at the end: %s", g.raw)
 		}
 		if strings.Contains(g.raw, "related-task") {
 			t.Errorf("at the end: %s", g.raw)
 		}
-		if c := sendTask(t, s, "tasks/cancel", id, ""); c.Result.ResultType != "complete" || c.Result.Status != "" || c.Result.TaskID != "" {
+		if c := sendTask(t, s, "tasks/cancel", id, ""); c.Result.ResultType != "complete" ||
+			c.Result.Status != "" || c.Result.TaskID != "" {
 			t.Errorf("cancel after the end: %s", c.raw)
 		}
 		if g := sendTask(t, s, "tasks/get", id, ""); g.Result.Status != "completed" {
@@ -125,7 +137,9 @@ func TestTaskOrNot(t *testing.T) {
 		if r.text() != test.want {
 			t.Errorf("%+v: %s", test, r.raw)
 		}
-		if r.Error != nil && string(r.Error.Data) != `{"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}` {
+		if r.Error != nil &&
+			string(r.Error.Data) !=
+				`{"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}` {
 			t.Errorf("%+v: %s", test, r.raw)
 		}
 	}
@@ -154,7 +168,8 @@ func TestTaskMethodErrors(t *testing.T) {
 	if r := sendLegacy(t, p, "tasks/get", `{"taskId":"x"}`); r.text() != "error -32601" {
 		t.Errorf("a revision without tasks: %+v", r)
 	}
-	if r := sendLegacy(t, asLegacy(t, s), "tasks/update", `{"taskId":"x"}`); r.text() != "error -32601" {
+	if r := sendLegacy(t, asLegacy(t, s), "tasks/update",
+		`{"taskId":"x"}`); r.text() != "error -32601" {
 		t.Errorf("tasks/update in the legacy era: %+v", r)
 	}
 }
@@ -164,10 +179,19 @@ func TestTaskFailures(t *testing.T) {
 		f            func(context.Context) (string, error)
 		status, code string
 	}{
-		"tool error":     {func(context.Context) (string, error) { return "", errors.New("no luck") }, "completed", ""},
-		"protocol error": {func(context.Context) (string, error) { return "", jsonrpc.Errorf(-5, "broken") }, "failed", "-5 broken"},
-		"panic":          {func(context.Context) (string, error) { panic("secret") }, "failed", "-32603 Internal error"},
-		"goexit":         {func(context.Context) (string, error) { runtime.Goexit(); return "", nil }, "failed", "-32603 Internal error"},
+		"tool error": {func(context.Context) (string, error) {
+			return "", errors.New("no luck")
+		}, "completed", ""},
+		"protocol error": {func(context.Context) (string, error) {
+			return "", jsonrpc.Errorf(-5, "broken")
+		}, "failed", "-5 broken"},
+		"panic": {func(context.Context) (string, error) {
+			panic("secret")
+		}, "failed", "-32603 Internal error"},
+		"goexit": {func(context.Context) (string, error) {
+			runtime.Goexit()
+			return "", nil
+		}, "failed", "-32603 Internal error"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := taskServer(t, spec.TaskRequired, nil, test.f)
@@ -177,10 +201,12 @@ func TestTaskFailures(t *testing.T) {
 			if g.Result.Status != test.status || strings.Contains(g.raw, "secret") {
 				t.Errorf("%s: %s", name, g.raw)
 			}
-			if e := g.Result.Error; e != nil && (fmt.Sprint(int(e.Code), " ", e.Message) != test.code || g.Result.Result != nil) {
+			if e := g.Result.Error; e != nil &&
+				(fmt.Sprint(int(e.Code), " ", e.Message) != test.code || g.Result.Result != nil) {
 				t.Errorf("%s: %s", name, g.raw)
 			}
-			if test.code == "" && (g.Result.Result == nil || !g.Result.Result.IsError || g.Result.Error != nil) {
+			if test.code == "" &&
+				(g.Result.Result == nil || !g.Result.Result.IsError || g.Result.Error != nil) {
 				t.Errorf("%s: %s", name, g.raw)
 			}
 		})
@@ -197,14 +223,16 @@ func TestTaskCancel(t *testing.T) {
 			return "too late", nil
 		})
 		id := startModern(t, s, `{"name":"work"}`).Result.TaskID
-		if c := sendTask(t, s, "tasks/cancel", id, ""); c.Result.ResultType != "complete" || c.Result.TaskID != "" {
+		if c := sendTask(t, s, "tasks/cancel", id, ""); c.Result.ResultType != "complete" ||
+			c.Result.TaskID != "" {
 			t.Errorf("ack: %s", c.raw)
 		}
 		if err := <-ended; !errors.Is(err, errTaskCancelled) {
 			t.Errorf("the handler ended by %v", err)
 		}
 		<-time.After(time.Minute)
-		if g := sendTask(t, s, "tasks/get", id, ""); g.Result.Status != "cancelled" || g.Result.Result != nil {
+		if g := sendTask(t, s, "tasks/get", id, ""); g.Result.Status != "cancelled" ||
+			g.Result.Result != nil {
 			t.Errorf("%s", g.raw)
 		}
 	})
@@ -259,9 +287,12 @@ func TestTaskAsks(t *testing.T) {
 				t.Errorf("%s: %s", bad, u.raw)
 			}
 		}
-		sendTask(t, s, "tasks/update", id, `,"inputResponses":{"who0-2":{"action":"accept","content":{"name":"C"}}}`)
+		sendTask(t, s, "tasks/update", id,
+			`,"inputResponses":{"who0-2":{"action":"accept","content":{"name":"C"}}}`)
 		synctest.Wait()
-		if g := sendTask(t, s, "tasks/get", id, ""); g.Result.Status != "completed" || g.Result.Result.Content[0].Text != "[A<nil> B<nil>] C" && g.Result.Result.Content[0].Text != "[A<nil> B<nil>]C" {
+		if g := sendTask(t, s, "tasks/get", id, ""); g.Result.Status != "completed" ||
+			g.Result.Result.Content[0].Text != "[A<nil> B<nil>] C" &&
+				g.Result.Result.Content[0].Text != "[A<nil> B<nil>]C" {
 			t.Errorf("%s", g.raw)
 		}
 	})
@@ -284,7 +315,8 @@ func TestTaskAskGivenUp(t *testing.T) {
 			t.Errorf("%s", g.raw)
 		}
 		<-time.After(2 * time.Second)
-		if g := sendTask(t, s, "tasks/get", id, ""); g.Result.Status != "working" || len(g.Result.InputRequests) > 0 {
+		if g := sendTask(t, s, "tasks/get", id, ""); g.Result.Status != "working" ||
+			len(g.Result.InputRequests) > 0 {
 			t.Errorf("%s", g.raw)
 		}
 	})
@@ -293,7 +325,9 @@ func TestTaskAskGivenUp(t *testing.T) {
 func TestTaskIsItsOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		who := "ann"
-		s := taskServer(t, spec.TaskRequired, &ServerOptions{Owner: func(context.Context) string { return who }}, sleepMinute)
+		s := taskServer(t, spec.TaskRequired, &ServerOptions{Owner: func(context.Context) string {
+			return who
+		}}, sleepMinute)
 		id := startModern(t, s, `{"name":"work"}`).Result.TaskID
 		who = "bob"
 		for _, method := range []string{"tasks/get", "tasks/cancel", "tasks/update"} {
@@ -310,11 +344,13 @@ func TestTaskIsItsOwners(t *testing.T) {
 
 func TestTaskBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := taskServer(t, spec.TaskRequired, &ServerOptions{MaxTasks: 2, TaskTTL: 90 * time.Second}, sleepMinute)
+		s := taskServer(t, spec.TaskRequired, &ServerOptions{MaxTasks: 2, TaskTTL: 90 * time.Second},
+			sleepMinute)
 		first := startModern(t, s, `{"name":"work"}`).Result.TaskID
 		<-time.After(40 * time.Second)
 		second := startModern(t, s, `{"name":"work"}`).Result.TaskID
-		if r := sendModern(t, s, canAll, "tools/call", `{"name":"work"}`); r.Error == nil || r.Error.Code != jsonrpc.Overloaded {
+		if r := sendModern(t, s, canAll, "tools/call", `{"name":"work"}`); r.Error == nil ||
+			r.Error.Code != jsonrpc.Overloaded {
 			t.Errorf("a third: %s", r.raw)
 		}
 		<-time.After(50*time.Second - time.Millisecond)
@@ -340,11 +376,12 @@ func TestTaskBounds(t *testing.T) {
 func TestTaskExpiresWhileItRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cause := make(chan error, 1)
-		s := taskServer(t, spec.TaskRequired, &ServerOptions{TaskTTL: time.Second}, func(ctx context.Context) (string, error) {
-			<-ctx.Done()
-			cause <- context.Cause(ctx)
-			return "", ctx.Err()
-		})
+		s := taskServer(t, spec.TaskRequired, &ServerOptions{TaskTTL: time.Second},
+			func(ctx context.Context) (string, error) {
+				<-ctx.Done()
+				cause <- context.Cause(ctx)
+				return "", ctx.Err()
+			})
 		startModern(t, s, `{"name":"work"}`)
 		<-time.After(time.Second)
 		if err := <-cause; !errors.Is(err, errTaskExpired) {
@@ -387,7 +424,9 @@ func TestTaskNotifications(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			frame := fmt.Sprintf(`{"jsonrpc":"2.0","id":9,"method":"subscriptions/listen","params":{"notifications":{"taskIds":[%q,"other"]},"_meta":{%q:%q,%q:%s}}}`,
+			frame := fmt.Sprintf(
+				`{"jsonrpc":"2.0","id":9,"method":"subscriptions/listen",`+
+					`"params":{"notifications":{"taskIds":[%q,"other"]},"_meta":{%q:%q,%q:%s}}}`,
 				id, spec.MetaProtocolVersion, rev2026, spec.MetaClientCapabilities, canAll)
 			farcall.NewResponder(s, nil).Respond(ctx, nil, []byte(frame), func(frame []byte) error {
 				got = append(got, string(frame))
@@ -400,7 +439,8 @@ func TestTaskNotifications(t *testing.T) {
 		if len(got) != 2 || !strings.Contains(got[0], id) || strings.Contains(got[0], "other") {
 			t.Fatalf("told %q", got)
 		}
-		if !strings.Contains(got[1], `"notifications/tasks"`) || !strings.Contains(got[1], `"completed"`) || !strings.Contains(got[1], "slept") {
+		if !strings.Contains(got[1], `"notifications/tasks"`) ||
+			!strings.Contains(got[1], `"completed"`) || !strings.Contains(got[1], "slept") {
 			t.Errorf("told %s", got[1])
 		}
 	})
@@ -409,9 +449,11 @@ func TestTaskNotifications(t *testing.T) {
 func TestTaskLogsWhatClientsMayNotKnow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
-		s := taskServer(t, spec.TaskRequired, &ServerOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(context.Context) (string, error) {
-			panic("secret")
-		})
+		s := taskServer(t, spec.TaskRequired,
+			&ServerOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))},
+			func(context.Context) (string, error) {
+				panic("secret")
+			})
 		startModern(t, s, `{"name":"work"}`)
 		synctest.Wait()
 		if !strings.Contains(log.String(), "secret") || !strings.Contains(log.String(), "task_test.go") {

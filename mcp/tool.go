@@ -37,7 +37,8 @@ type tool struct {
 	run func(c *call, t *tool, arguments jsonrpc.Raw) (answer, error)
 	part[*tool]
 
-	from    *tool           // the tool as it was added, when a Transform shows it in another form; else nil
+	// the tool as it was added, when a Transform shows it in another form; else nil
+	from    *tool
 	form    *arguments.Form // what makes its arguments out of those of the form that is shown
 	wrapped ToolHandler     // runs in place of the tool (Transform.Wrap); nil: the tool
 }
@@ -54,7 +55,8 @@ func (t *tool) shown() (modern, legacy any) {
 func (t *tool) under(m *mounted) *tool {
 	own := &tool{spec: t.spec, headers: t.headers, part: part[*tool]{m, t}}
 	if own.spec.Name = m.named(t.spec.Name); !validToolName(own.spec.Name) {
-		misuse("the tool %q of %s: as %q its name has more than 128 characters; choose a shorter prefix", t.spec.Name, m.inner.label(), own.spec.Name)
+		misuse("the tool %q of %s: as %q its name has more than 128 characters; choose a shorter prefix",
+			t.spec.Name, m.inner.label(), own.spec.Name)
 	}
 	m.server.noteTasks(own)
 	return own
@@ -106,7 +108,8 @@ func (s *Server) addTool(t *tool, check bool) {
 	if t.spec.InputSchema, err = objectSchema(t.spec.InputSchema); err != nil {
 		misuse("the input schema of the tool %q %v", t.spec.Name, err)
 	}
-	if t.input, err = validate.Compile(t.spec.InputSchema, validate.Limits{OptionalNulls: t.typed}); err != nil {
+	if t.input, err = validate.Compile(t.spec.InputSchema,
+		validate.Limits{OptionalNulls: t.typed}); err != nil {
 		misuse("the input schema of the tool %q: %v", t.spec.Name, err)
 	}
 	if t.headers, err = schema.Headers(t.spec.InputSchema); err != nil {
@@ -153,7 +156,8 @@ func (s *Server) RemoveTool(name string) { s.tools.remove(s, name) }
 
 func validToolName(name string) bool {
 	return len(name) > 0 && len(name) <= 128 && strings.IndexFunc(name, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '-' && r != '.'
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' &&
+			r != '-' && r != '.'
 	}) < 0
 }
 
@@ -176,7 +180,8 @@ func (s *Server) callTool(c *call) (answer, error) {
 		}
 		c.in.arguments = nil
 	}
-	if len(t.headers) > 0 && c.rev.MirroredHeaders && c.mounted == nil { // or the outer server has compared them
+	if len(t.headers) > 0 && c.rev.MirroredHeaders && c.mounted == nil {
+		// or the outer server has compared them
 		if err := c.compareHeaders(t.spec.Name, t.headers); err != nil {
 			return answer{}, err
 		}
@@ -269,7 +274,8 @@ func (t *tool) result(r *ToolResult) (answer, error) {
 	}
 	if t.output != nil && !r.IsError && (r.ResultType == "" || r.ResultType == spec.ResultComplete) {
 		if r.StructuredContent == nil {
-			return answer{}, t.badOutput(errors.New("there is no structured content, though the tool has an output schema"))
+			return answer{}, t.badOutput(
+				errors.New("there is no structured content, though the tool has an output schema"))
 		}
 		if err := t.output.Validate(r.StructuredContent); err != nil {
 			return answer{}, t.badOutput(err)
@@ -282,9 +288,10 @@ func (t *tool) result(r *ToolResult) (answer, error) {
 // is wrong with it is for the log: it is the tool that must be changed.
 func (t *tool) badOutput(err error) error {
 	return &jsonrpc.Error{
-		Code:    jsonrpc.InternalError,
-		Message: "Internal error: the result of the tool " + t.spec.Name + " does not fit its output schema",
-		Cause:   err,
+		Code: jsonrpc.InternalError,
+		Message: "Internal error: the result of the tool " + t.spec.Name +
+			" does not fit its output schema",
+		Cause: err,
 	}
 }
 
@@ -311,8 +318,9 @@ func (c *call) compareHeaders(tool string, headers []schema.Header) error {
 	}
 	if err := arguments.CheckHeaders(headers, r.Header, given); err != nil {
 		return &jsonrpc.Error{
-			Code:    spec.HeaderMismatch,
-			Message: fmt.Sprintf("Header mismatch: %v; see the input schema of the tool %s in tools/list", err, tool),
+			Code: spec.HeaderMismatch,
+			Message: fmt.Sprintf("Header mismatch: %v; see the input schema of the tool %s in tools/list",
+				err, tool),
 		}
 	}
 	return nil
@@ -345,7 +353,9 @@ func (t *tool) arguments(c *call) (jsonrpc.Raw, error) {
 		return nil, err
 	}
 	if before := t.relaxed.Or(changed); before&changed != changed {
-		c.srv.logger().WarnContext(c, "mcp: arguments do not fit the tool's input schema and were taken all the same; ServerOptions.Arguments: Strict refuses them",
+		c.srv.logger().WarnContext(c,
+			"mcp: arguments do not fit the tool's input schema and were taken all the same; "+
+				"ServerOptions.Arguments: Strict refuses them",
 			"tool", t.spec.Name, "reason", err.Error())
 	}
 	return relaxed, nil
@@ -361,7 +371,8 @@ func (t *tool) permitted(c *call, given, relaxed jsonrpc.Raw) error {
 	if permitted == nil {
 		return nil
 	}
-	params := jsonrpc.AppendString([]byte(`{"_meta":{"`+spec.MetaProtocolVersion+`":"`+era.Latest().Name+`"},"name":`), c.shownName(t))
+	params := jsonrpc.AppendString(
+		[]byte(`{"_meta":{"`+spec.MetaProtocolVersion+`":"`+era.Latest().Name+`"},"name":`), c.shownName(t))
 	params = append(append(params, `,"arguments":`...), relaxed...)
 	return permitted(c, spec.MethodToolsCall, append(params, '}'))
 }
@@ -378,7 +389,8 @@ func (t *tool) permitted(c *call, given, relaxed jsonrpc.Raw) error {
 // panics when two methods make one name.
 func FromMux(mux *farcall.Mux, o *ServerOptions) *Server {
 	s := NewServer(cmp.Or(mux.Info.Title, "JSON-RPC service"), cmp.Or(mux.Info.Version, "0.0.0"), o)
-	responder := farcall.NewResponder(mux, &farcall.Options{Logger: s.opts.Logger, Interceptors: []farcall.Interceptor{holdFailures}})
+	responder := farcall.NewResponder(mux,
+		&farcall.Options{Logger: s.opts.Logger, Interceptors: []farcall.Interceptor{holdFailures}})
 	methods := map[string]string{}
 	for _, m := range mux.Methods() {
 		if m.Subscription {
@@ -467,7 +479,8 @@ func (m *muxTool) call(ctx context.Context, arguments jsonrpc.Raw) (*ToolResult,
 		case !m.Stream:
 			return nil
 		case len(values) > maxStreamed:
-			return jsonrpc.Errorf(jsonrpc.TooLarge, "%s has yielded more than %d MB; ask for less", m.Name, maxStreamed/1_000_000)
+			return jsonrpc.Errorf(jsonrpc.TooLarge, "%s has yielded more than %d MB; ask for less", m.Name,
+				maxStreamed/1_000_000)
 		}
 		return Progress(ctx, float64(count), 0, string(value))
 	})
@@ -493,10 +506,12 @@ func (f muxError) Unwrap() error { return f.error }
 func holdFailures(next farcall.Handler) farcall.Handler {
 	return farcall.HandlerFunc(func(ctx context.Context, r *farcall.Request) (any, error) {
 		v, err := next.ServeRPC(ctx, r)
-		if err == nil || remote.Own(err) != nil || errors.Is(err, farcall.ErrNoCallback) || ctx.Err() != nil {
+		if err == nil || remote.Own(err) != nil || errors.Is(err, farcall.ErrNoCallback) ||
+			ctx.Err() != nil {
 			return v, err
 		}
-		return v, &jsonrpc.Error{Code: jsonrpc.Timeout, Cause: muxError{err}} // any code that is not logged
+		// any code that is not logged
+		return v, &jsonrpc.Error{Code: jsonrpc.Timeout, Cause: muxError{err}}
 	})
 }
 

@@ -22,7 +22,8 @@ func TestHeaderTag(t *testing.T) {
 		return in.Region, nil
 	})
 	run, _ := s.tools.get([]byte("run"))
-	if got := string(run.spec.InputSchema); len(run.headers) != 1 || strings.Count(got, `"x-mcp-header":"Region"`) != 1 {
+	if got := string(run.spec.InputSchema); len(run.headers) != 1 ||
+		strings.Count(got, `"x-mcp-header":"Region"`) != 1 {
 		t.Errorf("the schema is %s", got)
 	}
 	defer func() {

@@ -25,9 +25,15 @@ type lenientIn struct {
 func lenientServer(o *ServerOptions) *Server {
 	s := NewServer("x", "1", o)
 	AddTool(s, Tool{Name: "typed"}, func(_ context.Context, in lenientIn) (string, error) {
-		return fmt.Sprintf("%s%d%v%v%d%v", in.Q, in.Page, in.All, in.Tags, in.At.Line, in.Next != nil && in.Next.Page == 2), nil
+		return fmt.Sprintf("%s%d%v%v%d%v", in.Q, in.Page, in.All, in.Tags, in.At.Line,
+			in.Next != nil && in.Next.Page == 2), nil
 	})
-	s.AddTool(Tool{Name: "raw", InputSchema: jsonrpc.Raw(`{"type":"object","properties":{"n":{"type":["integer","null"]},"s":{"type":["string","integer"]},"a":{"items":{"type":"number"}}},"additionalProperties":false}`)},
+	s.AddTool(Tool{
+		Name: "raw",
+		InputSchema: jsonrpc.Raw(
+			`{"type":"object","properties":{"n":{"type":["integer","null"]},"s":{"type":["string",` +
+				`"integer"]},"a":{"items":{"type":"number"}}},"additionalProperties":false}`),
+	},
 		func(_ context.Context, arguments jsonrpc.Raw) (*ToolResult, error) {
 			return &ToolResult{Content: []Content{Text(string(arguments))}}, nil
 		})
@@ -58,7 +64,8 @@ func TestLenientArguments(t *testing.T) {
 			if o != nil && !test.strict {
 				want = "error"
 			}
-			got := sendModern(t, lenientServer(o), canNothing, "tools/call", fmt.Sprintf(`{"name":%q,"arguments":%s}`, test.tool, test.arguments))
+			got := sendModern(t, lenientServer(o), canNothing, "tools/call",
+				fmt.Sprintf(`{"name":%q,"arguments":%s}`, test.tool, test.arguments))
 			if want == "error" && got.Result.IsError {
 				continue
 			}
@@ -71,8 +78,10 @@ func TestLenientArguments(t *testing.T) {
 
 // The error names everything that the arguments lack, also what would be tolerated.
 func TestLenientError(t *testing.T) {
-	got := sendModern(t, lenientServer(nil), canNothing, "tools/call", `{"name":"typed","arguments":{"Q":"a"}}`)
-	if !strings.Contains(got.text(), `unknown property "Q"`) || !strings.Contains(got.text(), `missing property "q"`) {
+	got := sendModern(t, lenientServer(nil), canNothing, "tools/call",
+		`{"name":"typed","arguments":{"Q":"a"}}`)
+	if !strings.Contains(got.text(), `unknown property "Q"`) ||
+		!strings.Contains(got.text(), `missing property "q"`) {
 		t.Error(got.raw)
 	}
 }
@@ -84,7 +93,8 @@ func TestLenientLog(t *testing.T) {
 	for range 2 {
 		sendModern(t, s, canNothing, "tools/call", `{"name":"typed","arguments":{"q":"a","x":1}}`)
 		sendModern(t, s, canNothing, "tools/call", `{"name":"typed","arguments":{"q":"a","page":"1"}}`)
-		sendModern(t, s, canNothing, "tools/call", `{"name":"typed","arguments":{"q":"a","page":"1","x":1}}`)
+		sendModern(t, s, canNothing, "tools/call",
+			`{"name":"typed","arguments":{"q":"a","page":"1","x":1}}`)
 		sendModern(t, s, canNothing, "tools/call", `{"name":"raw","arguments":{"x":1}}`)
 	}
 	if len(log.all) != 3 || log.count("tool=raw") != 1 {

@@ -16,7 +16,8 @@ import (
 // callTool calls a tool and returns its result.
 func callTool(t *testing.T, s *Server, name, arguments string) string {
 	t.Helper()
-	got := exchange(t, s, modernFrame("1", "tools/call", fmt.Sprintf(`"name":%q,"arguments":%s`, name, arguments)))
+	got := exchange(t, s,
+		modernFrame("1", "tools/call", fmt.Sprintf(`"name":%q,"arguments":%s`, name, arguments)))
 	var m struct {
 		Result map[string]json.RawMessage
 		Error  json.RawMessage
@@ -52,29 +53,43 @@ type tree struct {
 
 func TestTypedTool(t *testing.T) {
 	s := NewServer("calc", "1.0", &ServerOptions{Arguments: Strict})
-	AddTool(s, Tool{Name: "search", Description: "Search"}, func(_ context.Context, in searchIn) (searchIn, error) { return in, nil })
+	AddTool(s, Tool{Name: "search", Description: "Search"},
+		func(_ context.Context, in searchIn) (searchIn, error) { return in, nil })
 	for _, tt := range []struct{ name, args, want string }{
 		{"default", `{"query":"a"}`, `"structuredContent":{"query":"a","limit":5}}`},
 		{"null arguments", `null`, `query`},
 		{"bytes", `{"query":"a","raw":"aGk="}`, `"raw":"aGk="`},
-		{"recursion", `{"query":"a","tree":{"name":"x","children":[{"name":"y"}]}}`, `"tree":{"name":"x","children":[{"name":"y"}]}`},
+		{
+			"recursion", `{"query":"a","tree":{"name":"x","children":[{"name":"y"}]}}`,
+			`"tree":{"name":"x","children":[{"name":"y"}]}`,
+		},
 		{"missing", `{}`, `query`},
 		{"unknown", `{"query":"a","querry":"b"}`, `querry`},
 		{"wrong type", `{"query":1}`, `query`},
-		{"wrong inside", `{"query":"a","tree":{"name":"x","children":[{"name":3}]}}`, `tree.children[0].name`},
+		{
+			"wrong inside", `{"query":"a","tree":{"name":"x","children":[{"name":3}]}}`,
+			`tree.children[0].name`,
+		},
 		{"out of range", `{"query":"a","limit":11}`, `limit`},
 		{"pattern", `{"query":"A"}`, `query`},
 		{"enum", `{"query":"a","sort":"size"}`, `date`},
 		{"whole number", `{"query":"1.0","limit":5.0}`, `query`},
 		{"whole number", `{"query":"a","limit":0.5E1}`, `"limit":5`},
-		{"null for a default", `{"query":"a","limit":null}`, `"structuredContent":{"query":"a","limit":5}}`},
-		{"null for absent", `{"query":"a","sort":null,"tags":null,"tree":{"name":"x","children":null}}`, `"tree":{"name":"x"}`},
+		{
+			"null for a default", `{"query":"a","limit":null}`,
+			`"structuredContent":{"query":"a","limit":5}}`,
+		},
+		{
+			"null for absent", `{"query":"a","sort":null,"tags":null,"tree":{"name":"x","children":null}}`,
+			`"tree":{"name":"x"}`,
+		},
 		{"null for what is required", `{"query":null}`, `query`},
 		{"null inside", `{"query":"a","tags":[null]}`, `tags`},
 		{"overflow", `{"query":"a","limit":1e400}`, `limit`},
 	} {
 		got := callTool(t, s, "search", tt.args)
-		if isError := strings.Contains(got, `"isError":true`); !strings.Contains(got, tt.want) || isError == strings.Contains(got, "structuredContent") {
+		if isError := strings.Contains(got, `"isError":true`); !strings.Contains(got, tt.want) ||
+			isError == strings.Contains(got, "structuredContent") {
 			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
 		}
 	}
@@ -85,7 +100,10 @@ func TestToolSchemaRoot(t *testing.T) {
 	add := func(schema string) (listed string, refused any) {
 		s := NewServer("calc", "1.0", nil)
 		defer func() { refused = recover() }()
-		s.AddTool(Tool{Name: "t", InputSchema: jsonrpc.Raw(schema)}, func(context.Context, jsonrpc.Raw) (*ToolResult, error) { return nil, nil })
+		s.AddTool(Tool{Name: "t", InputSchema: jsonrpc.Raw(schema)},
+			func(context.Context, jsonrpc.Raw) (*ToolResult, error) {
+				return nil, nil
+			})
 		return result(t, exchange(t, s, modernFrame("1", "tools/list", ""))[0]), nil
 	}
 	for schema, want := range map[string]string{
@@ -108,14 +126,19 @@ func TestToolSchemaRoot(t *testing.T) {
 func TestURLRequiredCode(t *testing.T) {
 	s := NewServer("calc", "1.0", nil)
 	AddTool(s, Tool{Name: "pay"}, func(context.Context, struct{}) (string, error) {
-		return "", &jsonrpc.Error{Code: spec.URLElicitationRequired, Message: "visit", Data: jsonrpc.Raw(`{"elicitations":[]}`)}
+		return "", &jsonrpc.Error{
+			Code: spec.URLElicitationRequired, Message: "visit",
+			Data: jsonrpc.Raw(`{"elicitations":[]}`),
+		}
 	})
 	if got := callTool(t, s, "pay", `{}`); strings.Contains(got, "-32042") {
 		t.Error("modern:", got)
 	}
 	c := newHTTPClient(s)
 	c.begin(legacyName)
-	if got := c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pay"}}`); !strings.Contains(string(got), "-32042") {
+	if got := c.send(
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pay"}}`); !strings.Contains(
+		string(got), "-32042") {
 		t.Errorf("legacy: %s", got)
 	}
 }
@@ -132,11 +155,14 @@ func TestToolArgumentsNoObject(t *testing.T) {
 
 func TestToolSchema(t *testing.T) {
 	s := NewServer("calc", "1.0", nil)
-	AddTool(s, Tool{Name: "search", Description: "Search", Title: "T"}, func(_ context.Context, in searchIn) ([]addOut, error) { return nil, nil })
+	AddTool(s, Tool{Name: "search", Description: "Search", Title: "T"},
+		func(_ context.Context, in searchIn) ([]addOut, error) { return nil, nil })
 	got := result(t, exchange(t, s, modernFrame("1", "tools/list", ""))[0])
 	for _, want := range []string{
-		`"title":"T"`, `"additionalProperties":false`, `"raw":{"type":"string","contentEncoding":"base64"`, `"tags":{"type":"array"`,
-		`"default":5`, `"minimum":1`, `"maximum":10`, `"enum":["name","date"]`, `"pattern":"^[a-z ]+$"`, `"$ref":"#/$defs/tree"`,
+		`"title":"T"`, `"additionalProperties":false`,
+		`"raw":{"type":"string","contentEncoding":"base64"`, `"tags":{"type":"array"`,
+		`"default":5`, `"minimum":1`, `"maximum":10`, `"enum":["name","date"]`, `"pattern":"^[a-z ]+$"`,
+		`"$ref":"#/$defs/tree"`,
 		`"outputSchema":{"type":"array"`,
 	} {
 		if !strings.Contains(got, want) {
@@ -154,9 +180,13 @@ func TestToolResults(t *testing.T) {
 	outcome := map[string]string{}
 	check := func(name, want string) { outcome[name] = want }
 
-	AddTool(s, Tool{Name: "string"}, func(context.Context, empty) (string, error) { return `a "b"`, nil })
+	AddTool(s, Tool{Name: "string"}, func(context.Context, empty) (string, error) {
+		return `a "b"`, nil
+	})
 	check("string", `{"content":[{"text":"a \"b\"","type":"text"}]}`)
-	AddTool(s, Tool{Name: "content"}, func(context.Context, empty) (Content, error) { return Image([]byte("hi"), "image/png"), nil })
+	AddTool(s, Tool{Name: "content"}, func(context.Context, empty) (Content, error) {
+		return Image([]byte("hi"), "image/png"), nil
+	})
 	check("content", `{"content":[{"data":"aGk=","mimeType":"image/png","type":"image"}]}`)
 	AddTool(s, Tool{Name: "contents"}, func(context.Context, empty) ([]Content, error) {
 		return []Content{
@@ -164,33 +194,53 @@ func TestToolResults(t *testing.T) {
 			Embed(ResourceContents{URI: "a:b", Text: "x"}),
 		}, nil
 	})
-	check("contents", `{"content":[{"type":"text","text":"t"},{"type":"audio","data":"aGk=","mimeType":"audio/wav"},
+	check("contents",
+		`{"content":[{"type":"text","text":"t"},{"type":"audio","data":"aGk=","mimeType":"audio/wav"},
 		{"type":"resource_link","uri":"a:b","name":"n"},{"type":"resource","resource":{"uri":"a:b","text":"x"}}]}`)
-	AddTool(s, Tool{Name: "nothing"}, func(context.Context, empty) (empty, error) { return empty{}, nil })
+	AddTool(s, Tool{Name: "nothing"}, func(context.Context, empty) (empty, error) {
+		return empty{}, nil
+	})
 	check("nothing", `{"content":[{"type":"text","text":"{}"}],"structuredContent":{}}`)
-	AddTool(s, Tool{Name: "void"}, func(context.Context, struct{}) (struct{}, error) { return struct{}{}, nil })
+	AddTool(s, Tool{Name: "void"}, func(context.Context, struct{}) (struct{}, error) {
+		return struct{}{}, nil
+	})
 	check("void", `{"content":[]}`)
 	AddTool(s, Tool{Name: "full"}, func(context.Context, empty) (*ToolResult, error) {
-		return &ToolResult{Content: []Content{Text("x")}, IsError: true, Meta: map[string]any{"a": 1}}, nil
+		return &ToolResult{Content: []Content{Text("x")}, IsError: true, Meta: map[string]any{"a": 1}},
+			nil
 	})
 	check("full", `{"content":[{"type":"text","text":"x"}],"isError":true}`)
-	AddTool(s, Tool{Name: "full_nil"}, func(context.Context, empty) (*ToolResult, error) { return nil, nil })
+	AddTool(s, Tool{Name: "full_nil"}, func(context.Context, empty) (*ToolResult, error) {
+		return nil, nil
+	})
 	check("full_nil", `{"content":[]}`)
-	AddTool(s, Tool{Name: "nil_pointer"}, func(context.Context, empty) (*addOut, error) { return nil, nil })
-	check("nil_pointer", `{"content":[{"type":"text","text":"{\"sum\":0}"}],"structuredContent":{"sum":0}}`)
-	AddTool(s, Tool{Name: "nil_slice"}, func(context.Context, empty) ([]int, error) { return nil, nil })
+	AddTool(s, Tool{Name: "nil_pointer"}, func(context.Context, empty) (*addOut, error) {
+		return nil, nil
+	})
+	check("nil_pointer",
+		`{"content":[{"type":"text","text":"{\"sum\":0}"}],"structuredContent":{"sum":0}}`)
+	AddTool(s, Tool{Name: "nil_slice"}, func(context.Context, empty) ([]int, error) {
+		return nil, nil
+	})
 	check("nil_slice", `{"content":[{"type":"text","text":"[]"}],"structuredContent":[]}`)
-	AddTool(s, Tool{Name: "nil_map"}, func(context.Context, empty) (map[string]int, error) { return nil, nil })
+	AddTool(s, Tool{Name: "nil_map"}, func(context.Context, empty) (map[string]int, error) {
+		return nil, nil
+	})
 	check("nil_map", `{"content":[{"type":"text","text":"{}"}],"structuredContent":{}}`)
 	AddTool(s, Tool{Name: "nil_any"}, func(context.Context, empty) (any, error) { return nil, nil })
 	check("nil_any", `{"content":[]}`)
 	AddTool(s, Tool{Name: "number"}, func(context.Context, empty) (float64, error) { return 1.5, nil })
 	check("number", `{"content":[{"type":"text","text":"1.5"}],"structuredContent":1.5}`)
-	AddTool(s, Tool{Name: "error"}, func(context.Context, empty) (addOut, error) { return addOut{}, errors.New("the disk is full") })
+	AddTool(s, Tool{Name: "error"}, func(context.Context, empty) (addOut, error) {
+		return addOut{}, errors.New("the disk is full")
+	})
 	check("error", `{"content":[{"type":"text","text":"the disk is full"}],"isError":true}`)
-	AddTool(s, Tool{Name: "raw"}, func(_ context.Context, in jsonrpc.Raw) (jsonrpc.Raw, error) { return in, nil })
+	AddTool(s, Tool{Name: "raw"}, func(_ context.Context, in jsonrpc.Raw) (jsonrpc.Raw, error) {
+		return in, nil
+	})
 	check("raw", `{"content":[{"type":"text","text":"{}"}],"structuredContent":{}}`)
-	s.AddTool(Tool{Name: "given", InputSchema: jsonrpc.Raw(`{"type":"object"}`)}, func(context.Context, jsonrpc.Raw) (*ToolResult, error) { return nil, nil })
+	s.AddTool(Tool{Name: "given", InputSchema: jsonrpc.Raw(`{"type":"object"}`)},
+		func(context.Context, jsonrpc.Raw) (*ToolResult, error) { return nil, nil })
 	check("given", `{"content":[]}`)
 
 	for name, want := range outcome {
@@ -215,17 +265,28 @@ func TestOutputValidation(t *testing.T) {
 	tool := Tool{Name: "given", OutputSchema: jsonrpc.Raw(`{"type":"object","required":["n"]}`)}
 	for _, skip := range []bool{false, true} {
 		s := NewServer("calc", "1.0", &ServerOptions{SkipOutputValidation: skip})
-		AddTool(s, Tool{Name: "limited"}, func(_ context.Context, in struct{ N int }) (limited, error) { return limited{in.N}, nil })
+		AddTool(s, Tool{Name: "limited"}, func(_ context.Context, in struct{ N int }) (limited, error) {
+			return limited{in.N}, nil
+		})
 		s.AddTool(tool, func(_ context.Context, args jsonrpc.Raw) (*ToolResult, error) {
 			return &ToolResult{StructuredContent: args}, nil
 		})
-		s.AddTool(Tool{Name: "none", OutputSchema: tool.OutputSchema}, func(context.Context, jsonrpc.Raw) (*ToolResult, error) { return nil, nil })
+		s.AddTool(Tool{Name: "none", OutputSchema: tool.OutputSchema},
+			func(context.Context, jsonrpc.Raw) (*ToolResult, error) { return nil, nil })
 		for _, tt := range []struct {
 			name, args string
 			ok         bool
-		}{{"limited", `{"N":3}`, true}, {"limited", `{"N":4}`, false}, {"given", `{"n":1}`, true}, {"given", `{"m":1}`, false}, {"none", `{}`, false}} {
+		}{
+			{"limited", `{"N":3}`, true},
+			{"limited", `{"N":4}`, false},
+			{"given", `{"n":1}`, true},
+			{"given", `{"m":1}`, false},
+			{"none", `{}`, false},
+		} {
 			got := callTool(t, s, tt.name, tt.args)
-			if refused := strings.HasPrefix(got, `error {"code":-32603,"message":"Internal error: the result of the tool `+tt.name); refused == (tt.ok || skip) {
+			if refused := strings.HasPrefix(got,
+				`error {"code":-32603,"message":"Internal error: the result of the tool `+tt.name); refused ==
+				(tt.ok || skip) {
 				t.Errorf("skip %v: %s(%s): %s", skip, tt.name, tt.args, got)
 			}
 		}
@@ -280,14 +341,19 @@ func listed(t *testing.T, s *Server, method, list, member string) string {
 }
 
 func TestVisible(t *testing.T) {
-	s := calculator(&ServerOptions{PageSize: 1, Visible: func(_ context.Context, kind, name string) bool {
-		return !strings.Contains(name, "secret")
-	}})
+	s := calculator(
+		&ServerOptions{PageSize: 1, Visible: func(_ context.Context, kind, name string) bool {
+			return !strings.Contains(name, "secret")
+		}})
 	for _, name := range []string{"secret1", "open1", "secret2", "open2", "secret3"} {
 		AddTool(s, Tool{Name: name}, add)
-		s.AddPrompt(Prompt{Name: name}, func(context.Context, map[string]string) (*PromptResult, error) { return nil, nil })
-		s.AddResource(Resource{URI: "x:" + name, Name: name}, func(context.Context, string) ([]ResourceContents, error) { return nil, nil })
-		s.AddTemplate(ResourceTemplate{URITemplate: name + ":{x}", Name: name}, func(context.Context, string, Vars) ([]ResourceContents, error) { return nil, nil })
+		s.AddPrompt(Prompt{Name: name}, func(context.Context, map[string]string) (*PromptResult, error) {
+			return nil, nil
+		})
+		s.AddResource(Resource{URI: "x:" + name, Name: name},
+			func(context.Context, string) ([]ResourceContents, error) { return nil, nil })
+		s.AddTemplate(ResourceTemplate{URITemplate: name + ":{x}", Name: name},
+			func(context.Context, string, Vars) ([]ResourceContents, error) { return nil, nil })
 	}
 	for _, tt := range [][4]string{
 		{"tools/list", "tools", "name", "add open1 open2"},
@@ -299,11 +365,14 @@ func TestVisible(t *testing.T) {
 			t.Errorf("%s: %s", tt[0], got)
 		}
 	}
-	if got := callTool(t, s, "secret1", `{"a":1,"b":2}`); got != `error {"code":-32602,"message":"Unknown tool: secret1"}` {
+	if got := callTool(t, s, "secret1",
+		`{"a":1,"b":2}`); got != `error {"code":-32602,"message":"Unknown tool: secret1"}` {
 		t.Error(got)
 	}
 	for _, frame := range []string{
-		modernFrame("1", "prompts/get", `"name":"secret1"`), modernFrame("1", "resources/read", `"uri":"x:secret1"`), modernFrame("1", "resources/read", `"uri":"secret1:x"`),
+		modernFrame("1", "prompts/get", `"name":"secret1"`),
+		modernFrame("1", "resources/read", `"uri":"x:secret1"`),
+		modernFrame("1", "resources/read", `"uri":"secret1:x"`),
 	} {
 		if got := exchange(t, s, frame)[0]; !strings.Contains(got, "-32602") {
 			t.Error(got)
@@ -316,7 +385,9 @@ func TestPages(t *testing.T) {
 	for i := range 5 {
 		AddTool(s, Tool{Name: fmt.Sprintf("t%d", i)}, add)
 	}
-	s.AddPrompt(Prompt{Name: "p"}, func(context.Context, map[string]string) (*PromptResult, error) { return nil, nil })
+	s.AddPrompt(Prompt{Name: "p"}, func(context.Context, map[string]string) (*PromptResult, error) {
+		return nil, nil
+	})
 	if got := listed(t, s, "tools/list", "tools", "name"); got != "t0 t1 t2 t3 t4" {
 		t.Error(got)
 	}
@@ -325,8 +396,10 @@ func TestPages(t *testing.T) {
 	_ = json.Unmarshal([]byte(result(t, exchange(t, s, modernFrame("1", "tools/list", ""))[0])), &page)
 	s.RemoveTool("t1")
 	s.RemoveTool("t0")
-	got := result(t, exchange(t, s, modernFrame("1", "tools/list", fmt.Sprintf(`"cursor":%q`, page.NextCursor)))[0])
-	if !strings.Contains(got, `"name":"t2"`) || !strings.Contains(got, `"name":"t3"`) || strings.Contains(got, `"name":"t4"`) {
+	got := result(t,
+		exchange(t, s, modernFrame("1", "tools/list", fmt.Sprintf(`"cursor":%q`, page.NextCursor)))[0])
+	if !strings.Contains(got, `"name":"t2"`) || !strings.Contains(got, `"name":"t3"`) ||
+		strings.Contains(got, `"name":"t4"`) {
 		t.Error(got)
 	}
 	for _, frame := range []string{
@@ -339,7 +412,8 @@ func TestPages(t *testing.T) {
 			t.Error(frame, got)
 		}
 	}
-	if got := exchange(t, s, modernFrame("1", "tools/list", `"cursor":null`))[0]; !strings.Contains(got, `"tools"`) {
+	if got := exchange(t, s, modernFrame("1", "tools/list", `"cursor":null`))[0]; !strings.Contains(
+		got, `"tools"`) {
 		t.Error(got)
 	}
 }
@@ -351,7 +425,8 @@ func FuzzCursor(f *testing.F) {
 		if jsonrpc.Valid([]byte(raw)) == nil && strings.TrimSpace(raw) == raw {
 			_, _ = cursorNumber("tools", jsonrpc.Raw(raw))
 		}
-		if got, err := cursorNumber("tools", jsonrpc.Raw(`"`+newCursor("tools", n)+`"`)); got != n || err != nil {
+		if got, err := cursorNumber("tools", jsonrpc.Raw(`"`+newCursor("tools", n)+`"`)); got != n ||
+			err != nil {
 			t.Errorf("%d: %d %v", n, got, err)
 		}
 		if _, err := cursorNumber("prompts", jsonrpc.Raw(`"`+newCursor("tools", n)+`"`)); err == nil {
@@ -372,7 +447,8 @@ func TestCancelled(t *testing.T) {
 		ended <- sub.Err()
 		return "", sub.Err()
 	})
-	got := exchange(t, s, modernFrame("7", "tools/call", `"name":"wait"`), `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7,"reason":"x"}}`)
+	got := exchange(t, s, modernFrame("7", "tools/call", `"name":"wait"`),
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7,"reason":"x"}}`)
 	if err := <-ended; !errors.Is(err, context.Canceled) || len(got) != 0 {
 		t.Error(err, got)
 	}
@@ -385,8 +461,12 @@ func (saysNothing) MarshalJSON() ([]byte, error) { return []byte(`{"x":1}`), nil
 // A type that says nothing has no output schema.
 func TestNoOutputSchema(t *testing.T) {
 	s := NewServer("x", "1", nil)
-	AddTool(s, Tool{Name: "a"}, func(context.Context, struct{}) (saysNothing, error) { return saysNothing{}, nil })
-	AddTool(s, Tool{Name: "b"}, func(context.Context, struct{}) (json.RawMessage, error) { return json.RawMessage(`{"a":1}`), nil })
+	AddTool(s, Tool{Name: "a"}, func(context.Context, struct{}) (saysNothing, error) {
+		return saysNothing{}, nil
+	})
+	AddTool(s, Tool{Name: "b"}, func(context.Context, struct{}) (json.RawMessage, error) {
+		return json.RawMessage(`{"a":1}`), nil
+	})
 	got := sendModern(t, s, canNothing, "tools/list", `{}`).raw
 	if strings.Contains(got, "outputSchema") {
 		t.Error(got)
@@ -402,7 +482,8 @@ func TestPageSize(t *testing.T) {
 	for i := range 1001 {
 		AddTool(s, Tool{Name: fmt.Sprint("t", i)}, add)
 	}
-	if got := sendModern(t, s, canNothing, "tools/list", `{}`).raw; strings.Count(got, `"name":"t`) != 1000 || !strings.Contains(got, "nextCursor") {
+	if got := sendModern(t, s, canNothing, "tools/list",
+		`{}`).raw; strings.Count(got, `"name":"t`) != 1000 || !strings.Contains(got, "nextCursor") {
 		t.Error(strings.Count(got, `"name":"t`))
 	}
 }
@@ -420,15 +501,20 @@ func TestToolErrorKeepsItsResult(t *testing.T) {
 		}}
 	})
 	got := sendModern(t, s, canNothing, "tools/call", `{"name":"e"}`).raw
-	for _, want := range []string{`"content":[{"type":"text","text":"custom"},{"type":"text","text":"two"}]`, `"isError":true`, `"structuredContent":{"why":1}`, `"own":1`} {
+	for _, want := range []string{
+		`"content":[{"type":"text","text":"custom"},{"type":"text","text":"two"}]`, `"isError":true`,
+		`"structuredContent":{"why":1}`, `"own":1`,
+	} {
 		if !strings.Contains(got, want) || strings.Contains(got, "another") {
 			t.Errorf("%s lacks %s", got, want)
 		}
 	}
 	AddTool(s, Tool{Name: "none"}, func(context.Context, struct{}) (out, error) {
-		return out{}, fmt.Errorf("wrapped: %w", &ToolError{Result: &ToolResult{Content: []Content{Text("one")}}})
+		return out{}, fmt.Errorf("wrapped: %w",
+			&ToolError{Result: &ToolResult{Content: []Content{Text("one")}}})
 	})
-	if got := callTool(t, s, "none", "{}"); !strings.Contains(got, `"text":"wrapped: one"}],"isError":true`) {
+	if got := callTool(t, s, "none", "{}"); !strings.Contains(got,
+		`"text":"wrapped: one"}],"isError":true`) {
 		t.Error(got)
 	}
 }

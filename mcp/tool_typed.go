@@ -81,7 +81,10 @@ func AddTool[In, Out any](s *Server, t Tool, f func(context.Context, In) (Out, e
 	if t.OutputSchema == nil {
 		t.OutputSchema = out.schema
 	}
-	h := &typedTool[In, Out]{f: f, defaults: in.defaults, structured: out.structured, composed: out.composed}
+	h := &typedTool[In, Out]{
+		f: f, defaults: in.defaults, structured: out.structured,
+		composed: out.composed,
+	}
 	s.addTool(&tool{spec: t, run: h.run, typed: true}, check)
 }
 
@@ -261,7 +264,8 @@ func defaultsOf(t reflect.Type) (jsonrpc.Raw, error) {
 
 // plainTypes are the results that go out without structured content.
 var plainTypes = []reflect.Type{
-	reflect.TypeFor[*ToolResult](), reflect.TypeFor[ToolResult](), reflect.TypeFor[Content](), reflect.TypeFor[*Content](),
+	reflect.TypeFor[*ToolResult](), reflect.TypeFor[ToolResult](), reflect.TypeFor[Content](),
+	reflect.TypeFor[*Content](),
 	reflect.TypeFor[[]Content](), reflect.TypeFor[string](), reflect.TypeFor[struct{}](),
 }
 
@@ -384,7 +388,8 @@ func (r *Result[Out]) read(tool string, from *ToolResult) error {
 		return nil
 	}
 	var v Out
-	if text := jsonrpc.Raw(textOf(from)); jsonrpc.Valid(text) == nil && jsonv2.Unmarshal(text, &v) == nil {
+	if text := jsonrpc.Raw(textOf(from)); jsonrpc.Valid(text) == nil &&
+		jsonv2.Unmarshal(text, &v) == nil {
 		r.Structured = v
 	}
 	return nil
@@ -428,7 +433,8 @@ var emptyType = reflect.TypeFor[struct{}]()
 // describeResult describes the structured content of a Result.
 func describeResult(t reflect.Type) (info typeInfo, err error) {
 	if t != emptyType && t.Kind() != reflect.String && slices.Contains(plainTypes, t) {
-		return info, fmt.Errorf("a Result of %s has content twice; put it into the Content of a Result[struct{}]", t)
+		return info,
+			fmt.Errorf("a Result of %s has content twice; put it into the Content of a Result[struct{}]", t)
 	}
 	if t != emptyType {
 		info, err = describeStructured(t)

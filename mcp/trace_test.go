@@ -71,7 +71,10 @@ func TestTrace(t *testing.T) {
 						strings.Join(sent, "\n\t"), strings.Join(received, "\n\t"))
 				}
 				all := strings.Join(sent, "\n")
-				for _, want := range []string{`> {"jsonrpc"`, `< {"jsonrpc"`, `"tools/call"`, "notifications/progress"} {
+				for _, want := range []string{
+					`> {"jsonrpc"`, `< {"jsonrpc"`, `"tools/call"`,
+					"notifications/progress",
+				} {
 					if !strings.Contains(all, want) {
 						t.Errorf("no %s in\n%s", want, all)
 					}
@@ -122,9 +125,13 @@ func (brokenWriter) Write([]byte) (int, error) { return 0, net.ErrClosed }
 // A writer that fails ends the trace and nothing else, and the client gets a warning.
 func TestTraceFails(t *testing.T) {
 	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Trace: brokenWriter{}})
-	mcp.AddTool(s, mcp.Tool{Name: "work"}, func(context.Context, struct{}) (string, error) { return "done", nil })
+	mcp.AddTool(s, mcp.Tool{Name: "work"}, func(context.Context, struct{}) (string, error) {
+		return "done", nil
+	})
 	warned := make(chan error, 10)
-	c := mcptest.Client(t, s, &mcp.ClientOptions{Trace: brokenWriter{}, OnWarning: func(err error) { warned <- err }})
+	c := mcptest.Client(t, s, &mcp.ClientOptions{Trace: brokenWriter{}, OnWarning: func(err error) {
+		warned <- err
+	}})
 	if got, err := mcp.CallTool[string](t.Context(), c, "work", nil); err != nil || got != "done" {
 		t.Errorf("got %q, %v", got, err)
 	}

@@ -14,15 +14,18 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-const searchSchema = `{"type":"object","properties":{"q":{"type":"string","description":"query","x-mcp-header":"Q"},` +
-	`"limit":{"type":"integer","maximum":100},"key":{"$ref":"#/$defs/key"},"deep":true},"required":["q","key"],"$defs":{"key":{"type":"string"}}}`
+const searchSchema = `{"type":"object","properties":{"q":{"type":"string","description":"query",` +
+	`"x-mcp-header":"Q"},` +
+	`"limit":{"type":"integer","maximum":100},"key":{"$ref":"#/$defs/key"},"deep":true},` +
+	`"required":["q","key"],"$defs":{"key":{"type":"string"}}}`
 
 // searchServer has a tool that answers with its arguments.
 func searchServer() *Server {
 	s := NewServer("search", "1", nil)
-	s.AddTool(Tool{Name: "search", Description: "d", InputSchema: jsonrpc.Raw(searchSchema)}, func(_ context.Context, arguments jsonrpc.Raw) (*ToolResult, error) {
-		return &ToolResult{Content: []Content{Text(string(arguments))}}, nil
-	})
+	s.AddTool(Tool{Name: "search", Description: "d", InputSchema: jsonrpc.Raw(searchSchema)},
+		func(_ context.Context, arguments jsonrpc.Raw) (*ToolResult, error) {
+			return &ToolResult{Content: []Content{Text(string(arguments))}}, nil
+		})
 	return s
 }
 
@@ -35,7 +38,8 @@ var searchForm = Transform{
 	},
 }
 
-const foundSchema = `{"type":"object","$defs":{"key":{"type":"string"}},"properties":{"query":{"type":"string","x-mcp-header":"Q","description":"what to find"},` +
+const foundSchema = `{"type":"object","$defs":{"key":{"type":"string"}},` +
+	`"properties":{"query":{"type":"string","x-mcp-header":"Q","description":"what to find"},` +
 	`"limit":{"type":"integer","maximum":100,"default":10}},"required":["query"]}`
 
 // A transformed tool is the same in a server, in one that it is mounted in, and when that
@@ -50,14 +54,25 @@ func TestTransform(t *testing.T) {
 	over.Transform("s__search", searchForm)
 	twice := NewServer("twice", "1", nil)
 	half := searchServer()
-	half.Transform("search", Transform{Name: "half", Arguments: map[string]Argument{"q": {Name: "text"}, "key": {Fixed: "secret"}}})
+	half.Transform("search",
+		Transform{
+			Name: "half", Arguments: map[string]Argument{"q": {Name: "text"}, "key": {Fixed: "secret"}},
+		})
 	twice.Mount("", half)
 	rest := searchForm
-	rest.Arguments = map[string]Argument{"text": {Name: "query", Description: "what to find"}, "limit": {Default: 10}, "deep": {Hidden: true}}
+	rest.Arguments = map[string]Argument{
+		"text":  {Name: "query", Description: "what to find"},
+		"limit": {Default: 10}, "deep": {Hidden: true},
+	}
 	twice.Transform("half", rest)
-	for name, s := range map[string]*Server{"find": own, "o__find": outer, " find": over, "find ": twice} {
+	for name, s := range map[string]*Server{
+		"find": own, "o__find": outer, " find": over,
+		"find ": twice,
+	} {
 		for _, rev := range era.Revisions() {
-			t.Run(s.info.Name+" "+rev.Name, func(t *testing.T) { testTransform(t, s, strings.TrimSpace(name), rev.Name) })
+			t.Run(s.info.Name+" "+rev.Name, func(t *testing.T) {
+				testTransform(t, s, strings.TrimSpace(name), rev.Name)
+			})
 		}
 	}
 }
@@ -87,7 +102,8 @@ func testTransform(t *testing.T, s *Server, name, rev string) {
 			t.Errorf("%s: %v", arguments, err)
 			continue
 		}
-		if refused := want[0] != '{'; refused != r.IsError || refused && !strings.Contains(textOf(r), strings.Fields(want)[0]) {
+		if refused := want[0] != '{'; refused != r.IsError ||
+			refused && !strings.Contains(textOf(r), strings.Fields(want)[0]) {
 			t.Errorf("%s: %q, want %q", arguments, textOf(r), want)
 		} else if !refused {
 			wantJSON(t, arguments, textOf(r), want)
@@ -165,19 +181,23 @@ func testTransformWrap(t *testing.T, where, rev string) {
 	}})
 	answer := "in"
 	c := connectedInProcess(t, s, &ClientOptions{
-		Era: rev, Tasks: where == "task", Elicit: func(_ context.Context, p *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
+		Era: rev, Tasks: where == "task",
+		Elicit: func(_ context.Context, p *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
 			text := answer
 			if p.Message == "outer?" {
 				text = "out"
 			}
-			return &spec.ElicitResult{Action: "accept", Content: jsonrpc.Raw(fmt.Sprintf(`{"text":%q}`, text))}, nil
+			return &spec.ElicitResult{
+				Action: "accept", Content: jsonrpc.Raw(fmt.Sprintf(`{"text":%q}`, text)),
+			}, nil
 		},
 	})
 	if r, err := c.CallTool(t.Context(), "safe", nil); err != nil || textOf(r) != "in{\"a\":1}\nout" {
 		t.Errorf("%+v, %v", r, err)
 	}
 	answer = "fail"
-	if r, err := c.CallTool(t.Context(), "safe", nil); err != nil || !r.IsError || textOf(r) != "wrapped: the handler failed" {
+	if r, err := c.CallTool(t.Context(), "safe", nil); err != nil || !r.IsError ||
+		textOf(r) != "wrapped: the handler failed" {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if len(ran.all) != 2 {
@@ -199,10 +219,14 @@ func TestTransformStays(t *testing.T) {
 	if r := sendModern(t, s, `{}`, "tools/call", `{"name":"short"}`); r.text() != "2" {
 		t.Errorf("replaced: %s", r.raw)
 	}
-	if text := panics(func() { (&node{Server: s}).add("tool", "find", "") }); !strings.Contains(text, `"find"`) {
+	if text := panics(func() {
+		(&node{Server: s}).add("tool", "find", "")
+	}); !strings.Contains(text, `"find"`) {
 		t.Errorf("the name of a transformed tool: %q", text)
 	}
-	if text := panics(func() { s.Transform("search", Transform{Name: "short"}) }); !strings.Contains(text, `"short"`) {
+	if text := panics(func() {
+		s.Transform("search", Transform{Name: "short"})
+	}); !strings.Contains(text, `"short"`) {
 		t.Errorf("the name of another tool: %q", text)
 	}
 	if got := listed(t, s, "tools/list", "tools", "name"); got != "find short" {
@@ -225,21 +249,40 @@ func TestTransformMistakes(t *testing.T) {
 		Transform
 		schema jsonrpc.Raw
 	}{
-		`no argument "x"`:       {Transform: Transform{Arguments: map[string]Argument{"x": {}}}},
-		`"q" is required`:       {Transform: Transform{Arguments: map[string]Argument{"q": {Hidden: true}}}},
-		`would both be "limit"`: {Transform: Transform{Arguments: map[string]Argument{"q": {Name: "limit"}}}},
-		"101 does not fit":      {Transform: Transform{Arguments: map[string]Argument{"limit": {Default: 101}}}},
-		"1 does not fit":        {Transform: Transform{Arguments: map[string]Argument{"key": {Fixed: 1}}}},
-		"both a Fixed":          {Transform: Transform{Arguments: map[string]Argument{"q": {Fixed: "a", Default: "b"}}}},
-		"is hidden, and has":    {Transform: Transform{Arguments: map[string]Argument{"limit": {Hidden: true, Name: "l"}}}},
-		"has anyOf":             {Transform: Transform{Arguments: map[string]Argument{"a": {Hidden: true}}}, schema: nothing},
-		`tool name "a b"`:       {Transform: Transform{Name: "a b"}},
-		"Wrap returned no":      {Transform: Transform{Wrap: func(ToolHandler) ToolHandler { return nil }}},
-		"json":                  {Transform: Transform{Arguments: map[string]Argument{"q": {Fixed: func() {}}}}},
+		`no argument "x"`: {Transform: Transform{Arguments: map[string]Argument{"x": {}}}},
+		`"q" is required`: {
+			Transform: Transform{Arguments: map[string]Argument{"q": {Hidden: true}}},
+		},
+		`would both be "limit"`: {
+			Transform: Transform{Arguments: map[string]Argument{"q": {Name: "limit"}}},
+		},
+		"101 does not fit": {
+			Transform: Transform{Arguments: map[string]Argument{"limit": {Default: 101}}},
+		},
+		"1 does not fit": {
+			Transform: Transform{Arguments: map[string]Argument{"key": {Fixed: 1}}},
+		},
+		"both a Fixed": {
+			Transform: Transform{Arguments: map[string]Argument{"q": {Fixed: "a", Default: "b"}}},
+		},
+		"is hidden, and has": {
+			Transform: Transform{Arguments: map[string]Argument{"limit": {Hidden: true, Name: "l"}}},
+		},
+		"has anyOf": {
+			Transform: Transform{Arguments: map[string]Argument{"a": {Hidden: true}}}, schema: nothing,
+		},
+		`tool name "a b"`: {Transform: Transform{Name: "a b"}},
+		"Wrap returned no": {Transform: Transform{Wrap: func(ToolHandler) ToolHandler {
+			return nil
+		}}},
+		"json": {
+			Transform: Transform{Arguments: map[string]Argument{"q": {Fixed: func() {}}}},
+		},
 	} {
 		s := searchServer()
 		if c.schema != nil {
-			s.AddTool(Tool{Name: "search", InputSchema: c.schema}, func(context.Context, jsonrpc.Raw) (*ToolResult, error) { return nil, nil })
+			s.AddTool(Tool{Name: "search", InputSchema: c.schema},
+				func(context.Context, jsonrpc.Raw) (*ToolResult, error) { return nil, nil })
 		}
 		if text := panics(func() { s.Transform("search", c.Transform) }); !strings.Contains(text, want) {
 			t.Errorf("%q: the panic is %q", want, text)
@@ -248,14 +291,19 @@ func TestTransformMistakes(t *testing.T) {
 			t.Errorf("%q: listed %q", want, got)
 		}
 	}
-	if text := panics(func() { searchServer().Transform("other", Transform{}) }); !strings.Contains(text, `no tool "other"`) {
+	if text := panics(func() {
+		searchServer().Transform("other", Transform{})
+	}); !strings.Contains(text, `no tool "other"`) {
 		t.Errorf("the panic is %q", text)
 	}
 }
 
 // Whatever arguments a caller gives, the tool gets no value for a fixed argument but the fixed one.
 func FuzzTransformArguments(f *testing.F) {
-	for _, seed := range []string{`{"query":"x"}`, `{"key":"a"}`, `{"q":1,"query":2}`, `{"\u006bey":1}`, `{"limit":null}`} {
+	for _, seed := range []string{
+		`{"query":"x"}`, `{"key":"a"}`, `{"q":1,"query":2}`,
+		`{"\u006bey":1}`, `{"limit":null}`,
+	} {
 		f.Add([]byte(seed))
 	}
 	_, apply, err := searchForm.Apply(Tool{InputSchema: jsonrpc.Raw(searchSchema)})
@@ -270,7 +318,8 @@ func FuzzTransformArguments(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if jsonrpc.Valid(out) != nil || strings.Count(string(out), `"secret"`) < 1 || string(scan.Member(out, "key")) != `"secret"` {
+		if jsonrpc.Valid(out) != nil || strings.Count(string(out), `"secret"`) < 1 ||
+			string(scan.Member(out, "key")) != `"secret"` {
 			t.Errorf("%s became %s", given, out)
 		}
 	})

@@ -120,10 +120,17 @@ func wireClientOptions(c *wireClient, era string) *mcp.ClientOptions {
 			}
 			return &spec.ElicitResult{Action: "accept", Content: []byte(`{"name":"Ada"}`)}, nil
 		},
-		Sample: func(context.Context, *spec.CreateMessageRequestParams) (*spec.CreateMessageResult, error) {
-			return &spec.CreateMessageResult{Role: "assistant", Content: []mcp.Content{mcp.Text("Paris")}, Model: "m"}, nil
+		Sample: func(
+			context.Context, *spec.CreateMessageRequestParams,
+		) (*spec.CreateMessageResult, error) {
+			return &spec.CreateMessageResult{
+				Role: "assistant", Content: []mcp.Content{mcp.Text("Paris")},
+				Model: "m",
+			}, nil
 		},
-		Roots:         func(context.Context) ([]mcp.Root, error) { return []mcp.Root{{URI: "file:///work"}}, nil },
+		Roots: func(context.Context) ([]mcp.Root, error) {
+			return []mcp.Root{{URI: "file:///work"}}, nil
+		},
 		OnListChanged: func(kind string) { c.results <- kind + " changed" },
 		OnSessionLost: func() { c.results <- "the session was lost" },
 	}
@@ -160,7 +167,10 @@ type wireHTTPClient struct {
 }
 
 func newWireHTTPClient(p *wirePlay) *wireHTTPClient {
-	h := &wireHTTPClient{wireClient: newWireClient(p), got: make(chan wireGot, 10_000), waiting: map[string][]chan string{}}
+	h := &wireHTTPClient{
+		wireClient: newWireClient(p), got: make(chan wireGot, 10_000),
+		waiting: map[string][]chan string{},
+	}
 	h.connect = func(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, error) {
 		o.HTTP = &mcphttp.DialOptions{HTTP: &http.Client{Transport: h}}
 		return mcp.Dial(ctx, "http://127.0.0.1/mcp", o)
@@ -185,7 +195,10 @@ func (h *wireHTTPClient) RoundTrip(r *http.Request) (*http.Response, error) {
 	} else {
 		h.waiting[name] = append(h.waiting[name], answer)
 		h.say(name, r.Method+" "+r.URL.RequestURI())
-		for _, key := range []string{"Mcp-Session-Id", "MCP-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Param-Region", "Last-Event-ID"} {
+		for _, key := range []string{
+			"Mcp-Session-Id", "MCP-Protocol-Version", "Mcp-Method", "Mcp-Name",
+			"Mcp-Param-Region", "Last-Event-ID",
+		} {
 			if value := r.Header.Get(key); value != "" {
 				h.say(name, key+": "+value)
 			}
@@ -213,11 +226,15 @@ func (h *wireHTTPClient) say(name, text string) {
 func wireResponse(text string) *http.Response {
 	status, rest, _ := strings.Cut(text, "\n")
 	code, _ := strconv.Atoi(status[:3])
-	r := &http.Response{Status: status, StatusCode: code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, ContentLength: -1}
+	r := &http.Response{
+		Status: status, StatusCode: code, Proto: "HTTP/1.1", ProtoMajor: 1,
+		ProtoMinor: 1, Header: http.Header{}, ContentLength: -1,
+	}
 	var body strings.Builder
 	for line := range strings.Lines(rest) {
 		key, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
-		if ok && body.Len() == 0 && key != "id" && key != "event" && key != "data" && !strings.ContainsAny(key, `{"`) {
+		if ok && body.Len() == 0 && key != "id" && key != "event" && key != "data" &&
+			!strings.ContainsAny(key, `{"`) {
 			r.Header.Set(key, value)
 			continue
 		}

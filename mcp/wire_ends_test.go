@@ -76,7 +76,10 @@ type wireStream struct {
 
 func newWireStream(p *wirePlay) *wireStream {
 	ours, theirs := farcall.Pipe()
-	s := &wireStream{p: p, end: ours, server: wireServer(p.t, p.file.server), done: make(chan error, 1)}
+	s := &wireStream{
+		p: p, end: ours, server: wireServer(p.t, p.file.server),
+		done: make(chan error, 1),
+	}
 	s.frameReader = newFrameReader(ours)
 	go func() { s.done <- s.server.Serve(p.t.Context(), theirs) }()
 	return s
@@ -95,7 +98,9 @@ func wireHello(revision, capabilities string) string {
 	if capabilities == "" {
 		capabilities = "{}"
 	}
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":%q,"capabilities":%s,"clientInfo":{"name":"client","version":"1.0"}}}`,
+	return fmt.Sprintf(
+		`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":%q,`+
+			`"capabilities":%s,"clientInfo":{"name":"client","version":"1.0"}}}`,
 		revision, capabilities)
 }
 
@@ -137,8 +142,9 @@ type wireHTTP struct {
 
 func newWireHTTP(p *wirePlay) *wireHTTP {
 	h := &wireHTTP{
-		p: p, server: wireServer(p.t, p.file.server), conns: make(chan net.Conn), open: map[string]net.Conn{},
-		got: make(chan wireGot, 10_000),
+		p: p, server: wireServer(p.t, p.file.server), conns: make(chan net.Conn),
+		open: map[string]net.Conn{},
+		got:  make(chan wireGot, 10_000),
 	}
 	h.handler = mcphttp.NewHandler(h.server, nil)
 	mux := http.NewServeMux()
@@ -169,7 +175,8 @@ func (h *wireHTTP) begin(capabilities string) {
 	for _, got := range h.collect() {
 		h.p.learn(got.text)
 	}
-	common += h.p.filled("Mcp-Session-Id: <session>\nMCP-Protocol-Version: " + h.p.file.revision + "\n")
+	common += h.p.filled(
+		"Mcp-Session-Id: <session>\nMCP-Protocol-Version: " + h.p.file.revision + "\n")
 	h.send("", []byte(common+`{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"))
 }
 
@@ -262,7 +269,8 @@ func (h *wireHTTP) collect() (got []wireGot) {
 		got = append(got, <-h.got)
 	}
 	slices.SortStableFunc(got, func(a, b wireGot) int {
-		return slices.Index(h.order, strings.TrimSuffix(a.prefix, "<")) - slices.Index(h.order, strings.TrimSuffix(b.prefix, "<"))
+		return slices.Index(h.order, strings.TrimSuffix(a.prefix, "<")) -
+			slices.Index(h.order, strings.TrimSuffix(b.prefix, "<"))
 	})
 	return got
 }

@@ -35,7 +35,10 @@ func newWireSchema(t *testing.T, dir, revision string) *wireSchema {
 	if err := json.Unmarshal(text, &schema); err != nil {
 		t.Fatal(err)
 	}
-	s := &wireSchema{validate: mcptest.Validator(t, revision), defs: map[string]bool{}, methods: map[string]string{}}
+	s := &wireSchema{
+		validate: mcptest.Validator(t, revision), defs: map[string]bool{},
+		methods: map[string]string{},
+	}
 	for _, all := range []map[string]definition{schema.Definitions, schema.Defs} {
 		for name, def := range all {
 			s.defs[name] = true
@@ -77,7 +80,9 @@ func (s *wireSchema) file(t *testing.T, f *wireFile) {
 	}
 }
 
-func (s *wireSchema) message(t *testing.T, from string, wrong bool, raw json.RawMessage, asked map[string]string) {
+func (s *wireSchema) message(
+	t *testing.T, from string, wrong bool, raw json.RawMessage, asked map[string]string,
+) {
 	t.Helper()
 	var m wireMessage
 	if err := json.Unmarshal(raw, &m); err != nil {
@@ -174,7 +179,8 @@ func (f *wireFile) messages() (all []wireSent) {
 		}
 		text += part
 		if json.Valid([]byte(text)) {
-			all = append(all, wireSent{from: m[2], wrong: m[3] != "", raw: json.RawMessage(compactJSON(text))})
+			all = append(all,
+				wireSent{from: m[2], wrong: m[3] != "", raw: json.RawMessage(compactJSON(text))})
 			text = ""
 		}
 	}

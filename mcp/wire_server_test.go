@@ -32,7 +32,9 @@ func wireServer(t *testing.T, section string) *mcp.Server {
 		}
 	}
 	if slices.Contains(lines, "completion") {
-		o.Complete = func(_ context.Context, p *spec.CompleteRequestParams) (*spec.CompleteResult, error) {
+		o.Complete = func(
+			_ context.Context, p *spec.CompleteRequestParams,
+		) (*spec.CompleteResult, error) {
 			var r spec.CompleteResult
 			r.Completion.Values = []string{}
 			for _, v := range []string{"go", "gleam", "rust"} {
@@ -87,7 +89,9 @@ type (
 
 // wireTool adds a tool by its name.
 func wireTool(s *mcp.Server, name string) bool {
-	text := func(description string, f func(ctx context.Context) (string, error), execution ...*spec.ToolExecution) {
+	text := func(
+		description string, f func(ctx context.Context) (string, error), execution ...*spec.ToolExecution,
+	) {
 		tool := mcp.Tool{Name: name, Description: description}
 		if len(execution) > 0 {
 			tool.Execution = execution[0]
@@ -96,21 +100,35 @@ func wireTool(s *mcp.Server, name string) bool {
 	}
 	switch name {
 	case "add":
-		mcp.AddTool(s, mcp.Tool{Name: name, Description: "Add two numbers", Title: "Addition", Annotations: &spec.ToolAnnotations{ReadOnlyHint: true}}, func(_ context.Context, in wireAdd) (wireSum, error) { return wireSum{in.A + in.B}, nil })
+		mcp.AddTool(s, mcp.Tool{
+			Name: name, Description: "Add two numbers", Title: "Addition",
+			Annotations: &spec.ToolAnnotations{ReadOnlyHint: true},
+		},
+			func(_ context.Context, in wireAdd) (wireSum, error) {
+				return wireSum{in.A + in.B}, nil
+			})
 	case "scores":
-		mcp.AddTool(s, mcp.Tool{Name: name, Description: "The scores, a list"}, func(context.Context, wireNothing) ([]int, error) { return []int{3, 1, 4}, nil })
+		mcp.AddTool(s, mcp.Tool{Name: name, Description: "The scores, a list"},
+			func(context.Context, wireNothing) ([]int, error) {
+				return []int{3, 1, 4}, nil
+			})
 	case "fail":
 		text("Fail", func(context.Context) (string, error) { return "", errors.New("the disk is full") })
 	case "media":
-		mcp.AddTool(s, mcp.Tool{Name: name, Description: "Content of every kind"}, func(context.Context, wireNothing) ([]mcp.Content, error) {
-			return []mcp.Content{
-				mcp.Text("hello"), mcp.Image([]byte("png"), "image/png"), mcp.Audio([]byte("wav"), "audio/wav"),
-				mcp.Link(mcp.Resource{URI: "note:///readme", Name: "readme"}),
-				mcp.Embed(mcp.ResourceContents{URI: "note:///1", MIMEType: "text/plain", Text: "one"}),
-			}, nil
-		})
+		mcp.AddTool(s, mcp.Tool{Name: name, Description: "Content of every kind"},
+			func(context.Context, wireNothing) ([]mcp.Content, error) {
+				return []mcp.Content{
+					mcp.Text("hello"), mcp.Image([]byte("png"), "image/png"),
+					mcp.Audio([]byte("wav"), "audio/wav"),
+					mcp.Link(mcp.Resource{URI: "note:///readme", Name: "readme"}),
+					mcp.Embed(mcp.ResourceContents{URI: "note:///1", MIMEType: "text/plain", Text: "one"}),
+				}, nil
+			})
 	case "region":
-		mcp.AddTool(s, mcp.Tool{Name: name, Description: "Runs in a region"}, func(_ context.Context, in wireRegion) (string, error) { return in.Region, nil })
+		mcp.AddTool(s, mcp.Tool{Name: name, Description: "Runs in a region"},
+			func(_ context.Context, in wireRegion) (string, error) {
+				return in.Region, nil
+			})
 	case "forever":
 		text("Wait until cancelled", func(ctx context.Context) (string, error) {
 			<-ctx.Done()
@@ -141,7 +159,8 @@ func wireTool(s *mcp.Server, name string) bool {
 	case "count":
 		text("Count to three", func(ctx context.Context) (string, error) {
 			for i := range 3 {
-				err := errors.Join(mcp.Progress(ctx, float64(i+1), 3, "counting"), mcp.Log(ctx, "info", "counter", i+1), mcp.Log(ctx, "debug", "", "detail"))
+				err := errors.Join(mcp.Progress(ctx, float64(i+1), 3, "counting"),
+					mcp.Log(ctx, "info", "counter", i+1), mcp.Log(ctx, "debug", "", "detail"))
 				if err != nil {
 					return "", err
 				}
@@ -155,7 +174,9 @@ func wireTool(s *mcp.Server, name string) bool {
 }
 
 // wireAsker adds a tool that asks the client.
-func wireAsker(text func(string, func(context.Context) (string, error), ...*spec.ToolExecution), name string) bool {
+func wireAsker(
+	text func(string, func(context.Context) (string, error), ...*spec.ToolExecution), name string,
+) bool {
 	switch name {
 	case "greet":
 		text("Greet the user by name", func(ctx context.Context) (string, error) {
@@ -172,7 +193,9 @@ func wireAsker(text func(string, func(context.Context) (string, error), ...*spec
 	case "capital":
 		text("Ask the model", func(ctx context.Context) (string, error) {
 			m, err := mcp.Sample(ctx, &spec.CreateMessageRequestParams{
-				Messages: []spec.SamplingMessage{{Role: "user", Content: []mcp.Content{mcp.Text("The capital of France?")}}}, MaxTokens: 10,
+				Messages: []spec.SamplingMessage{
+					{Role: "user", Content: []mcp.Content{mcp.Text("The capital of France?")}},
+				}, MaxTokens: 10,
 			})
 			if err != nil {
 				return "", err
@@ -212,11 +235,17 @@ func wireAsker(text func(string, func(context.Context) (string, error), ...*spec
 }
 
 func wireResources(s *mcp.Server) {
-	s.AddResource(mcp.Resource{URI: "note:///readme", Name: "readme", Title: "Read me", MIMEType: "text/plain"},
+	s.AddResource(mcp.Resource{
+		URI: "note:///readme", Name: "readme", Title: "Read me",
+		MIMEType: "text/plain",
+	},
 		func(context.Context, string) ([]mcp.ResourceContents, error) {
 			return []mcp.ResourceContents{{Text: "Welcome"}}, nil
 		})
-	s.AddTemplate(mcp.ResourceTemplate{URITemplate: "note:///{number}", Name: "note", MIMEType: "text/plain"},
+	s.AddTemplate(mcp.ResourceTemplate{
+		URITemplate: "note:///{number}", Name: "note",
+		MIMEType: "text/plain",
+	},
 		func(_ context.Context, _ string, vars mcp.Vars) ([]mcp.ResourceContents, error) {
 			if _, err := strconv.Atoi(vars.Get("number")); err != nil {
 				return nil, mcp.ErrNotFound
@@ -226,8 +255,15 @@ func wireResources(s *mcp.Server) {
 }
 
 func wirePrompts(s *mcp.Server) {
-	s.AddPrompt(mcp.Prompt{Name: "review", Title: "Code review", Arguments: []spec.PromptArgument{{Name: "language", Required: true}}},
+	s.AddPrompt(mcp.Prompt{
+		Name: "review", Title: "Code review",
+		Arguments: []spec.PromptArgument{{Name: "language", Required: true}},
+	},
 		func(_ context.Context, args map[string]string) (*mcp.PromptResult, error) {
-			return &mcp.PromptResult{Messages: []mcp.PromptMessage{{Role: "user", Content: mcp.Text(fmt.Sprintf("Review this %s code", args["language"]))}}}, nil
+			return &mcp.PromptResult{
+				Messages: []mcp.PromptMessage{
+					{Role: "user", Content: mcp.Text(fmt.Sprintf("Review this %s code", args["language"]))},
+				},
+			}, nil
 		})
 }

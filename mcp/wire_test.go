@@ -130,26 +130,27 @@ func compactJSON(text string) string {
 // TestWire plays the exchanges.
 func TestWire(t *testing.T) {
 	for _, name := range wireFiles(t) {
-		t.Run(strings.TrimSuffix(strings.TrimPrefix(filepath.ToSlash(name), "testdata/wire/"), ".txtar"), func(t *testing.T) {
-			f := readWire(t, name)
-			var got string
-			synctest.Test(t, func(t *testing.T) { got = playWire(t, f) })
-			if got == f.text || t.Failed() {
-				return
-			}
-			if !*update {
-				t.Errorf("go test -run TestWire -update writes what came back.\n%s", wireDiff(f.text, got))
-				return
-			}
-			for i := range f.archive.Files {
-				if f.archive.Files[i].Name == f.kind {
-					f.archive.Files[i].Data = []byte(got)
+		t.Run(strings.TrimSuffix(strings.TrimPrefix(filepath.ToSlash(name), "testdata/wire/"), ".txtar"),
+			func(t *testing.T) {
+				f := readWire(t, name)
+				var got string
+				synctest.Test(t, func(t *testing.T) { got = playWire(t, f) })
+				if got == f.text || t.Failed() {
+					return
 				}
-			}
-			if err := os.WriteFile(name, txtar.Format(f.archive), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		})
+				if !*update {
+					t.Errorf("go test -run TestWire -update writes what came back.\n%s", wireDiff(f.text, got))
+					return
+				}
+				for i := range f.archive.Files {
+					if f.archive.Files[i].Name == f.kind {
+						f.archive.Files[i].Data = []byte(got)
+					}
+				}
+				if err := os.WriteFile(name, txtar.Format(f.archive), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			})
 	}
 }
 
@@ -212,7 +213,8 @@ func playWire(t *testing.T, f *wireFile) string {
 			var block []byte
 			for ; n < len(lines); n++ {
 				next := wireLine.FindStringSubmatch(lines[n])
-				if next == nil || next[1] != m[1] || next[2] != m[2] || next[3] != m[3] && f.kind != "http" || n > 0 && wireStatus.MatchString(next[4]) {
+				if next == nil || next[1] != m[1] || next[2] != m[2] || next[3] != m[3] && f.kind != "http" ||
+					n > 0 && wireStatus.MatchString(next[4]) {
 					break
 				}
 				block = append(append(block, next[4]...), '\n')
@@ -244,7 +246,9 @@ func (p *wirePlay) line(text string) { p.out.WriteString(text + "\n") }
 func (p *wirePlay) sent(lines []string, filled string) {
 	last := wireLine.FindStringSubmatch(lines[len(lines)-1])
 	prefix := last[1] + last[2] + last[3]
-	start := slices.IndexFunc(strings.Split(filled, "\n"), func(s string) bool { return strings.HasPrefix(s, "{") || strings.HasPrefix(s, "[") })
+	start := slices.IndexFunc(strings.Split(filled, "\n"), func(s string) bool {
+		return strings.HasPrefix(s, "{") || strings.HasPrefix(s, "[")
+	})
 	if start < 0 {
 		start = len(lines)
 	}
