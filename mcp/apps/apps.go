@@ -58,7 +58,10 @@ func AddPage(s *mcp.Server, p Page) {
 	misuse(!strings.HasPrefix(p.URI, "ui://"), "the URI of the page %q must begin with ui://", p.URI)
 	misuse(p.HTML == "" && p.Read == nil, "the page %s needs HTML, or Read", p.URI)
 	meta := p.meta()
-	r := mcp.Resource{URI: p.URI, Name: p.Name, Title: p.Title, Description: p.Description, MIMEType: MIMEType, Meta: meta}
+	r := mcp.Resource{
+		URI: p.URI, Name: p.Name, Title: p.Title, Description: p.Description,
+		MIMEType: MIMEType, Meta: meta,
+	}
 	s.AddResource(r, func(ctx context.Context, _ string) ([]mcp.ResourceContents, error) {
 		html := p.HTML
 		if p.Read != nil {
@@ -81,7 +84,8 @@ func misuse(wrong bool, format string, args ...any) {
 func (p *Page) meta() map[string]any {
 	ui, csp := map[string]any{}, map[string]any{}
 	for name, origins := range map[string][]string{
-		"connectDomains": p.Connect, "resourceDomains": p.Resources, "frameDomains": p.Frames, "baseUriDomains": p.BaseURIs,
+		"connectDomains": p.Connect, "resourceDomains": p.Resources, "frameDomains": p.Frames,
+		"baseUriDomains": p.BaseURIs,
 	} {
 		if len(origins) > 0 {
 			csp[name] = slices.Clone(origins)
@@ -93,7 +97,9 @@ func (p *Page) meta() map[string]any {
 	permissions := map[string]any{}
 	for _, name := range p.Permissions {
 		known := slices.Contains([]string{"camera", "microphone", "geolocation", "clipboardWrite"}, name)
-		misuse(!known, "the page %s asks for %q; the permissions are camera, microphone, geolocation, clipboardWrite", p.URI, name)
+		misuse(!known,
+			"the page %s asks for %q; the permissions are camera, microphone, geolocation, clipboardWrite",
+			p.URI, name)
 		permissions[name] = map[string]any{}
 	}
 	if len(permissions) > 0 {
@@ -118,7 +124,8 @@ func WithPage(t mcp.Tool, page string, visibility ...string) mcp.Tool {
 	misuse(!strings.HasPrefix(page, "ui://"), "the URI of the page %q must begin with ui://", page)
 	ui := map[string]any{"resourceUri": page}
 	for _, who := range visibility {
-		misuse(who != Model && who != App, "the tool %q is visible to %q; it may be %q and %q", t.Name, who, Model, App)
+		misuse(who != Model && who != App, "the tool %q is visible to %q; it may be %q and %q", t.Name,
+			who, Model, App)
 	}
 	if len(visibility) > 0 {
 		ui["visibility"] = slices.Clone(visibility)
