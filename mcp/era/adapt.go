@@ -119,7 +119,8 @@ func singleChoices(v jsonrpc.Raw) (jsonrpc.Raw, error) {
 			case !is(scan.Member(field, "type"), "array"):
 				return field, nil
 			case required[string(name)]:
-				return nil, cannot("has no form field in which several may be chosen, and " + string(quoted(name)) + " is required")
+				return nil, cannot("has no form field in which several may be chosen, and " +
+					string(quoted(name)) + " is required")
 			}
 			return nil, nil
 		})

@@ -32,7 +32,8 @@ func audioText(v jsonrpc.Raw) string { return binaryText("audio", v) }
 // binaryText says what an image or a sound is that cannot be shown.
 func binaryText(kind string, v jsonrpc.Raw) string {
 	data := bytes.TrimRight([]byte(text(scan.Member(v, "data"))), "=")
-	return "[" + kind + ": " + text(scan.Member(v, "mimeType")) + ", " + strconv.Itoa(len(data)*3/4) + " bytes]"
+	return "[" + kind + ": " + text(scan.Member(v, "mimeType")) + ", " + strconv.Itoa(len(data)*3/4) +
+		" bytes]"
 }
 
 // linkText names a resource by its title or its name.
@@ -52,7 +53,8 @@ func linkText(v jsonrpc.Raw) string {
 }
 
 func toolUseText(v jsonrpc.Raw) string {
-	return "[tool call " + text(scan.Member(v, "id")) + ": " + text(scan.Member(v, "name")) + " " + string(scan.Member(v, "input")) + "]"
+	return "[tool call " + text(scan.Member(v, "id")) + ": " + text(scan.Member(v, "name")) + " " +
+		string(scan.Member(v, "input")) + "]"
 }
 
 func toolResultText(v jsonrpc.Raw) string {

@@ -100,7 +100,9 @@ func drop(names ...string) edit {
 // values applies e to the value of each member of an object.
 func values(e edit) edit {
 	return e.within(func(v jsonrpc.Raw) (jsonrpc.Raw, error) {
-		return rewrite(v, '{', func(_ []byte, value jsonrpc.Raw) (jsonrpc.Raw, error) { return e.do(value) })
+		return rewrite(v, '{', func(_ []byte, value jsonrpc.Raw) (jsonrpc.Raw, error) {
+			return e.do(value)
+		})
 	})
 }
 
@@ -110,7 +112,9 @@ func each(e edit) edit {
 		if !begins(v, '[') {
 			return e.do(v)
 		}
-		return rewrite(v, '[', func(_ []byte, value jsonrpc.Raw) (jsonrpc.Raw, error) { return e.do(value) })
+		return rewrite(v, '[', func(_ []byte, value jsonrpc.Raw) (jsonrpc.Raw, error) {
+			return e.do(value)
+		})
 	})
 }
 
@@ -134,7 +138,8 @@ func dropMeta(names ...string) edit {
 	return when(metaWord, member("_meta", edit{do: func(v jsonrpc.Raw) (jsonrpc.Raw, error) {
 		left := false
 		out, err := rewrite(v, '{', func(key []byte, value jsonrpc.Raw) (jsonrpc.Raw, error) {
-			if name, ok := bytes.CutPrefix(key, []byte(metaWord+"/")); ok && slices.Contains(names, string(name)) {
+			if name, ok := bytes.CutPrefix(key, []byte(metaWord+"/")); ok &&
+				slices.Contains(names, string(name)) {
 				return nil, nil
 			}
 			left = true
@@ -172,7 +177,9 @@ func rename(pairs ...[2]string) edit {
 // element of an array, and puts what it returns in the place of the value. Open
 // is the bracket that v must begin with. Of a text that is not valid nothing is
 // changed.
-func rewrite(v jsonrpc.Raw, open byte, f func(key []byte, value jsonrpc.Raw) (jsonrpc.Raw, error)) (jsonrpc.Raw, error) {
+func rewrite(
+	v jsonrpc.Raw, open byte, f func(key []byte, value jsonrpc.Raw) (jsonrpc.Raw, error),
+) (jsonrpc.Raw, error) {
 	if !begins(v, open) {
 		return v, nil
 	}
@@ -264,7 +271,8 @@ func with(v jsonrpc.Raw, name string, value jsonrpc.Raw) jsonrpc.Raw {
 // add adds a member to an object that does not have it.
 func add(name, value string) edit {
 	return edit{do: func(v jsonrpc.Raw) (jsonrpc.Raw, error) {
-		if !begins(v, '{') || scan.Member(v, name) != nil || !bytes.HasSuffix(bytes.TrimRight(v, " \t\r\n"), []byte{'}'}) {
+		if !begins(v, '{') || scan.Member(v, name) != nil ||
+			!bytes.HasSuffix(bytes.TrimRight(v, " \t\r\n"), []byte{'}'}) {
 			return v, nil
 		}
 		return with(v, name, jsonrpc.Raw(value)), nil

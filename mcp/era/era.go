@@ -186,7 +186,8 @@ func Select(pin string) (modern, legacy []*Revision, err error) {
 	}
 	modern, legacy = only(modern), only(legacy)
 	if len(modern)+len(legacy) == 0 {
-		return nil, nil, fmt.Errorf("unknown MCP revision %q: want auto, modern, legacy or one of %s", pin, names())
+		return nil, nil, fmt.Errorf("unknown MCP revision %q: want auto, modern, legacy or one of %s",
+			pin, names())
 	}
 	return modern, legacy, nil
 }

@@ -23,7 +23,8 @@ func TestSelect(t *testing.T) {
 		}
 	}
 	_, _, err := Select("2025-11-26")
-	if err == nil || !strings.Contains(err.Error(), `"2025-11-26"`) || !strings.Contains(err.Error(), "2025-11-25") {
+	if err == nil || !strings.Contains(err.Error(), `"2025-11-26"`) ||
+		!strings.Contains(err.Error(), "2025-11-25") {
 		t.Errorf("an unknown revision: %v", err)
 	}
 }
@@ -68,7 +69,9 @@ func TestTable(t *testing.T) {
 	// A fact that is the same everywhere says nothing.
 	for i := range reflect.TypeFor[Revision]().NumField() {
 		first := reflect.ValueOf(*Revisions()[0]).Field(i)
-		if !slices.ContainsFunc(Revisions(), func(r *Revision) bool { return !reflect.ValueOf(*r).Field(i).Equal(first) }) {
+		if !slices.ContainsFunc(Revisions(), func(r *Revision) bool {
+			return !reflect.ValueOf(*r).Field(i).Equal(first)
+		}) {
 			t.Errorf("%s is %v in every revision", reflect.TypeFor[Revision]().Field(i).Name, first)
 		}
 	}

@@ -64,9 +64,13 @@ func FuzzTranslate(f *testing.F) {
 func TestDeep(t *testing.T) {
 	deep := bytes.Repeat([]byte(`{"content":[`), 100_000)
 	deep = append(deep, bytes.Repeat([]byte("]}"), 100_000)...)
-	for _, raw := range [][]byte{deep, deep[:len(deep)/2], append([]byte(`{"resultType":"complete","structuredContent":`), append(deep, '}')...)} {
+	for _, raw := range [][]byte{
+		deep, deep[:len(deep)/2],
+		append([]byte(`{"resultType":"complete","structuredContent":`), append(deep, '}')...),
+	} {
 		for m := range full {
-			if _, err := Translate(m.kind, m.method, raw, Latest(), revisions[0]); err != nil && m.kind != Params {
+			if _, err := Translate(m.kind, m.method, raw, Latest(), revisions[0]); err != nil &&
+				m.kind != Params {
 				t.Errorf("%s: %v", m.method, err)
 			}
 		}

@@ -20,7 +20,8 @@ import (
 // lifecycles that there are is one row of the table, and server and client speak it.
 func TestThirdLifecycle(t *testing.T) {
 	era.AddThird(t)
-	if all := era.Revisions(); all[len(all)-1].Name != era.Third || era.LatestLegacy().Name != era.Third {
+	if all := era.Revisions(); all[len(all)-1].Name != era.Third ||
+		era.LatestLegacy().Name != era.Third {
 		t.Fatal("the table has no third lifecycle")
 	}
 	for _, over := range []string{"pipe", "http"} {
@@ -45,24 +46,26 @@ type lifecycle struct {
 
 func newLifecycle() *lifecycle {
 	s := &lifecycle{Server: mcp.NewServer("life", "1", nil)}
-	mcp.AddTool(s.Server, mcp.Tool{Name: "greet", Description: "Asks for a name"}, func(ctx context.Context, _ struct{}) (string, error) {
-		s.runs.Add(1)
-		if err := mcp.Log(ctx, "warning", "", "asked"); err != nil {
-			return "", err
-		}
-		hello, err := mcp.Once(ctx, "hello", func() (string, error) {
-			s.once.Add(1)
-			return "Hello ", nil
+	mcp.AddTool(s.Server, mcp.Tool{Name: "greet", Description: "Asks for a name"},
+		func(ctx context.Context, _ struct{}) (string, error) {
+			s.runs.Add(1)
+			if err := mcp.Log(ctx, "warning", "", "asked"); err != nil {
+				return "", err
+			}
+			hello, err := mcp.Once(ctx, "hello", func() (string, error) {
+				s.once.Add(1)
+				return "Hello ", nil
+			})
+			if err != nil {
+				return "", err
+			}
+			answer, err := mcp.Elicit[who](ctx, "Who?")
+			return hello + answer.Name, err
 		})
-		if err != nil {
-			return "", err
-		}
-		answer, err := mcp.Elicit[who](ctx, "Who?")
-		return hello + answer.Name, err
-	})
-	s.AddResource(mcp.Resource{URI: "test:r", Name: "r"}, func(context.Context, string) ([]mcp.ResourceContents, error) {
-		return []mcp.ResourceContents{{URI: "test:r", Text: "text"}}, nil
-	})
+	s.AddResource(mcp.Resource{URI: "test:r", Name: "r"},
+		func(context.Context, string) ([]mcp.ResourceContents, error) {
+			return []mcp.ResourceContents{{URI: "test:r", Text: "text"}}, nil
+		})
 	return s
 }
 
@@ -93,7 +96,8 @@ func useLifecycle(t *testing.T, over string, rev *era.Revision) {
 			runs = 2 // the first asks, the second has the answer
 		}
 		if s.runs.Load() != runs || s.once.Load() != 1 {
-			t.Errorf("the handler ran %d times, %d wanted; Once ran %d times", s.runs.Load(), runs, s.once.Load())
+			t.Errorf("the handler ran %d times, %d wanted; Once ran %d times", s.runs.Load(), runs,
+				s.once.Load())
 		}
 		<-logged
 	}
@@ -108,13 +112,16 @@ func useLifecycle(t *testing.T, over string, rev *era.Revision) {
 	}
 
 	_, err := c.Read(t.Context(), "test:none")
-	if wire, ok := errors.AsType[*jsonrpc.Error](err); !ok || wire.Code != era.Latest().ResourceNotFound {
+	if wire, ok := errors.AsType[*jsonrpc.Error](err); !ok ||
+		wire.Code != era.Latest().ResourceNotFound {
 		t.Errorf("a resource that is not there: %v", err)
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- c.Listen(ctx, spec.SubscriptionFilter{ResourceSubscriptions: []string{"test:r"}}) }()
+	go func() {
+		ended <- c.Listen(ctx, spec.SubscriptionFilter{ResourceSubscriptions: []string{"test:r"}})
+	}()
 	<-listening
 	s.ResourceUpdated("test:r")
 	if uri := <-updated; uri != "test:r" {
@@ -135,13 +142,15 @@ func answerOf(t *testing.T, s *mcp.Server, rev *era.Revision) (raw jsonrpc.Raw) 
 	p := farcall.NewPeer(mine, nil, nil)
 	params := jsonrpc.Raw(`{}`)
 	if rev.Handshake {
-		hello := `{"protocolVersion":"` + rev.Name + `","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`
+		hello := `{"protocolVersion":"` + rev.Name +
+			`","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`
 		if err := p.Call(t.Context(), spec.MethodInitialize, jsonrpc.Raw(hello), &raw); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if rev.RequestMeta {
-		params = jsonrpc.Raw(`{"_meta":{"` + spec.MetaProtocolVersion + `":"` + rev.Name + `","` + spec.MetaClientCapabilities + `":{}}}`)
+		params = jsonrpc.Raw(`{"_meta":{"` + spec.MetaProtocolVersion + `":"` + rev.Name + `","` +
+			spec.MetaClientCapabilities + `":{}}}`)
 	}
 	if err := p.Call(t.Context(), spec.MethodResourcesList, params, &raw); err != nil {
 		t.Fatal(err)

@@ -43,19 +43,27 @@ var (
 	elicitation = messages(Params, "elicitation/create")
 	augmented   = messages(Params, "tools/call", "sampling/createMessage", "elicitation/create")
 	retried     = messages(Params, "tools/call", "prompts/get", "resources/read")
-	cacheable   = messages(Result, "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read", "server/discover")
-	answers     = messages(Result, "tools/list", "tools/call", "prompts/list", "prompts/get", "resources/list",
+	cacheable   = messages(Result, "tools/list", "prompts/list", "resources/list",
+		"resources/templates/list", "resources/read", "server/discover")
+	answers = messages(Result, "tools/list", "tools/call", "prompts/list", "prompts/get",
+		"resources/list",
 		"resources/templates/list", "resources/read", "completion/complete", "tasks/get", "tasks/cancel")
 
-	tool           = &thing{{message{Result, "tools/list"}, at("tools")}, {message{Params, "sampling/createMessage"}, at("tools")}}
+	tool = &thing{
+		{message{Result, "tools/list"}, at("tools")},
+		{message{Params, "sampling/createMessage"}, at("tools")},
+	}
 	resource       = &thing{{message{Result, "resources/list"}, at("resources")}}
 	template       = &thing{{message{Result, "resources/templates/list"}, at("resourceTemplates")}}
 	prompt         = &thing{{message{Result, "prompts/list"}, at("prompts")}}
 	root           = &thing{{message{Result, "roots/list"}, at("roots")}}
 	reference      = &thing{{message{Params, "completion/complete"}, at("ref")}}
-	implementation = &thing{{message{Params, "initialize"}, at("clientInfo")}, {message{Result, "initialize"}, at("serverInfo")}}
-	clientCan      = &thing{{message{Params, "initialize"}, at("capabilities")}}
-	serverCan      = &thing{{message{Result, "initialize"}, at("capabilities")}}
+	implementation = &thing{
+		{message{Params, "initialize"}, at("clientInfo")},
+		{message{Result, "initialize"}, at("serverInfo")},
+	}
+	clientCan = &thing{{message{Params, "initialize"}, at("capabilities")}}
+	serverCan = &thing{{message{Result, "initialize"}, at("capabilities")}}
 
 	// content in all places that are read by a person or a model.
 	content = &thing{

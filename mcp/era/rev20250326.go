@@ -33,8 +33,14 @@ var step20250326 = step{
 			{content, ofType("audio", replaced(audioText))},
 		}},
 		rule{"A tool loses its `annotations`.", edits{{tool, drop("annotations")}}},
-		rule{"A progress notification loses its `message`.", edits{{messages(Notification, "notifications/progress"), drop("message")}}},
-		rule{"Server capabilities lose `completions`; completion is offered all the same.", edits{{serverCan, drop("completions")}}},
+		rule{
+			"A progress notification loses its `message`.",
+			edits{{messages(Notification, "notifications/progress"), drop("message")}},
+		},
+		rule{
+			"Server capabilities lose `completions`; completion is offered all the same.",
+			edits{{serverCan, drop("completions")}},
+		},
 	),
 	up: toward(nil),
 }
