@@ -66,16 +66,26 @@ func (c check) message(tb testing.TB, r *Revision, m message, raw []byte) {
 
 // full has messages of the newest revision with everything in them that it has.
 var full = map[message]string{
-	{Params, "initialize"}: `{"protocolVersion":"x","clientInfo":` + fullImplementation + `,"capabilities":{
+	{
+		Params, "initialize",
+	}: `{"protocolVersion":"x","clientInfo":` + fullImplementation + `,"capabilities":{
 		"elicitation":{"form":{},"url":{}},"roots":{"listChanged":true},"sampling":{"context":{},"tools":{}},
 		"experimental":{"a":{}},"extensions":{"io.modelcontextprotocol/tasks":{}},"tasks":{"list":{},"requests":{"elicitation":{"create":{}}}}}}`,
-	{Result, "initialize"}: `{"protocolVersion":"x","serverInfo":` + fullImplementation + `,"instructions":"i","capabilities":{
+	{Result, "initialize"}: `{"protocolVersion":"x","serverInfo":` +
+		fullImplementation + `,"instructions":"i","capabilities":{
 		"completions":{},"experimental":{},"extensions":{},"logging":{},"prompts":{"listChanged":true},
 		"resources":{"subscribe":true,"listChanged":true},"tools":{"listChanged":true},"tasks":{"list":{},"cancel":{}}}}`,
-	{Params, "tools/call"}: `{"name":"a","arguments":{"b":[1.0]},"_meta":` + fullMeta + `,"task":{"ttl":5}}`,
-	{Params, "completion/complete"}: `{"_meta":` + fullMeta + `,"ref":{"type":"ref/prompt","name":"p","title":"P"},
+	{
+		Params, "tools/call",
+	}: `{"name":"a","arguments":{"b":[1.0]},"_meta":` + fullMeta + `,"task":{"ttl":5}}`,
+	{
+		Params, "completion/complete",
+	}: `{"_meta":` + fullMeta + `,"ref":{"type":"ref/prompt","name":"p","title":"P"},
 		"argument":{"name":"a","value":"v"},"context":{"arguments":{"b":"c"}}}`,
-	{Params, "sampling/createMessage"}: `{"maxTokens":5,"systemPrompt":"s","temperature":0.5,"tools":[` + fullTool + `],"toolChoice":{"mode":"auto"},
+	{
+		Params, "sampling/createMessage",
+	}: `{"maxTokens":5,"systemPrompt":"s","temperature":0.5,"tools":[` +
+		fullTool + `],"toolChoice":{"mode":"auto"},
 		"modelPreferences":{"hints":[{"name":"h"}],"costPriority":1},"task":{"ttl":1},
 		"messages":[{"role":"user","content":{"type":"text","text":"t","_meta":{}},"_meta":{}},
 		{"role":"user","content":[{"type":"image","data":"AAAA","mimeType":"image/png"},{"type":"audio","data":"AAAA","mimeType":"audio/wav"}]},
@@ -88,40 +98,84 @@ var full = map[message]string{
 		"t":{"type":"string","title":"T","description":"d","oneOf":[{"const":"a","title":"A"}],"default":"a"},
 		"m":{"type":"array","items":{"type":"string","enum":["a"]},"minItems":1,"default":["a"]},
 		"u":{"type":"array","items":{"anyOf":[{"const":"a","title":"A"}]},"maxItems":3}}}}`,
-	{Result, "tools/list"}:   `{"resultType":"complete","ttlMs":5,"cacheScope":"public","nextCursor":"c","_meta":{"io.modelcontextprotocol/serverInfo":` + fullImplementation + `},"tools":[` + fullTool + `]}`,
-	{Result, "tools/call"}:   `{"resultType":"complete","isError":false,"structuredContent":{"a":1},"content":` + fullContent + `,"_meta":{"io.modelcontextprotocol/serverInfo":` + fullImplementation + `}}`,
-	{Result, "prompts/list"}: `{"resultType":"complete","ttlMs":5,"cacheScope":"public","prompts":[{"name":"p","title":"P","description":"d","icons":` + fullIcons + `,"_meta":{},"arguments":[{"name":"a","title":"A","description":"d","required":true}]}]}`,
-	{Result, "prompts/get"}: `{"resultType":"complete","description":"d","messages":[{"role":"user","content":{"type":"audio","data":"AAAA","mimeType":"audio/wav","_meta":{}}},
-		{"role":"assistant","content":{"type":"resource_link","uri":"file:///a","name":"a","icons":` + fullIcons + `}},
+	{
+		Result,
+		"tools/list",
+	}: `{"resultType":"complete","ttlMs":5,"cacheScope":"public","nextCursor":"c",` +
+		`"_meta":{"io.modelcontextprotocol/serverInfo":` + fullImplementation + `},"tools":[` +
+		fullTool + `]}`,
+	{
+		Result,
+		"tools/call",
+	}: `{"resultType":"complete","isError":false,"structuredContent":{"a":1},"content":` +
+		fullContent + `,"_meta":{"io.modelcontextprotocol/serverInfo":` + fullImplementation + `}}`,
+	{
+		Result, "prompts/list",
+	}: `{"resultType":"complete","ttlMs":5,"cacheScope":"public","prompts":[{"name":"p","title":"P",` +
+		`"description":"d","icons":` + fullIcons +
+		`,"_meta":{},"arguments":[{"name":"a","title":"A","description":"d","required":true}]}]}`,
+	{
+		Result,
+		"prompts/get",
+	}: `{"resultType":"complete","description":"d","messages":[{"role":"user","content":{"type":"audio","data":"AAAA","mimeType":"audio/wav","_meta":{}}},
+		{"role":"assistant","content":{"type":"resource_link","uri":"file:///a","name":"a","icons":` +
+		fullIcons + `}},
 		{"role":"user","content":{"type":"resource","resource":{"uri":"file:///a","text":"t","_meta":{}},"annotations":` + fullAnnotations + `}}]}`,
-	{Result, "resources/list"}: `{"resultType":"complete","ttlMs":5,"cacheScope":"public","resources":[{"uri":"file:///a","name":"a","title":"A","description":"d","mimeType":"m","size":5,
+	{
+		Result,
+		"resources/list",
+	}: `{"resultType":"complete","ttlMs":5,"cacheScope":"public","resources":[{"uri":"file:///a","name":"a","title":"A","description":"d","mimeType":"m","size":5,
 		"icons":` + fullIcons + `,"annotations":` + fullAnnotations + `,"_meta":{}}]}`,
-	{Result, "resources/templates/list"}: `{"resultType":"complete","ttlMs":5,"cacheScope":"public","resourceTemplates":[{"uriTemplate":"file:///{a}","name":"a","title":"A","description":"d","mimeType":"m",
+	{
+		Result,
+		"resources/templates/list",
+	}: `{"resultType":"complete","ttlMs":5,"cacheScope":"public","resourceTemplates":[{"uriTemplate":"file:///{a}","name":"a","title":"A","description":"d","mimeType":"m",
 		"icons":` + fullIcons + `,"annotations":` + fullAnnotations + `,"_meta":{}}]}`,
-	{Result, "resources/read"}:                         `{"resultType":"complete","ttlMs":5,"cacheScope":"public","contents":[{"uri":"file:///a","mimeType":"m","text":"t","_meta":{}},{"uri":"file:///b","blob":"AAAA","_meta":{}}]}`,
-	{Result, "completion/complete"}:                    `{"resultType":"complete","completion":{"values":["a"],"total":1,"hasMore":false}}`,
-	{Result, "sampling/createMessage"}:                 `{"model":"m","role":"assistant","stopReason":"toolUse","content":[{"type":"text","text":"t"},{"type":"tool_use","id":"1","name":"n","input":{}}]}`,
-	{Result, "elicitation/create"}:                     `{"action":"accept","content":{"a":"b","c":1,"d":true}}`,
-	{Result, "roots/list"}:                             `{"roots":[{"uri":"file:///a","name":"a","_meta":{}}]}`,
-	{Notification, "notifications/progress"}:           `{"progressToken":1,"progress":0.5,"total":1,"message":"m"}`,
-	{Notification, "notifications/message"}:            `{"level":"info","logger":"l","data":{"a":1},"_meta":{"io.modelcontextprotocol/subscriptionId":1}}`,
-	{Notification, "notifications/tools/list_changed"}: `{"_meta":{"io.modelcontextprotocol/subscriptionId":1}}`,
-	{Notification, "notifications/resources/updated"}:  `{"uri":"file:///a"}`,
+	{Result, "resources/read"}: `{"resultType":"complete","ttlMs":5,` +
+		`"cacheScope":"public","contents":[{"uri":"file:///a","mimeType":"m","text":"t","_meta":{}},` +
+		`{"uri":"file:///b","blob":"AAAA","_meta":{}}]}`,
+	{Result, "completion/complete"}: `{"resultType":"complete",` +
+		`"completion":{"values":["a"],"total":1,"hasMore":false}}`,
+	{
+		Result,
+		"sampling/createMessage",
+	}: `{"model":"m","role":"assistant","stopReason":"toolUse",` +
+		`"content":[{"type":"text","text":"t"},{"type":"tool_use","id":"1","name":"n","input":{}}]}`,
+	{
+		Result, "elicitation/create",
+	}: `{"action":"accept","content":{"a":"b","c":1,"d":true}}`,
+	{
+		Result, "roots/list",
+	}: `{"roots":[{"uri":"file:///a","name":"a","_meta":{}}]}`,
+	{
+		Notification, "notifications/progress",
+	}: `{"progressToken":1,"progress":0.5,"total":1,"message":"m"}`,
+	{Notification, "notifications/message"}: `{"level":"info","logger":"l",` +
+		`"data":{"a":1},"_meta":{"io.modelcontextprotocol/subscriptionId":1}}`,
+	{
+		Notification, "notifications/tools/list_changed",
+	}: `{"_meta":{"io.modelcontextprotocol/subscriptionId":1}}`,
+	{Notification, "notifications/resources/updated"}: `{"uri":"file:///a"}`,
 }
 
 const (
 	fullIcons          = `[{"src":"https://a.example/i.png","mimeType":"image/png","sizes":["48x48"],"theme":"dark"}]`
 	fullAnnotations    = `{"audience":["user"],"priority":0.5,"lastModified":"2025-01-12T15:00:58Z"}`
 	fullImplementation = `{"name":"n","title":"t","version":"1","description":"d","websiteUrl":"https://a.example","icons":` + fullIcons + `}`
-	fullMeta           = `{"progressToken":"p","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":` + fullImplementation + `,
+	fullMeta           = `{"progressToken":"p",` +
+		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":` +
+		fullImplementation + `,
 		"io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/logLevel":"info"}`
-	fullTool = `{"name":"a","title":"A","description":"d","icons":` + fullIcons + `,"_meta":{},"execution":{"taskSupport":"optional"},
+	fullTool = `{"name":"a","title":"A","description":"d","icons":` +
+		fullIcons + `,"_meta":{},"execution":{"taskSupport":"optional"},
 		"annotations":{"title":"T","readOnlyHint":true,"destructiveHint":false,"idempotentHint":true,"openWorldHint":false},
 		"inputSchema":{"type":"object","properties":{"x":{"type":"string"},"y":true},"required":["x"]},"outputSchema":{"type":"object","properties":{"z":false}}},
 		{"name":"b","inputSchema":{"type":"object"},"outputSchema":{"type":"array"}}`
 	fullContent = `[{"type":"text","text":"t","annotations":` + fullAnnotations + `,"_meta":{}},
-		{"type":"image","data":"AAAA","mimeType":"image/png","annotations":` + fullAnnotations + `,"_meta":{}},
-		{"type":"audio","data":"AAAA","mimeType":"audio/wav","annotations":` + fullAnnotations + `,"_meta":{}},
+		{"type":"image","data":"AAAA","mimeType":"image/png","annotations":` +
+		fullAnnotations + `,"_meta":{}},
+		{"type":"audio","data":"AAAA","mimeType":"audio/wav","annotations":` +
+		fullAnnotations + `,"_meta":{}},
 		{"type":"resource_link","uri":"file:///a","name":"a","title":"A","description":"d","mimeType":"m","size":5,"icons":` + fullIcons + `,"annotations":` + fullAnnotations + `,"_meta":{}},
 		{"type":"resource","resource":{"uri":"file:///a","text":"t","mimeType":"m","_meta":{}},"annotations":` + fullAnnotations + `,"_meta":{}},
 		{"type":"resource","resource":{"uri":"file:///a","blob":"AAAA","_meta":{}}}]`
@@ -174,7 +228,8 @@ func TestUpIsValid(t *testing.T) {
 			}
 			if m.method != "initialize" {
 				valid := up
-				if m.kind == Params && m.method != "sampling/createMessage" && m.method != "elicitation/create" {
+				if m.kind == Params && m.method != "sampling/createMessage" &&
+					m.method != "elicitation/create" {
 					valid, _ = drop("_meta").do(up)
 					valid = with(valid, "_meta", jsonrpc.Raw(fullMeta)) // which the sender knows
 				}

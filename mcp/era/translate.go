@@ -92,7 +92,8 @@ func Code(e *jsonrpc.Error, from, to *Revision) *jsonrpc.Error {
 	switch {
 	case to.ReservedCodes && code == from.ResourceNotFound:
 		code = to.ResourceNotFound
-	case to.ReservedCodes && code == from.UnsupportedVersion && scan.Member(e.Data, "supported") != nil:
+	case to.ReservedCodes && code == from.UnsupportedVersion &&
+		scan.Member(e.Data, "supported") != nil:
 		code = to.UnsupportedVersion
 	case to.ReservedCodes && reserved(code):
 		code += aside
