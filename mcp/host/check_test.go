@@ -22,7 +22,8 @@ func TestServerCheck(t *testing.T) {
 		{[]Server{{Name: "a", URL: "http://h", Timeout: -1}}, "must not be negative"},
 		{[]Server{{Name: "a", URL: "http://h"}, {Name: "A", URL: "http://h"}}, `two servers are named "a" and "A"`},
 	} {
-		if h, err := New(t.Context(), c.servers, nil); err == nil || !strings.Contains(err.Error(), c.want) || h != nil {
+		if h, err := New(t.Context(), c.servers, nil); err == nil ||
+			!strings.Contains(err.Error(), c.want) || h != nil {
 			t.Errorf("%+v: %v, want %q", c.servers, err, c.want)
 		}
 	}

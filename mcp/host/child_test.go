@@ -33,8 +33,12 @@ func child(behaviour string) int {
 		os.Exit(4)
 		return "", nil
 	})
-	mcp.AddTool(s, mcp.Tool{Name: "pid"}, func(context.Context, struct{}) (string, error) { return strconv.Itoa(os.Getpid()), nil })
-	mcp.AddTool(s, mcp.Tool{Name: "env"}, func(context.Context, struct{}) (string, error) { return strings.Join(os.Environ(), "\n"), nil })
+	mcp.AddTool(s, mcp.Tool{Name: "pid"}, func(context.Context, struct{}) (string, error) {
+		return strconv.Itoa(os.Getpid()), nil
+	})
+	mcp.AddTool(s, mcp.Tool{Name: "env"}, func(context.Context, struct{}) (string, error) {
+		return strings.Join(os.Environ(), "\n"), nil
+	})
 	if s.ServeStdio(context.Background()) != nil {
 		return 1
 	}
@@ -47,7 +51,10 @@ func childServer(t *testing.T, name, behaviour string) Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Server{Name: name, Command: []string{binary}, Env: map[string]string{"HOST_TEST_CHILD": behaviour}, InheritEnv: []string{"GOCOVERDIR"}}
+	return Server{
+		Name: name, Command: []string{binary},
+		Env: map[string]string{"HOST_TEST_CHILD": behaviour}, InheritEnv: []string{"GOCOVERDIR"},
+	}
 }
 
 func said(t *testing.T, h *Host, tool string) string {
@@ -80,16 +87,19 @@ func alive(pid string) bool {
 func TestChildren(t *testing.T) {
 	t.Setenv("NPM_TOKEN", "secret")
 	h := newHost(t, []Server{
-		childServer(t, "good", "good"), childServer(t, "broken", "broken"), {Name: "absent", Command: []string{"/no/such/program"}},
+		childServer(t, "good", "good"), childServer(t, "broken", "broken"),
+		{Name: "absent", Command: []string{"/no/such/program"}},
 	}, &Options{MaxFailures: 1})
 	if err := h.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := statusOf(t, h, "good"); got.State != Ready || got.Server == nil || got.Server.Name != "child" || got.Stderr != "I am good\n" {
+	if got := statusOf(t, h, "good"); got.State != Ready || got.Server == nil ||
+		got.Server.Name != "child" || got.Stderr != "I am good\n" {
 		t.Errorf("good: %+v", got)
 	}
 	var exit *stream.ExitError
-	if got := statusOf(t, h, "broken"); got.State != Failed || !got.Retry.IsZero() || got.Stderr != "I am broken\n" || !errors.As(got.Err, &exit) {
+	if got := statusOf(t, h, "broken"); got.State != Failed || !got.Retry.IsZero() ||
+		got.Stderr != "I am broken\n" || !errors.As(got.Err, &exit) {
 		t.Errorf("broken: %+v", got)
 	}
 	if got := statusOf(t, h, "absent"); got.State != Failed || !errors.Is(got.Err, os.ErrNotExist) {
@@ -98,7 +108,8 @@ func TestChildren(t *testing.T) {
 	if l := h.Tools(); len(l.Items) != 4 || len(l.Missing) != 2 {
 		t.Errorf("tools: %+v", l)
 	}
-	if env := said(t, h, "good__env"); strings.Contains(env, "NPM_TOKEN") || !strings.Contains(env, "PATH=") {
+	if env := said(t, h, "good__env"); strings.Contains(env, "NPM_TOKEN") ||
+		!strings.Contains(env, "PATH=") {
 		t.Errorf("the child's environment is %s", env)
 	}
 	pid := said(t, h, "good__pid")
@@ -126,7 +137,8 @@ func TestChildren(t *testing.T) {
 // A child that dies is started again without being asked for.
 func TestChildComesBack(t *testing.T) {
 	states := make(chan Status, 100)
-	h := newHost(t, []Server{childServer(t, "good", "good")}, &Options{MinDelay: time.Millisecond, OnStatus: func(s Status) { states <- s }})
+	h := newHost(t, []Server{childServer(t, "good", "good")},
+		&Options{MinDelay: time.Millisecond, OnStatus: func(s Status) { states <- s }})
 	if _, err := h.CallTool(t.Context(), "good__die", nil); err == nil {
 		t.Error("a call with a server that dies has succeeded")
 	}
@@ -136,7 +148,9 @@ func TestChildComesBack(t *testing.T) {
 		if got.State != want {
 			t.Fatalf("the state is %s, want %s: %+v", got.State, want, got)
 		}
-		if want == Failed && (!errors.As(got.Err, &exit) || exit.State.ExitCode() != 4 || got.Retry.IsZero() || got.Failures != 1 || !strings.HasSuffix(got.Stderr, "dying \\u001b[31mnow\n")) {
+		if want == Failed &&
+			(!errors.As(got.Err, &exit) || exit.State.ExitCode() != 4 || got.Retry.IsZero() ||
+				got.Failures != 1 || !strings.HasSuffix(got.Stderr, "dying \\u001b[31mnow\n")) {
 			t.Errorf("%+v", got)
 		}
 	}

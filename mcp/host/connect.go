@@ -52,7 +52,10 @@ func (m *member) connect(life context.Context) (*conn, catalog, error) {
 	o := &m.h.opts
 	ctx, cancel := context.WithTimeout(life, o.StartTimeout)
 	defer cancel()
-	c := &conn{cfg: m.cfg, lost: make(chan error, 1), doubted: make(chan struct{}, 1), wake: make(chan struct{}, 1), listening: make(chan struct{})}
+	c := &conn{
+		cfg: m.cfg, lost: make(chan error, 1), doubted: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), listening: make(chan struct{}),
+	}
 	client, err := m.dial(ctx, c)
 	if err != nil {
 		c.tasks.Wait()
@@ -104,7 +107,8 @@ func (m *member) dial(ctx context.Context, c *conn) (*mcp.Client, error) {
 	case m.cfg.InProcess != nil:
 		near, far := farcall.Pipe()
 		c.tasks.Go(func() {
-			if err := m.cfg.InProcess.Serve(context.WithoutCancel(ctx), far); err != nil { // it ends with the connection
+			if err := m.cfg.InProcess.Serve(context.WithoutCancel(ctx), far); err != nil {
+				// it ends with the connection
 				m.warn(fmt.Errorf("serve in this process: %w", err))
 			}
 		})
@@ -163,7 +167,8 @@ func (m *member) start() (farcall.Transport, error) {
 	cmd.Stderr = &m.err
 	t, err := stream.Command(cmd, stream.NDJSON, &stream.Options{Skip: chatter})
 	if err != nil {
-		return nil, fmt.Errorf("%w; see that the program is installed and that its path and directory are right", err)
+		return nil, fmt.Errorf(
+			"%w; see that the program is installed and that its path and directory are right", err)
 	}
 	m.proc.Store(cmd.Process)
 	return t, nil
@@ -193,7 +198,9 @@ func (m *member) clientOptions(c *conn) *mcp.ClientOptions {
 		}
 	}
 	if f := h.opts.Sample; f != nil {
-		o.Sample = func(ctx context.Context, p *spec.CreateMessageRequestParams) (*spec.CreateMessageResult, error) {
+		o.Sample = func(
+			ctx context.Context, p *spec.CreateMessageRequestParams,
+		) (*spec.CreateMessageResult, error) {
 			return f(ctx, name, p)
 		}
 	}
@@ -221,7 +228,8 @@ func (m *member) clientOptions(c *conn) *mcp.ClientOptions {
 }
 
 func (m *member) warn(err error) {
-	m.h.opts.Logger.Warn("an MCP server is in trouble", "server", m.cfg.Name, "error", visible.Log(err.Error()))
+	m.h.opts.Logger.Warn("an MCP server is in trouble", "server", m.cfg.Name, "error",
+		visible.Log(err.Error()))
 }
 
 // listens notes that it is known what the server tells of.
@@ -284,7 +292,8 @@ func (c *conn) doubt(err error) {
 // server, and no end of a context.
 func broken(err error) bool {
 	var answered *jsonrpc.Error
-	return err != nil && !errors.As(err, &answered) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
+	return err != nil && !errors.As(err, &answered) && !errors.Is(err, context.DeadlineExceeded) &&
+		!errors.Is(err, context.Canceled)
 }
 
 // attend keeps the lists until the connection is lost or the life has ended.

@@ -14,7 +14,9 @@ type word struct {
 
 func Example() {
 	loud := mcp.NewServer("loud", "1.0.0", nil)
-	mcp.AddTool(loud, mcp.Tool{Name: "shout"}, func(_ context.Context, w word) (string, error) { return w.Text + "!", nil })
+	mcp.AddTool(loud, mcp.Tool{Name: "shout"}, func(_ context.Context, w word) (string, error) {
+		return w.Text + "!", nil
+	})
 
 	ctx := context.Background()
 	h, err := host.New(ctx, []host.Server{

@@ -43,9 +43,13 @@ type Options struct {
 
 	// Elicit, Sample and Roots answer what the named server asks, as those of
 	// [mcp.ClientOptions] do. What is nil is not offered to servers.
-	Elicit func(ctx context.Context, server string, p *spec.ElicitRequestParams) (*spec.ElicitResult, error)
-	Sample func(ctx context.Context, server string, p *spec.CreateMessageRequestParams) (*spec.CreateMessageResult, error)
-	Roots  func(ctx context.Context, server string) ([]mcp.Root, error)
+	Elicit func(
+		ctx context.Context, server string, p *spec.ElicitRequestParams,
+	) (*spec.ElicitResult, error)
+	Sample func(
+		ctx context.Context, server string, p *spec.CreateMessageRequestParams,
+	) (*spec.CreateMessageResult, error)
+	Roots func(ctx context.Context, server string) ([]mcp.Root, error)
 	// OnLog gets the messages of the named server's log.
 	OnLog func(server string, p *spec.LoggingMessageNotificationParams)
 
@@ -125,7 +129,8 @@ func check(servers []Server) error {
 		}
 		key := strings.ToLower(s.Name)
 		if other, twice := first[key]; twice {
-			return fmt.Errorf("host: two servers are named %q and %q: names differ in more than case", other, s.Name)
+			return fmt.Errorf("host: two servers are named %q and %q: names differ in more than case",
+				other, s.Name)
 		}
 		first[key] = s.Name
 	}
@@ -376,15 +381,21 @@ func (s *Server) check() (field string, err error) {
 	}
 	switch {
 	case len(s.Name) > maxName || !serverName.MatchString(s.Name):
-		return "", fmt.Errorf("invalid name %.80q: use 1 to %d letters, digits, - and _, beginning with a letter or digit", s.Name, maxName)
+		return "",
+			fmt.Errorf(
+				"invalid name %.80q: use 1 to %d letters, digits, - and _, beginning with a letter or digit",
+				s.Name, maxName)
 	case strings.Contains(s.Name, separator) || strings.HasSuffix(s.Name, "_"):
-		return "", fmt.Errorf("invalid name %q: it must neither contain %q nor end with _, because %[2]q stands between a server and its tool", s.Name, separator)
+		return "",
+			fmt.Errorf("invalid name %q: it must neither contain %q nor end with _, because %[2]q stands "+
+				"between a server and its tool", s.Name, separator)
 	case s.Disabled:
 		return "", nil // it may be incomplete
 	case ways == 0:
 		return "", errors.New("no command and no url is given")
 	case ways > 1:
-		return "", errors.New("more than one of command, url, InProcess and Dial is given: use a server for each")
+		return "", errors.New(
+			"more than one of command, url, InProcess and Dial is given: use a server for each")
 	case len(s.Command) > 0 && s.Command[0] == "":
 		return "command", errors.New("the program has no name")
 	case s.Timeout < 0:
@@ -400,9 +411,12 @@ func (s *Server) check() (field string, err error) {
 
 // same reports whether a connection made for s serves for t, too.
 func (s *Server) same(t *Server) bool {
-	return s.Name == t.Name && slices.Equal(s.Command, t.Command) && maps.Equal(s.Env, t.Env) && slices.Equal(s.InheritEnv, t.InheritEnv) &&
-		s.Dir == t.Dir && s.URL == t.URL && maps.Equal(s.Headers, t.Headers) && s.SSE == t.SSE && sameAuthorizer(s.Authorizer, t.Authorizer) &&
-		s.InProcess == t.InProcess && s.Dial == nil && t.Dial == nil && s.Disabled == t.Disabled && s.Timeout == t.Timeout &&
+	return s.Name == t.Name && slices.Equal(s.Command, t.Command) && maps.Equal(s.Env, t.Env) &&
+		slices.Equal(s.InheritEnv, t.InheritEnv) &&
+		s.Dir == t.Dir && s.URL == t.URL && maps.Equal(s.Headers, t.Headers) && s.SSE == t.SSE &&
+		sameAuthorizer(s.Authorizer, t.Authorizer) &&
+		s.InProcess == t.InProcess && s.Dial == nil && t.Dial == nil && s.Disabled == t.Disabled &&
+		s.Timeout == t.Timeout &&
 		slices.Equal(s.AllowTools, t.AllowTools) && slices.Equal(s.DenyTools, t.DenyTools)
 }
 
@@ -423,5 +437,6 @@ func (s *Server) clone() *Server {
 // offers reports whether a tool is listed and may be called.
 func (s *Server) offers(tool string) bool {
 	matches := func(pattern string) bool { return glob.Match(pattern, tool) }
-	return (len(s.AllowTools) == 0 || slices.ContainsFunc(s.AllowTools, matches)) && !slices.ContainsFunc(s.DenyTools, matches)
+	return (len(s.AllowTools) == 0 || slices.ContainsFunc(s.AllowTools, matches)) &&
+		!slices.ContainsFunc(s.DenyTools, matches)
 }

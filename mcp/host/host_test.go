@@ -17,7 +17,9 @@ import (
 )
 
 func addTool(s *mcp.Server, server, tool string) {
-	mcp.AddTool(s, mcp.Tool{Name: tool}, func(context.Context, struct{}) (string, error) { return server + " " + tool, nil })
+	mcp.AddTool(s, mcp.Tool{Name: tool}, func(context.Context, struct{}) (string, error) {
+		return server + " " + tool, nil
+	})
 }
 
 // A fake is a server that can die, come back, and change its tools.
@@ -118,7 +120,13 @@ func model(t *testing.T, random *rand.Rand) {
 		}
 	}
 	changes := 0
-	h := newHost(t, servers, &Options{Client: &mcp.ClientOptions{Era: era}, MaxFailures: -1, MaxDelay: time.Second, OnChange: func(string) { changes++ }})
+	h := newHost(t, servers,
+		&Options{
+			Client: &mcp.ClientOptions{Era: era}, MaxFailures: -1, MaxDelay: time.Second,
+			OnChange: func(string) {
+				changes++
+			},
+		})
 	defer func() {
 		for _, f := range fakes {
 			f.set(false)
@@ -138,7 +146,9 @@ func model(t *testing.T, random *rand.Rand) {
 				go func() { _ = h.Restart(t.Context(), f.name) }()
 			case 6:
 				configured[f.name] = !configured[f.name]
-				if err := h.Apply(slices.DeleteFunc(slices.Clone(servers), func(s Server) bool { return !configured[s.Name] })); err != nil {
+				if err := h.Apply(slices.DeleteFunc(slices.Clone(servers), func(s Server) bool {
+					return !configured[s.Name]
+				})); err != nil {
 					t.Fatal(err)
 				}
 			default:
@@ -171,7 +181,8 @@ func quiet(t *testing.T, h *Host, fakes map[string]*fake, configured map[string]
 			}
 		case !f.up:
 			missing = append(missing, name)
-			if _, err := h.CallTool(t.Context(), name+"__first__0", nil); !errors.Is(err, ErrNotReady) || !errors.Is(err, errDown) {
+			if _, err := h.CallTool(t.Context(), name+"__first__0", nil); !errors.Is(err, ErrNotReady) ||
+				!errors.Is(err, errDown) {
 				t.Errorf("round %d: a call of a server that is down: %v", round, err)
 			}
 		default:
@@ -201,7 +212,8 @@ func quiet(t *testing.T, h *Host, fakes map[string]*fake, configured map[string]
 	}
 	for _, item := range got.Items {
 		r, err := h.CallTool(t.Context(), item.Value.Name, nil)
-		if want := item.Server + " " + item.Value.Name[len(item.Server)+2:]; err != nil || r.Content[0].Text != want {
+		if want := item.Server + " " + item.Value.Name[len(item.Server)+2:]; err != nil ||
+			r.Content[0].Text != want {
 			t.Errorf("round %d: %s answers %+v, %v; want %q", round, item.Value.Name, r, err, want)
 		}
 	}

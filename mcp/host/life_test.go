@@ -32,12 +32,16 @@ func TestGivesUp(t *testing.T) {
 		if len(starts) != 5 {
 			t.Fatalf("it was started %d times", len(starts))
 		}
-		for i, most := range []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second} {
+		for i, most := range []time.Duration{
+			time.Second, 2 * time.Second, 3 * time.Second,
+			3 * time.Second,
+		} {
 			if d := starts[i+1].Sub(starts[i]); d < most/2 || d > most {
 				t.Errorf("start %d was after %v", i+2, d)
 			}
 		}
-		if _, err := h.CallTool(t.Context(), "a__b", nil); !errors.Is(err, ErrNotReady) || !strings.Contains(err.Error(), "failed 5 times in a row") {
+		if _, err := h.CallTool(t.Context(), "a__b", nil); !errors.Is(err, ErrNotReady) ||
+			!strings.Contains(err.Error(), "failed 5 times in a row") {
 			t.Error(err)
 		}
 		if err := h.Restart(t.Context(), "a"); !errors.Is(err, errDown) {
@@ -61,11 +65,13 @@ func TestStartTimeout(t *testing.T) {
 		}}}, &Options{StartTimeout: time.Minute, MaxFailures: 1})
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := h.CallTool(short, "a__b", nil); !errors.Is(err, ErrNotReady) || !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := h.CallTool(short, "a__b", nil); !errors.Is(err, ErrNotReady) ||
+			!errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a call while it starts: %v", err)
 		}
 		<-time.After(time.Minute)
-		if s := h.Status()[0]; s.State != Failed || !strings.Contains(fmt.Sprint(s.Err), "not ready within 1m0s") {
+		if s := h.Status()[0]; s.State != Failed ||
+			!strings.Contains(fmt.Sprint(s.Err), "not ready within 1m0s") {
 			t.Errorf("%+v", s)
 		}
 		go func() { _ = h.Restart(t.Context(), "a") }()
@@ -91,10 +97,17 @@ func TestApply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newServer("a", "x"), newServer("b", "x", "y")
 		var states []string
-		h := newHost(t, []Server{{Name: "a", InProcess: a}, {Name: "b", InProcess: b}}, &Options{OnStatus: func(s Status) { states = append(states, s.Name+" "+string(s.State)) }})
+		h := newHost(t, []Server{{Name: "a", InProcess: a}, {Name: "b", InProcess: b}},
+			&Options{OnStatus: func(s Status) {
+				states = append(states, s.Name+" "+string(s.State))
+			}})
 		settle(t, h)
 		states = nil
-		if err := h.Apply([]Server{{Name: "a", InProcess: a}, {Name: "b", InProcess: b, DenyTools: []string{"y"}}, {Name: "c", Disabled: true}}); err != nil {
+		if err := h.Apply([]Server{
+			{Name: "a", InProcess: a},
+			{Name: "b", InProcess: b, DenyTools: []string{"y"}},
+			{Name: "c", Disabled: true},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		settle(t, h)
@@ -105,10 +118,12 @@ func TestApply(t *testing.T) {
 		if l := h.Tools(); !slices.Equal(namesOf(l), []string{"a__x", "b__x"}) || len(l.Missing) != 0 {
 			t.Errorf("tools: %+v", l)
 		}
-		if _, err := h.CallTool(t.Context(), "b__y", nil); err == nil || !strings.Contains(err.Error(), "not allowed") {
+		if _, err := h.CallTool(t.Context(), "b__y", nil); err == nil ||
+			!strings.Contains(err.Error(), "not allowed") {
 			t.Errorf("a tool that is denied: %v", err)
 		}
-		if _, err := h.CallTool(t.Context(), "c__y", nil); !errors.Is(err, ErrNotReady) || !strings.Contains(err.Error(), "disabled") {
+		if _, err := h.CallTool(t.Context(), "c__y", nil); !errors.Is(err, ErrNotReady) ||
+			!strings.Contains(err.Error(), "disabled") {
 			t.Errorf("a server that is disabled: %v", err)
 		}
 		if err := h.Apply([]Server{{Name: "a_"}}); err == nil || len(h.Status()) != 3 {
@@ -143,10 +158,12 @@ func TestMissingList(t *testing.T) {
 				return next(ctx, r)
 			}
 		})
-		h := newHost(t, []Server{{Name: "a", InProcess: s}, {Name: "b", InProcess: newServer("b", "x")}}, nil)
+		h := newHost(t, []Server{{Name: "a", InProcess: s}, {Name: "b", InProcess: newServer("b", "x")}},
+			nil)
 		settle(t, h)
 		l := h.Tools()
-		if !slices.Equal(namesOf(l), []string{"b__x"}) || len(l.Missing) != 1 || l.Missing[0].State != Ready || !strings.Contains(fmt.Sprint(l.Missing[0].Err), "out of order") {
+		if !slices.Equal(namesOf(l), []string{"b__x"}) || len(l.Missing) != 1 ||
+			l.Missing[0].State != Ready || !strings.Contains(fmt.Sprint(l.Missing[0].Err), "out of order") {
 			t.Errorf("%+v", l)
 		}
 		broken.Lock()
@@ -174,7 +191,8 @@ func TestHandlers(t *testing.T) {
 					if err != nil {
 						return "", err
 					}
-					r, err := mcp.Sample(ctx, &spec.CreateMessageRequestParams{MaxTokens: 1, Messages: []spec.SamplingMessage{}})
+					r, err := mcp.Sample(ctx,
+						&spec.CreateMessageRequestParams{MaxTokens: 1, Messages: []spec.SamplingMessage{}})
 					if err != nil {
 						return "", err
 					}
@@ -190,11 +208,21 @@ func TestHandlers(t *testing.T) {
 			var logs []string
 			h := newHost(t, servers, &Options{
 				Client: &mcp.ClientOptions{Era: era, LogLevel: "info"},
-				Elicit: func(_ context.Context, server string, _ *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
-					return &spec.ElicitResult{Action: spec.ElicitAccept, Content: jsonrpc.Raw(`{"name":"` + server + `"}`)}, nil
+				Elicit: func(
+					_ context.Context, server string, _ *spec.ElicitRequestParams,
+				) (*spec.ElicitResult, error) {
+					return &spec.ElicitResult{
+						Action:  spec.ElicitAccept,
+						Content: jsonrpc.Raw(`{"name":"` + server + `"}`),
+					}, nil
 				},
-				Sample: func(_ context.Context, server string, _ *spec.CreateMessageRequestParams) (*spec.CreateMessageResult, error) {
-					return &spec.CreateMessageResult{Role: "assistant", Model: server, Content: []mcp.Content{mcp.Text("yes")}}, nil
+				Sample: func(
+					_ context.Context, server string, _ *spec.CreateMessageRequestParams,
+				) (*spec.CreateMessageResult, error) {
+					return &spec.CreateMessageResult{
+						Role: "assistant", Model: server,
+						Content: []mcp.Content{mcp.Text("yes")},
+					}, nil
 				},
 				Roots: func(_ context.Context, server string) ([]mcp.Root, error) {
 					return []mcp.Root{{URI: "file:///" + server}}, nil
@@ -229,12 +257,14 @@ func TestPromptsAndResources(t *testing.T) {
 		var servers []Server
 		for _, name := range []string{"a", "b"} {
 			s := newServer(name)
-			s.AddPrompt(mcp.Prompt{Name: "p"}, func(context.Context, map[string]string) (*mcp.PromptResult, error) {
-				return &mcp.PromptResult{Description: name}, nil
-			})
-			s.AddResource(mcp.Resource{URI: "x://same", Name: "same"}, func(context.Context, string) ([]mcp.ResourceContents, error) {
-				return []mcp.ResourceContents{{URI: "x://same", Text: name}}, nil
-			})
+			s.AddPrompt(mcp.Prompt{Name: "p"},
+				func(context.Context, map[string]string) (*mcp.PromptResult, error) {
+					return &mcp.PromptResult{Description: name}, nil
+				})
+			s.AddResource(mcp.Resource{URI: "x://same", Name: "same"},
+				func(context.Context, string) ([]mcp.ResourceContents, error) {
+					return []mcp.ResourceContents{{URI: "x://same", Text: name}}, nil
+				})
 			servers = append(servers, Server{Name: name, InProcess: s})
 		}
 		h := newHost(t, servers, nil)
@@ -244,19 +274,22 @@ func TestPromptsAndResources(t *testing.T) {
 		if l := h.Prompts(); len(l.Items) != 2 || l.Items[1].Value.Name != "b__p" {
 			t.Errorf("prompts: %+v", l)
 		}
-		if l := h.Resources(); len(l.Items) != 2 || l.Items[1].Server != "b" || l.Items[1].Value.URI != "x://same" {
+		if l := h.Resources(); len(l.Items) != 2 || l.Items[1].Server != "b" ||
+			l.Items[1].Value.URI != "x://same" {
 			t.Errorf("resources: %+v", l)
 		}
 		for _, name := range []string{"a", "b"} {
 			if p, err := h.GetPrompt(t.Context(), name+"__p", nil); err != nil || p.Description != name {
 				t.Errorf("prompt of %s: %+v, %v", name, p, err)
 			}
-			if r, err := h.ReadResource(t.Context(), name, "x://same"); err != nil || r.Contents[0].Text != name {
+			if r, err := h.ReadResource(t.Context(), name, "x://same"); err != nil ||
+				r.Contents[0].Text != name {
 				t.Errorf("resource of %s: %+v, %v", name, r, err)
 			}
 		}
 		ref := spec.CompleteReference{Type: spec.RefPrompt, Name: "a__p"}
-		if _, err := h.Complete(t.Context(), "b", &spec.CompleteRequestParams{Ref: ref}); err == nil || !strings.Contains(err.Error(), "is not of the server") {
+		if _, err := h.Complete(t.Context(), "b", &spec.CompleteRequestParams{Ref: ref}); err == nil ||
+			!strings.Contains(err.Error(), "is not of the server") {
 			t.Errorf("a prompt of another server: %v", err)
 		}
 		if _, err := h.GetPrompt(t.Context(), "p", nil); !errors.Is(err, ErrUnknown) {
@@ -306,14 +339,21 @@ func TestListenUnanswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mux := farcall.NewMux()
 		answer := func(method, result string) {
-			farcall.Handle(mux, method, func(context.Context, jsonrpc.Raw) (jsonrpc.Raw, error) { return jsonrpc.Raw(result), nil })
+			farcall.Handle(mux, method, func(context.Context, jsonrpc.Raw) (jsonrpc.Raw, error) {
+				return jsonrpc.Raw(result), nil
+			})
 		}
-		answer("server/discover", `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true}},"ttlMs":0,"cacheScope":"private"}`)
-		answer("tools/list", `{"resultType":"complete","tools":[{"name":"x","inputSchema":{"type":"object"}}],"ttlMs":0,"cacheScope":"private"}`)
-		farcall.Handle(mux, "subscriptions/listen", func(ctx context.Context, _ jsonrpc.Raw) (jsonrpc.Raw, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		})
+		answer("server/discover",
+			`{"resultType":"complete","supportedVersions":["2026-07-28"],`+
+				`"capabilities":{"tools":{"listChanged":true}},"ttlMs":0,"cacheScope":"private"}`)
+		answer("tools/list",
+			`{"resultType":"complete","tools":[{"name":"x","inputSchema":{"type":"object"}}],"ttlMs":0,`+
+				`"cacheScope":"private"}`)
+		farcall.Handle(mux, "subscriptions/listen",
+			func(ctx context.Context, _ jsonrpc.Raw) (jsonrpc.Raw, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			})
 		h := newHost(t, []Server{{Name: "a", Dial: func(context.Context) (farcall.Transport, error) {
 			near, far := farcall.Pipe()
 			p := farcall.NewPeer(far, mux, nil)

@@ -186,7 +186,8 @@ func (m *member) refresh(life context.Context, c *conn) {
 // failedLists returns the lists that could not be fetched.
 func (m *member) failedLists() (k kinds) {
 	for kind, err := range map[kinds]error{
-		tools: m.lists.tools.err, prompts: m.lists.prompts.err, resources: m.lists.resources.err, templates: m.lists.templates.err,
+		tools: m.lists.tools.err, prompts: m.lists.prompts.err, resources: m.lists.resources.err,
+		templates: m.lists.templates.err,
 	} {
 		if err != nil {
 			k |= kind
@@ -219,25 +220,35 @@ func (m *member) fetch(ctx context.Context, c *conn, into *catalog, k kinds) {
 	}
 	if k&resources != 0 && caps.Resources != nil {
 		all.Go(func() {
-			into.resources = fetched(ctx, m, "resources", c.client.Resources, func(*mcp.Resource) bool { return true })
+			into.resources = fetched(ctx, m, "resources", c.client.Resources, func(*mcp.Resource) bool {
+				return true
+			})
 		})
 	}
 	if k&templates != 0 && caps.Resources != nil {
 		all.Go(func() {
-			into.templates = fetched(ctx, m, "templates", c.client.Templates, func(*mcp.ResourceTemplate) bool { return true })
+			into.templates = fetched(ctx, m, "templates", c.client.Templates,
+				func(*mcp.ResourceTemplate) bool {
+					return true
+				})
 		})
 	}
 }
 
 // fetched fetches one list. What adapt does not keep is left out.
-func fetched[T any](ctx context.Context, m *member, what string, list func(context.Context) ([]T, error), adapt func(*T) bool) listing[T] {
+func fetched[T any](
+	ctx context.Context, m *member, what string, list func(context.Context) ([]T, error),
+	adapt func(*T) bool,
+) listing[T] {
 	all, err := list(ctx)
 	var answered *jsonrpc.Error
 	switch {
 	case errors.As(err, &answered) && answered.Code == jsonrpc.MethodNotFound:
 		all = nil // many a server with resources has no templates
 	case err != nil:
-		return listing[T]{err: fmt.Errorf("host: %s: the %s could not be listed: %w", m.cfg.Name, what, err)}
+		return listing[T]{
+			err: fmt.Errorf("host: %s: the %s could not be listed: %w", m.cfg.Name, what, err),
+		}
 	}
 	items := make([]Item[T], 0, len(all))
 	for i := range all {
@@ -293,7 +304,8 @@ func (h *Host) connection(ctx context.Context, server string) (*conn, error) {
 func split(name string) (server, own string, err error) {
 	server, own, ok := strings.Cut(name, separator)
 	if !ok {
-		return "", "", fmt.Errorf("%w: %.100q names no server: names are server%sname", ErrUnknown, name, separator)
+		return "", "", fmt.Errorf("%w: %.100q names no server: names are server%sname", ErrUnknown, name,
+			separator)
 	}
 	return server, own, nil
 }
@@ -311,7 +323,8 @@ func (h *Host) CallTool(ctx context.Context, name string, args any) (*mcp.ToolRe
 		return nil, err
 	}
 	if !c.cfg.offers(tool) {
-		return nil, fmt.Errorf("host: the tool %q is not allowed by Server.AllowTools and DenyTools", name)
+		return nil, fmt.Errorf("host: the tool %q is not allowed by Server.AllowTools and DenyTools",
+			name)
 	}
 	r, err := c.client.CallTool(ctx, tool, args)
 	c.doubt(err)
@@ -320,7 +333,9 @@ func (h *Host) CallTool(ctx context.Context, name string, args any) (*mcp.ToolRe
 
 // GetPrompt returns a prompt by its merged name, server__prompt, filled in with arguments. It waits
 // while the server is [Starting].
-func (h *Host) GetPrompt(ctx context.Context, name string, args map[string]string) (*mcp.PromptResult, error) {
+func (h *Host) GetPrompt(
+	ctx context.Context, name string, args map[string]string,
+) (*mcp.PromptResult, error) {
 	server, prompt, err := split(name)
 	if err != nil {
 		return nil, err
@@ -335,7 +350,9 @@ func (h *Host) GetPrompt(ctx context.Context, name string, args map[string]strin
 }
 
 // ReadResource reads a resource of a server. It waits while the server is [Starting].
-func (h *Host) ReadResource(ctx context.Context, server, uri string) (*spec.ReadResourceResult, error) {
+func (h *Host) ReadResource(
+	ctx context.Context, server, uri string,
+) (*spec.ReadResourceResult, error) {
 	c, err := h.connection(ctx, server)
 	if err != nil {
 		return nil, err
@@ -347,7 +364,9 @@ func (h *Host) ReadResource(ctx context.Context, server, uri string) (*spec.Read
 
 // Complete returns what an argument of a prompt or a resource template of a server may become. The
 // reference to a prompt has its merged name. It waits while the server is [Starting].
-func (h *Host) Complete(ctx context.Context, server string, p *spec.CompleteRequestParams) (*spec.CompleteResult, error) {
+func (h *Host) Complete(
+	ctx context.Context, server string, p *spec.CompleteRequestParams,
+) (*spec.CompleteResult, error) {
 	own := *p
 	if p.Ref.Type == spec.RefPrompt {
 		of, prompt, err := split(p.Ref.Name)
@@ -355,7 +374,8 @@ func (h *Host) Complete(ctx context.Context, server string, p *spec.CompleteRequ
 			return nil, err
 		}
 		if of != server {
-			return nil, fmt.Errorf("host: complete: the prompt %.100q is not of the server %.100q", p.Ref.Name, server)
+			return nil, fmt.Errorf("host: complete: the prompt %.100q is not of the server %.100q",
+				p.Ref.Name, server)
 		}
 		own.Ref.Name = prompt
 	}

@@ -93,7 +93,10 @@ type member struct {
 }
 
 func newMember(h *Host, cfg *Server) *member {
-	m := &member{h: h, cfg: cfg, state: Stopped, since: time.Now(), changed: make(chan struct{}), done: make(chan struct{})}
+	m := &member{
+		h: h, cfg: cfg, state: Stopped, since: time.Now(), changed: make(chan struct{}),
+		done: make(chan struct{}),
+	}
 	m.ctx, m.stop = context.WithCancel(h.ctx)
 	return m
 }
@@ -227,7 +230,8 @@ func (m *member) setLocked(s State, c *conn) {
 
 func (m *member) statusLocked() Status {
 	return Status{
-		Name: m.cfg.Name, State: m.state, Since: m.since, Err: m.failure, Failures: m.failures, Retry: m.retry,
+		Name: m.cfg.Name, State: m.state, Since: m.since, Err: m.failure, Failures: m.failures,
+		Retry:  m.retry,
 		Server: m.info, Stderr: m.err.String(),
 	}
 }
@@ -242,7 +246,8 @@ func (m *member) unreadyLocked() error {
 	case m.failure == nil:
 		return fmt.Errorf("%w: %s is %s", ErrNotReady, m.cfg.Name, m.state)
 	case m.state == Failed && m.retry.IsZero():
-		return fmt.Errorf("%w: %s has failed %d times in a row and is started again by Restart only: %w", ErrNotReady, m.cfg.Name, m.failures, m.failure)
+		return fmt.Errorf("%w: %s has failed %d times in a row and is started again by Restart only: %w",
+			ErrNotReady, m.cfg.Name, m.failures, m.failure)
 	}
 	return fmt.Errorf("%w: %s is %s: %w", ErrNotReady, m.cfg.Name, m.state, m.failure)
 }

@@ -25,8 +25,9 @@ type Change struct {
 // A Form makes arguments of a tool out of those of the form in which it is shown. The zero value
 // changes nothing.
 type Form struct {
-	names  map[string]string // the tool's name of an argument, by the shown name: of those that are renamed
-	masked map[string]bool   // names of the tool that the form does not have
+	// the tool's name of an argument, by the shown name: of those that are renamed
+	names  map[string]string
+	masked map[string]bool // names of the tool that the form does not have
 	add    []addition
 }
 
@@ -48,7 +49,8 @@ func NewForm(inputSchema jsonrpc.Raw, changes map[string]Change) (jsonrpc.Raw, *
 	for _, name := range slices.Sorted(maps.Keys(changes)) {
 		property := jsonrpc.Raw(scan.Member(properties, name))
 		if property == nil {
-			return nil, nil, fmt.Errorf("there is no argument %q among the properties of its input schema", name)
+			return nil, nil, fmt.Errorf("there is no argument %q among the properties of its input schema",
+				name)
 		}
 		a := changes[name]
 		value, err := a.value(name, property, inputSchema)
@@ -102,16 +104,20 @@ func (a *Change) value(name string, property, input jsonrpc.Raw) (jsonrpc.Raw, e
 
 // naming are the keywords beside properties by which a schema may speak of certain arguments.
 var naming = []string{
-	"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "$ref", "$dynamicRef", "dependentRequired", "dependentSchemas", "dependencies",
+	"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "$ref", "$dynamicRef", "dependentRequired",
+	"dependentSchemas", "dependencies",
 	"patternProperties", "propertyNames", "minProperties", "maxProperties",
 }
 
 // inputSchema returns the schema of the new form.
-func (f *Form) inputSchema(old jsonrpc.Raw, changes map[string]Change, optional map[string]bool) (jsonrpc.Raw, error) {
+func (f *Form) inputSchema(
+	old jsonrpc.Raw, changes map[string]Change, optional map[string]bool,
+) (jsonrpc.Raw, error) {
 	if len(f.masked) > 0 {
 		for _, keyword := range naming {
 			if scan.Member(old, keyword) != nil {
-				return nil, fmt.Errorf("its input schema has %s, which may name arguments: none can be renamed or hidden", keyword)
+				return nil, fmt.Errorf(
+					"its input schema has %s, which may name arguments: none can be renamed or hidden", keyword)
 			}
 		}
 	}
@@ -139,7 +145,8 @@ func (f *Form) inputSchema(old jsonrpc.Raw, changes map[string]Change, optional 
 		switch a := changes[name]; {
 		case optional[name]:
 		case a.hidden():
-			return nil, fmt.Errorf("the argument %q is required: what is hidden needs a Fixed value or a Default", name)
+			return nil, fmt.Errorf(
+				"the argument %q is required: what is hidden needs a Fixed value or a Default", name)
 		default:
 			required = append(required, cmp.Or(a.Name, name))
 		}

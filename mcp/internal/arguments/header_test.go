@@ -26,7 +26,10 @@ func TestCheckHeaders(t *testing.T) {
 	}{
 		{"Mcp-Param-Region", "us-west1", `{"region":"us-west1"}`, ""},
 		{"Mcp-Param-Region", "=?base64?SGVsbG8sIOS4lueVjA==?=", `{"region":"Hello, 世界"}`, ""},
-		{"Mcp-Param-Region", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?=", `{"region":"=?base64?literal?="}`, ""},
+		{
+			"Mcp-Param-Region", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?=", `{"region":"=?base64?literal?="}`,
+			"",
+		},
 		{"Mcp-Param-Region", "", `{}`, ""},
 		{"Mcp-Param-Region", "", `{"region":null}`, ""},
 		{"Mcp-Param-Region", "", `{"region":"x"}`, "0 times"},
@@ -55,7 +58,8 @@ func TestCheckHeaders(t *testing.T) {
 				values = strings.Split(tt.values, "|")
 			}
 			err := arguments.CheckHeaders(all[i:i+1], http.Header{tt.header: values}, jsonrpc.Raw(tt.args))
-			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			if tt.want == "" && err != nil ||
+				tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("%s: %q with %s: %v, want %q", tt.header, tt.values, tt.args, err, tt.want)
 			}
 		}
@@ -70,7 +74,8 @@ func FuzzArguments(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add([]byte(headerSchema), []byte(`{"region":"eu","n":"4e1","deep":{"on":"true"},"x":1}`))
-	f.Add([]byte(`{"$ref":"#/$defs/a","$defs":{"a":{"additionalProperties":false,"properties":{"a":{"$ref":"#/$defs/a"}}}}}`), []byte(`{"a":{"a":{"b":1}}}`))
+	f.Add(
+		[]byte(`{"$ref":"#/$defs/a","$defs":{"a":{"additionalProperties":false,"properties":{"a":{"$ref":"#/$defs/a"}}}}}`), []byte(`{"a":{"a":{"b":1}}}`))
 	f.Add([]byte(`{"items":{"type":["null","integer"]}}`), []byte(`["1"," 2 ","x",{}]`))
 	f.Fuzz(func(t *testing.T, inputSchema, given []byte) {
 		if jsonrpc.Valid(inputSchema) != nil || jsonrpc.Valid(given) != nil {

@@ -108,7 +108,8 @@ func (r *relaxing) text(types []string, value jsonrpc.Raw) jsonrpc.Raw {
 	}
 	number := inner[0] == '-' || '0' <= inner[0] && inner[0] <= '9'
 	boolean := inner[0] == 't' || inner[0] == 'f'
-	if number && (slices.Contains(types, "number") || slices.Contains(types, "integer")) || boolean && slices.Contains(types, "boolean") {
+	if number && (slices.Contains(types, "number") || slices.Contains(types, "integer")) ||
+		boolean && slices.Contains(types, "boolean") {
 		r.done |= relaxedText
 		return inner
 	}

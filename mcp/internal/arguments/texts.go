@@ -73,7 +73,8 @@ func newTextField(field schema.Field) (f textField, err error) {
 	}
 	for _, tag := range append(schema.LimitTags(), "format", "header") {
 		if _, ok := f.Tag.Lookup(tag); ok && tag != "enum" {
-			return f, fmt.Errorf("the tag %s is not supported for prompts: the function has to check this", tag)
+			return f, fmt.Errorf("the tag %s is not supported for prompts: the function has to check this",
+				tag)
 		}
 	}
 	if t.Kind() == reflect.Bool && f.want == boolTexts {
@@ -121,7 +122,10 @@ func textKindOf(t reflect.Type) (textKind, error) {
 	}
 	switch kind := t.Kind(); {
 	case kind == reflect.String:
-		return textKind{func(v reflect.Value, text string) error { v.SetString(text); return nil }, "a string", false}, nil
+		return textKind{func(v reflect.Value, text string) error {
+			v.SetString(text)
+			return nil
+		}, "a string", false}, nil
 	case kind == reflect.Bool:
 		return textKind{func(v reflect.Value, text string) error {
 			if text != "true" && text != "false" {
@@ -152,7 +156,10 @@ func textKindOf(t reflect.Type) (textKind, error) {
 			return err
 		}, "a number", false}, nil
 	}
-	return textKind{}, fmt.Errorf("%s is not supported: use a string, a bool, a number, a type with a method UnmarshalText, or a pointer to one", t)
+	return textKind{},
+		fmt.Errorf(
+			"%s is not supported: use a string, a bool, a number, a type with a method UnmarshalText, or "+
+				"a pointer to one", t)
 }
 
 // Arguments returns how the prompt describes its arguments, in the order of the fields.
@@ -160,7 +167,11 @@ func (x *Texts) Arguments() []spec.PromptArgument {
 	var all []spec.PromptArgument
 	for i := range x.fields {
 		f := &x.fields[i]
-		all = append(all, spec.PromptArgument{Name: f.Name, Title: f.Tag.Get("title"), Description: f.Doc(), Required: !f.Optional})
+		all = append(all,
+			spec.PromptArgument{
+				Name: f.Name, Title: f.Tag.Get("title"), Description: f.Doc(),
+				Required: !f.Optional,
+			})
 	}
 	return all
 }
@@ -358,9 +369,12 @@ func checkHeader(h *schema.Header, values []string, argument jsonrpc.Raw) error 
 	}
 	value, ok := spec.DecodeHeader(values[0])
 	if !ok {
-		return errors.New("the value has characters that a header must not have, or is not the Base64 that it says it is; encode it as =?base64?…?=")
+		return errors.New(
+			"the value has characters that a header must not have, or is not the Base64 that it says it " +
+				"is; encode it as =?base64?…?=")
 	}
-	if text, ok := headerText(h, argument); ok && (value == text || h.Type == "integer" && sameInteger(value, text)) || value == string(argument) {
+	if text, ok := headerText(h, argument); ok &&
+		(value == text || h.Type == "integer" && sameInteger(value, text)) || value == string(argument) {
 		return nil
 	}
 	return errors.New("the header does not have the value of the argument in the body")

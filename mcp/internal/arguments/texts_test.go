@@ -104,11 +104,13 @@ func TestTextsBindWhatWasSent(t *testing.T) {
 	x := textsOf[everyText](t)
 	numbers := []uint16{1, 2, 3}
 	colours := []colour{"", "red", "Red wine", "blue"}
-	holds := func(inner int16, s string, c, n uint, b bool, i int, i8 int8, u uint, u8 uint8, f float64, g float32,
-		d int64, p bool, ps *string, pb, pp *bool, seconds uint32,
+	holds := func(
+		inner int16, s string, c, n uint, b bool, i int, i8 int8, u uint, u8 uint8, f float64,
+		g float32, d int64, p bool, ps *string, pb, pp *bool, seconds uint32,
 	) bool {
 		want := everyText{
-			Embedded: &Embedded{inner}, S: s, C: colours[c%4], B: b, I: i, I8: i8, U: u, U8: u8, N: numbers[n%3], F: f, G: g,
+			Embedded: &Embedded{inner}, S: s, C: colours[c%4], B: b, I: i, I8: i8, U: u, U8: u8,
+			N: numbers[n%3], F: f, G: g,
 			D: time.Duration(d), P: parity{p}, PS: ps, PB: pb, T: time.Unix(int64(seconds), 0).UTC(),
 		}
 		if pp != nil {
@@ -136,7 +138,10 @@ func TestTextsBindWhatWasSent(t *testing.T) {
 // FuzzTexts wants each text that an argument accepts to be bound to one value, and an error to be
 // bounded.
 func FuzzTexts(f *testing.F) {
-	for _, text := range []string{"", "red", "true", "-128", "255", "1e3", "0x1p-2", "1_0", "NaN", "-Inf", "1m30s", "odd", "2026-07-28T00:00:00Z", strings.Repeat("é", 99)} {
+	for _, text := range []string{
+		"", "red", "true", "-128", "255", "1e3", "0x1p-2", "1_0", "NaN",
+		"-Inf", "1m30s", "odd", "2026-07-28T00:00:00Z", strings.Repeat("é", 99),
+	} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -150,7 +155,8 @@ func FuzzTexts(f *testing.F) {
 				continue
 			}
 			value := written(t, fieldOf(reflect.ValueOf(got), one.Field))
-			if err := x.Bind(reflect.ValueOf(&again).Elem(), map[string]string{one.Name: value}); err != nil {
+			if err := x.Bind(reflect.ValueOf(&again).Elem(),
+				map[string]string{one.Name: value}); err != nil {
 				t.Errorf("%s: %q is %q: %v", one.Name, text, value, err)
 			}
 			if value != written(t, fieldOf(reflect.ValueOf(again), one.Field)) {
@@ -161,10 +167,14 @@ func FuzzTexts(f *testing.F) {
 }
 
 func TestTextsRefused(t *testing.T) {
-	valid := map[string]string{"s": "", "b": "true", "i": "0", "i8": "0", "u": "0", "u8": "0", "f": "0", "d": "0s", "p": "odd"}
+	valid := map[string]string{
+		"s": "", "b": "true", "i": "0", "i8": "0", "u": "0", "u8": "0",
+		"f": "0", "d": "0s", "p": "odd",
+	}
 	x := textsOf[everyText](t)
 	var got everyText
-	if err := x.Bind(reflect.ValueOf(&got).Elem(), valid); err != nil || got.N != 2 || got.Embedded != nil || got.PS != nil {
+	if err := x.Bind(reflect.ValueOf(&got).Elem(), valid); err != nil || got.N != 2 ||
+		got.Embedded != nil || got.PS != nil {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for _, c := range []struct{ name, text, want string }{
@@ -188,7 +198,8 @@ func TestTextsRefused(t *testing.T) {
 		maps.Copy(args, valid)
 		args[c.name] = c.text
 		err := x.Bind(reflect.ValueOf(&got).Elem(), args)
-		if err == nil || !strings.HasPrefix(err.Error(), fmt.Sprintf("the argument %q %s", c.name, c.want)) {
+		if err == nil ||
+			!strings.HasPrefix(err.Error(), fmt.Sprintf("the argument %q %s", c.name, c.want)) {
 			t.Errorf("%s: got %v, want %s", c.name, err, c.want)
 		}
 	}
@@ -207,7 +218,10 @@ func TestTextsPublished(t *testing.T) {
 	if want := "inner s! c b! i! i8! u! u8! n f! g d! p! ps pb pp t "; names.String() != want {
 		t.Errorf("got %s, want %s", names.String(), want)
 	}
-	if want := (spec.PromptArgument{Name: "s", Title: "S", Description: "a string", Required: true}); all[1] != want || all[2].Description != "a colour" {
+	if want := (spec.PromptArgument{
+		Name: "s", Title: "S", Description: "a string",
+		Required: true,
+	}); all[1] != want || all[2].Description != "a colour" {
 		t.Errorf("%+v", all[1:3])
 	}
 	for _, c := range []struct {

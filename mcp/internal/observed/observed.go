@@ -78,7 +78,10 @@ func Begin(o *observe.Observer, transport, revision string, outgoing bool) *Sess
 	if o == nil || o.Open == nil && o.Close == nil {
 		return nil
 	}
-	s := &Session{o, observe.Lifetime{Kind: observe.Session, Outgoing: outgoing, Transport: transport, Revision: revision}, time.Now()}
+	s := &Session{o, observe.Lifetime{
+		Kind: observe.Session, Outgoing: outgoing, Transport: transport,
+		Revision: revision,
+	}, time.Now()}
 	if o.Open != nil {
 		o.Open(s.life)
 	}
