@@ -52,9 +52,13 @@ func newSigner(text, keyID, algorithm string) (*signer, error) {
 	switch k := key.(type) {
 	case *rsa.PrivateKey:
 		if k.N.BitLen() < minRSA {
-			return nil, fmt.Errorf("mcpauth: the private key has %d bits; RSA needs %d at least", k.N.BitLen(), minRSA)
+			return nil, fmt.Errorf("mcpauth: the private key has %d bits; RSA needs %d at least",
+				k.N.BitLen(), minRSA)
 		}
-		fit = []jwa.SignatureAlgorithm{jwa.RS256(), jwa.PS256(), jwa.RS384(), jwa.PS384(), jwa.RS512(), jwa.PS512()}
+		fit = []jwa.SignatureAlgorithm{
+			jwa.RS256(), jwa.PS256(), jwa.RS384(), jwa.PS384(), jwa.RS512(),
+			jwa.PS512(),
+		}
 	case *ecdsa.PrivateKey:
 		switch k.Curve.Params().BitSize {
 		case 256:
@@ -68,17 +72,20 @@ func newSigner(text, keyID, algorithm string) (*signer, error) {
 		fit = []jwa.SignatureAlgorithm{jwa.EdDSA(), jwa.EdDSAEd25519()}
 	}
 	if len(fit) == 0 {
-		return nil, errors.New("mcpauth: the private key is of no use here; it has to be RSA, P-256, P-384, P-521 or Ed25519")
+		return nil, errors.New(
+			"mcpauth: the private key is of no use here; it has to be RSA, P-256, P-384, P-521 or Ed25519")
 	}
 	for _, alg := range fit {
 		if algorithm == "" || alg.String() == algorithm {
 			return &signer{key: key, alg: alg, keyID: keyID}, nil
 		}
 	}
-	return nil, fmt.Errorf("mcpauth: the private key does not fit the algorithm %q; it is one for %s", algorithm, fit[0])
+	return nil, fmt.Errorf("mcpauth: the private key does not fit the algorithm %q; it is one for %s",
+		algorithm, fit[0])
 }
 
-var errNoKey = errors.New("mcpauth: the private key is not in PEM (PKCS 8, PKCS 1 or SEC 1), or it is encrypted")
+var errNoKey = errors.New(
+	"mcpauth: the private key is not in PEM (PKCS 8, PKCS 1 or SEC 1), or it is encrypted")
 
 // privateKey reads the first private key of a text. Errors have nothing of it.
 func privateKey(text []byte) (any, error) {
@@ -153,7 +160,8 @@ func AssertionFile(path string) func(ctx context.Context, audience string) (stri
 		switch text = bytes.TrimSpace(text); {
 		case err != nil:
 			return "", fmt.Errorf("mcpauth: the workload's token cannot be read: %w", err)
-		case len(text) > maxAssertion, bytes.Count(text, []byte{'.'}) != 2, bytes.ContainsAny(text, " \t\r\n"):
+		case len(text) > maxAssertion, bytes.Count(text, []byte{'.'}) != 2,
+			bytes.ContainsAny(text, " \t\r\n"):
 			return "", fmt.Errorf("mcpauth: %s has no JWT", path)
 		}
 		return string(text), nil
@@ -224,13 +232,17 @@ func (d *dpopKey) proof(method, address, accessToken, nonce string) (string, err
 	if err != nil {
 		return "", err
 	}
-	claims := proofClaims{ID: rand.Text(), Method: method, Target: target, Issued: time.Now().Unix(), Nonce: nonce}
+	claims := proofClaims{
+		ID: rand.Text(), Method: method, Target: target, Issued: time.Now().Unix(),
+		Nonce: nonce,
+	}
 	if accessToken != "" {
 		sum := sha256.Sum256([]byte(accessToken))
 		claims.Hash = base64.RawURLEncoding.EncodeToString(sum[:])
 	}
 	header := jws.NewHeaders()
-	if err := errors.Join(header.Set(jws.TypeKey, "dpop+jwt"), header.Set(jws.JWKKey, d.public)); err != nil {
+	if err := errors.Join(header.Set(jws.TypeKey, "dpop+jwt"),
+		header.Set(jws.JWKKey, d.public)); err != nil {
 		return "", fmt.Errorf("mcpauth: no DPoP proof: %w", err)
 	}
 	return sign(&claims, jwa.ES256(), d.private, header)
@@ -245,7 +257,8 @@ func proofTarget(address string) (string, error) {
 	}
 	u.User, u.RawQuery, u.ForceQuery, u.Fragment, u.RawFragment = nil, "", false, "", ""
 	u.Scheme, u.Host = strings.ToLower(u.Scheme), strings.ToLower(u.Host)
-	if host, port, err := net.SplitHostPort(u.Host); err == nil && (port == "" || u.Scheme == "https" && port == "443" || u.Scheme == "http" && port == "80") {
+	if host, port, err := net.SplitHostPort(u.Host); err == nil &&
+		(port == "" || u.Scheme == "https" && port == "443" || u.Scheme == "http" && port == "80") {
 		u.Host = host
 		if strings.Contains(host, ":") {
 			u.Host = "[" + host + "]"
@@ -256,7 +269,9 @@ func proofTarget(address string) (string, error) {
 }
 
 // sign makes a JWS in its compact form.
-func sign(claims any, algorithm jwa.SignatureAlgorithm, key any, header jws.Headers) (string, error) {
+func sign(
+	claims any, algorithm jwa.SignatureAlgorithm, key any, header jws.Headers,
+) (string, error) {
 	payload, err := jsonv2.Append(nil, claims)
 	if err != nil {
 		return "", fmt.Errorf("mcpauth: cannot sign: %w", err)

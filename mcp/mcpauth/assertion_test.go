@@ -88,7 +88,8 @@ func TestAssertion(t *testing.T) {
 				t.Errorf("kid %q, alg %s", kid, s.algorithm())
 			}
 			if claims.Issuer != "client" || claims.Subject != "client" || claims.Audience != "https://issuer.example" ||
-				claims.Issued != now.Unix() || claims.Expires <= now.Unix() || claims.Expires > now.Unix()+300 || len(claims.ID) < 16 {
+				claims.Issued != now.Unix() || claims.Expires <= now.Unix() ||
+				claims.Expires > now.Unix()+300 || len(claims.ID) < 16 {
 				t.Errorf("%+v", claims)
 			}
 			if other, _ := s.assertion("client", "https://issuer.example", now); other == token {
@@ -116,7 +117,8 @@ func TestBadKeys(t *testing.T) {
 		"HMAC":        {ec, "HS256", "one for ES256"},
 		"alg none":    {ec, "none", "one for ES256"},
 	} {
-		if _, err := newSigner(c.pem, "", c.algorithm); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "s3cret") {
+		if _, err := newSigner(c.pem, "", c.algorithm); err == nil ||
+			!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -137,7 +139,10 @@ func TestAssertionFile(t *testing.T) {
 			t.Errorf("%q, %v", got, err)
 		}
 	}
-	for _, text := range []string{"", "s3cret", "a.b.c d.e.f", "a." + strings.Repeat("b", maxAssertion) + ".c"} {
+	for _, text := range []string{
+		"", "s3cret", "a.b.c d.e.f",
+		"a." + strings.Repeat("b", maxAssertion) + ".c",
+	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -34,7 +34,13 @@ func TestAssertionOnlyForItsAudience(t *testing.T) {
 		"the operator says":   {jwt: jwt(`{"aud":"https://honest.example"}`), issuer: asURL, want: true},
 	} {
 		w, _, as := simple(t)
-		c := w.client(&Options{Grant: GrantAssertion, Issuer: test.issuer, Assertion: func(context.Context, string) (string, error) { return test.jwt, nil }})
+		c := w.client(
+			&Options{
+				Grant: GrantAssertion, Issuer: test.issuer,
+				Assertion: func(context.Context, string) (string, error) {
+					return test.jwt, nil
+				},
+			})
 		status, err := w.call(t.Context(), c)
 		if got := err == nil && status == 200; got != test.want || len(as.forms) > 0 != test.want {
 			t.Errorf("%s: %d, %v, %d token requests", name, status, err, len(as.forms))
@@ -47,7 +53,10 @@ func TestAssertionOnlyForItsAudience(t *testing.T) {
 
 // Anyone who logs out does so for all processes, and none puts the tokens back.
 func TestLogoutCountsForAll(t *testing.T) {
-	for name, o := range map[string]Options{"registered on its own": {}, "registered by hand": {ClientID: "x"}} {
+	for name, o := range map[string]Options{
+		"registered on its own": {},
+		"registered by hand":    {ClientID: "x"},
+	} {
 		store := newMemory()
 		o.Store = store
 		w, _, as, c := signedIn(t, &o)
@@ -62,8 +71,10 @@ func TestLogoutCountsForAll(t *testing.T) {
 		if status, err := w.call(t.Context(), other); !errors.Is(err, ErrLogin) {
 			t.Errorf("%s: %d, %v", name, status, err)
 		}
-		if text, err := store.Load(t.Context(), tokenKey(c.id)); text != nil || err != nil || len(as.forms) > 0 {
-			t.Errorf("%s: %d bytes are there again, %v, %d token requests", name, len(text), err, len(as.forms))
+		if text, err := store.Load(t.Context(), tokenKey(c.id)); text != nil || err != nil ||
+			len(as.forms) > 0 {
+			t.Errorf("%s: %d bytes are there again, %v, %d token requests", name, len(text), err,
+				len(as.forms))
 		}
 	}
 }
@@ -103,7 +114,8 @@ func TestTokensAreWrittenUnderTheLock(t *testing.T) {
 	w, _, _, c := signedIn(t, &Options{Store: spy})
 	w.pass(time.Hour)
 	w.must(c)
-	if err := errors.Join(c.Login(t.Context()), c.Logout(t.Context())); err != nil || spy.bare > 0 || spy.locked {
+	if err := errors.Join(c.Login(t.Context()), c.Logout(t.Context())); err != nil || spy.bare > 0 ||
+		spy.locked {
 		t.Errorf("%v, %d without the lock", err, spy.bare)
 	}
 }
@@ -152,11 +164,14 @@ func TestRepeatedSecretIsHidden(t *testing.T) {
 	w, _, as := simple(t)
 	as.metadata["token_endpoint_auth_methods_supported"] = []string{authBasic}
 	as.override = func(rw http.ResponseWriter, _ url.Values) bool {
-		as.refuse(rw, "invalid_client", "not "+secret+", "+url.QueryEscape(secret)+", "+as.headers[0].Get("Authorization"))
+		as.refuse(rw, "invalid_client",
+			"not "+secret+", "+url.QueryEscape(secret)+", "+as.headers[0].Get("Authorization"))
 		return true
 	}
-	_, err := w.call(t.Context(), w.client(&Options{Grant: GrantClient, ClientID: "x", ClientSecret: secret}))
-	if err == nil || strings.Contains(err.Error(), "s3cr3t") || strings.Count(err.Error(), "(secret)") != 3 {
+	_, err := w.call(t.Context(),
+		w.client(&Options{Grant: GrantClient, ClientID: "x", ClientSecret: secret}))
+	if err == nil || strings.Contains(err.Error(), "s3cr3t") ||
+		strings.Count(err.Error(), "(secret)") != 3 {
 		t.Errorf("%v", err)
 	}
 }
@@ -196,11 +211,14 @@ func TestAuthorizationEndpointOnThisMachine(t *testing.T) {
 	} {
 		w, _, as := simple(t)
 		as.metadata["authorization_endpoint"] = endpoint
-		c := w.client(&Options{Visit: func(_ context.Context, _ string, begin func(string) (string, error)) (*url.URL, error) {
-			address, err := begin("http://127.0.0.1:5/callback")
-			t.Errorf("%s: the browser opens %s, %v", endpoint, address, err)
-			return nil, errors.New("no")
-		}})
+		c := w.client(
+			&Options{Visit: func(
+				_ context.Context, _ string, begin func(string) (string, error),
+			) (*url.URL, error) {
+				address, err := begin("http://127.0.0.1:5/callback")
+				t.Errorf("%s: the browser opens %s, %v", endpoint, address, err)
+				return nil, errors.New("no")
+			}})
 		if err := c.Login(t.Context()); err == nil {
 			t.Errorf("%s: no error", endpoint)
 		}
@@ -232,7 +250,10 @@ func TestForeignTextIsTame(t *testing.T) {
 		"token endpoint": func(_ *mcpServer, as *authServer) { as.metadata["token_endpoint"] = evil },
 		"registration":   func(_ *mcpServer, as *authServer) { as.metadata["registration_endpoint"] = "https://\u009b2J\u202e/" },
 		"refusal": func(_ *mcpServer, as *authServer) {
-			as.override = func(w http.ResponseWriter, _ url.Values) bool { as.refuse(w, evil, evil); return true }
+			as.override = func(w http.ResponseWriter, _ url.Values) bool {
+				as.refuse(w, evil, evil)
+				return true
+			}
 		},
 		"authorization at": func(_ *mcpServer, as *authServer) {
 			as.metadata["authorization_endpoint"] = "https://x\u009b2J.example/\u202e?\u202e"
@@ -248,22 +269,33 @@ func TestForeignTextIsTame(t *testing.T) {
 			whole.ServeHTTP(rw, r)
 		})
 		spoil(s, as)
-		c := w.client(&Options{Visit: func(_ context.Context, _ string, begin func(string) (string, error)) (*url.URL, error) {
-			address, err := begin("http://127.0.0.1:5/callback")
-			if strings.ContainsFunc(address, func(r rune) bool { return !unicode.IsPrint(r) }) {
-				t.Errorf("%s: %q", name, address)
-			}
-			u, _ := url.Parse(address)
-			if err == nil && as.override == nil && name != "token host" && name != "token endpoint" {
-				err = errors.New("seen")
-			}
-			if err != nil {
-				return nil, err
-			}
-			return &url.URL{Scheme: "http", Host: "127.0.0.1:5", Path: "/callback", RawQuery: url.Values{"code": {"x"}, "iss": {asURL}, "state": {u.Query().Get("state")}}.Encode()}, nil
-		}})
+		c := w.client(
+			&Options{Visit: func(
+				_ context.Context, _ string, begin func(string) (string, error),
+			) (*url.URL, error) {
+				address, err := begin("http://127.0.0.1:5/callback")
+				if strings.ContainsFunc(address, func(r rune) bool { return !unicode.IsPrint(r) }) {
+					t.Errorf("%s: %q", name, address)
+				}
+				u, _ := url.Parse(address)
+				if err == nil && as.override == nil && name != "token host" && name != "token endpoint" {
+					err = errors.New("seen")
+				}
+				if err != nil {
+					return nil, err
+				}
+				return &url.URL{
+					Scheme: "http", Host: "127.0.0.1:5", Path: "/callback",
+					RawQuery: url.Values{
+						"code": {"x"}, "iss": {asURL},
+						"state": {u.Query().Get("state")},
+					}.Encode(),
+				}, nil
+			}})
 		err := c.Login(t.Context())
-		if err == nil || strings.ContainsFunc(err.Error(), func(r rune) bool { return !unicode.IsPrint(r) }) {
+		if err == nil || strings.ContainsFunc(err.Error(), func(r rune) bool {
+			return !unicode.IsPrint(r)
+		}) {
 			t.Errorf("%s: %q", name, err)
 		}
 	}
@@ -281,7 +313,11 @@ func TestScopesOfTheOperator(t *testing.T) {
 		}
 		return 403, `Bearer error="insufficient_scope", scope="admin"`
 	}
-	c := w.client(&Options{Grant: GrantClient, ClientID: "x", ClientSecret: "secret&of=x", Scopes: []string{"a", "b"}})
+	c := w.client(
+		&Options{
+			Grant: GrantClient, ClientID: "x", ClientSecret: "secret&of=x",
+			Scopes: []string{"a", "b"},
+		})
 	for range 3 {
 		if _, err := w.call(t.Context(), c); err == nil {
 			t.Error("it got more")

@@ -36,7 +36,11 @@ type BrowserOptions struct {
 // loopback interface until it comes back (RFC 8252 §7.3). It takes the port of the redirect URL;
 // when that says none, or when it is taken, another one. It gives up when the context ends, and
 // after 5 minutes.
-func Browser(o *BrowserOptions) func(ctx context.Context, redirect string, begin func(redirect string) (address string, err error)) (*url.URL, error) {
+func Browser(
+	o *BrowserOptions,
+) func(
+	ctx context.Context, redirect string, begin func(redirect string) (address string, err error),
+) (*url.URL, error) {
 	v := visitor{output: os.Stderr, open: openBrowser, limit: maxVisit}
 	if o != nil && o.Output != nil {
 		v.output = o.Output
@@ -53,8 +57,11 @@ type visitor struct {
 	limit  time.Duration
 }
 
-func (v *visitor) visit(ctx context.Context, redirect string, begin func(string) (string, error)) (*url.URL, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, v.limit, fmt.Errorf("the user has not signed in within %v", v.limit))
+func (v *visitor) visit(
+	ctx context.Context, redirect string, begin func(string) (string, error),
+) (*url.URL, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, v.limit,
+		fmt.Errorf("the user has not signed in within %v", v.limit))
 	defer cancel()
 	l, back, err := listenFor(ctx, redirect)
 	if err != nil {
@@ -73,13 +80,17 @@ func (v *visitor) visit(ctx context.Context, redirect string, begin func(string)
 	if w.state == "" {
 		return nil, errors.New("mcpauth: the address to sign in at has no state")
 	}
-	s := &http.Server{Handler: w, ReadHeaderTimeout: visitHeader, ReadTimeout: visitHeader, MaxHeaderBytes: maxVisitHeader}
+	s := &http.Server{
+		Handler: w, ReadHeaderTimeout: visitHeader, ReadTimeout: visitHeader,
+		MaxHeaderBytes: maxVisitHeader,
+	}
 	s.SetKeepAlivesEnabled(false)
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = s.Serve(l) }) // it ends with Close
 	defer wg.Wait()
 	defer s.Close() //nolint:errcheck // nothing waits for what is left
-	fmt.Fprintf(v.output, "To sign in, open this address in a browser on this machine:\n\n  %s\n\n", at)
+	fmt.Fprintf(v.output, "To sign in, open this address in a browser on this machine:\n\n  %s\n\n",
+		at)
 	if v.open != nil {
 		if err := v.open(ctx, at.String()); err != nil {
 			fmt.Fprintf(v.output, "No browser was opened: %v\n", err)
@@ -100,7 +111,9 @@ func (v *visitor) visit(ctx context.Context, redirect string, begin func(string)
 func listenFor(ctx context.Context, redirect string) (net.Listener, *url.URL, error) {
 	back, err := url.Parse(redirect)
 	if err != nil || back.Scheme != "http" || back.RawQuery != "" || back.Fragment != "" {
-		return nil, nil, fmt.Errorf("mcpauth: a browser on this machine cannot be sent to the redirect URL %q; it has to be like %s", redirect, DefaultRedirect)
+		return nil, nil,
+			fmt.Errorf("mcpauth: a browser on this machine cannot be sent to the redirect URL %q; it has "+
+				"to be like %s", redirect, DefaultRedirect)
 	}
 	host := back.Hostname()
 	switch host {
@@ -108,7 +121,9 @@ func listenFor(ctx context.Context, redirect string) (net.Listener, *url.URL, er
 	case "localhost":
 		host = "127.0.0.1"
 	default:
-		return nil, nil, fmt.Errorf("mcpauth: the redirect URL %q is not on this machine; it has to be like %s", redirect, DefaultRedirect)
+		return nil, nil,
+			fmt.Errorf("mcpauth: the redirect URL %q is not on this machine; it has to be like %s", redirect,
+				DefaultRedirect)
 	}
 	var lc net.ListenConfig
 	port := cmp.Or(back.Port(), "0")
@@ -156,8 +171,10 @@ func (w *waiter) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q := r.URL.Query()
-	if r.URL.Path != w.back.Path || !q.Has("code") && !q.Has("error") || len(q["state"]) != 1 || q.Get("state") != w.state {
-		page(rw, http.StatusNotFound, "There is nothing here. Sign in by the address that farcall has shown.")
+	if r.URL.Path != w.back.Path || !q.Has("code") && !q.Has("error") || len(q["state"]) != 1 ||
+		q.Get("state") != w.state {
+		page(rw, http.StatusNotFound,
+			"There is nothing here. Sign in by the address that farcall has shown.")
 		return
 	}
 	callback := *w.back
@@ -176,7 +193,9 @@ func (w *waiter) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 // page has nothing in it of what was asked.
 func page(w http.ResponseWriter, status int, text string) {
 	w.WriteHeader(status)
-	fmt.Fprintf(w, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>farcall</title></head><body><p>%s</p></body></html>\n", text)
+	fmt.Fprintf(w,
+		"<!doctype html>\n<html lang=\"en\"><head><meta "+
+			"charset=\"utf-8\"><title>farcall</title></head><body><p>%s</p></body></html>\n", text)
 }
 
 // openBrowser has the desktop open an address. Whether that works shows in the

@@ -70,7 +70,8 @@ func TestBrowser(t *testing.T) {
 			}
 		}
 		status, csp, body := fetched(t, asks(t, "GET", back+"?code=c%2B1&state=S&iss=i", ""))
-		if status != http.StatusOK || !strings.Contains(body, "You may close this window.") || strings.Contains(body, "<script") || strings.Contains(body, "c+1") {
+		if status != http.StatusOK || !strings.Contains(body, "You may close this window.") ||
+			strings.Contains(body, "<script") || strings.Contains(body, "c+1") {
 			t.Errorf("%d %s", status, body)
 		}
 		if !strings.HasPrefix(csp, "default-src 'none'") {
@@ -86,7 +87,8 @@ func TestBrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if q := callback.Query(); q.Get("code") != "c+1" || q.Get("iss") != "i" || !strings.HasPrefix(callback.String(), back) {
+	if q := callback.Query(); q.Get("code") != "c+1" || q.Get("iss") != "i" ||
+		!strings.HasPrefix(callback.String(), back) {
 		t.Errorf("%s", callback)
 	}
 	if opened == "" || !strings.Contains(out.String(), opened) {
@@ -104,7 +106,9 @@ func TestBrowser(t *testing.T) {
 
 func TestBrowserRefused(t *testing.T) {
 	var out bytes.Buffer
-	v := visitor{output: &out, limit: maxVisit, open: func(context.Context, string) error { return errors.New("no desktop") }}
+	v := visitor{output: &out, limit: maxVisit, open: func(context.Context, string) error {
+		return errors.New("no desktop")
+	}}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	for name, c := range map[string]struct{ redirect, address, want string }{
@@ -122,7 +126,9 @@ func TestBrowserRefused(t *testing.T) {
 		}
 	}
 	failed := errors.New("no registration")
-	if _, err := v.visit(ctx, DefaultRedirect, func(string) (string, error) { return "", failed }); !errors.Is(err, failed) {
+	if _, err := v.visit(ctx, DefaultRedirect, func(string) (string, error) {
+		return "", failed
+	}); !errors.Is(err, failed) {
 		t.Errorf("%v", err)
 	}
 	cancel()
@@ -185,7 +191,8 @@ func TestOpenBrowser(t *testing.T) {
 	}
 	dir := t.TempDir()
 	script, out := filepath.Join(dir, "browser"), filepath.Join(dir, "out")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\nprintf '%s' \"$*\" >"+out+".new && mv "+out+".new "+out+"\n"), 0o700); err != nil {
+	if err := os.WriteFile(script,
+		[]byte("#!/bin/sh\nprintf '%s' \"$*\" >"+out+".new && mv "+out+".new "+out+"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("BROWSER", script)

@@ -54,7 +54,8 @@ func appendChallenges(all []challenge, s string) []challenge {
 			s = rest
 			continue
 		}
-		if len(all) >= maxChallengeList || rest != "" && rest[0] != ' ' && rest[0] != '\t' && rest[0] != ',' {
+		if len(all) >= maxChallengeList ||
+			rest != "" && rest[0] != ' ' && rest[0] != '\t' && rest[0] != ',' {
 			return all
 		}
 		all, begun = append(all, challenge{strings.ToLower(word), map[string]string{}}), true
@@ -72,7 +73,8 @@ func cutToken(s string) (token, rest string) {
 }
 
 func tokenChar(c byte) bool {
-	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
+	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' ||
+		strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
 }
 
 // cutValue cuts a parameter's value off: a token, or a quoted string.
@@ -109,7 +111,8 @@ func skipToken68(s string) string {
 	for end < len(s) && s[end] == '=' {
 		end++
 	}
-	if rest := strings.TrimLeft(s[end:], " \t"); i > 0 && (rest == "" || rest[0] == ',') && (end > i || strings.Contains(s[:i], "/")) {
+	if rest := strings.TrimLeft(s[end:], " \t"); i > 0 && (rest == "" || rest[0] == ',') &&
+		(end > i || strings.Contains(s[:i], "/")) {
 		return rest
 	}
 	return s

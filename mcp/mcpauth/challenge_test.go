@@ -9,16 +9,18 @@ import (
 
 func TestParseChallenges(t *testing.T) {
 	for header, want := range map[string]string{
-		`Bearer`:                                            `bearer map[]`,
-		`Bearer realm="x"`:                                  `bearer map[realm:x]`,
-		`bearer   realm = "x" , scope="a b"`:                `bearer map[realm:x scope:a b]`,
-		`Bearer realm=x, error=invalid_token`:               `bearer map[error:invalid_token realm:x]`,
-		`Basic realm="a, Bearer x=\"y\"", Bearer scope="s"`: `basic map[realm:a, Bearer x="y"] bearer map[scope:s]`,
-		`Negotiate YWJj==, Bearer scope="s"`:                `negotiate map[] bearer map[scope:s]`,
-		`Negotiate a/b, Bearer`:                             `negotiate map[] bearer map[]`,
-		`Negotiate, Bearer, DPoP algs="ES256"`:              `negotiate map[] bearer map[] dpop map[algs:ES256]`,
-		`,, Bearer a=b,,c=d ,`:                              `bearer map[a:b c:d]`,
-		`Bearer A=1, a=2`:                                   `bearer map[a:1]`,
+		`Bearer`:                              `bearer map[]`,
+		`Bearer realm="x"`:                    `bearer map[realm:x]`,
+		`bearer   realm = "x" , scope="a b"`:  `bearer map[realm:x scope:a b]`,
+		`Bearer realm=x, error=invalid_token`: `bearer map[error:invalid_token realm:x]`,
+		`Basic realm="a, Bearer x=\"y\"", Bearer scope="s"`: `basic map[realm:a, Bearer x="y"] bearer ` +
+			`map[scope:s]`,
+		`Negotiate YWJj==, Bearer scope="s"`: `negotiate map[] bearer map[scope:s]`,
+		`Negotiate a/b, Bearer`:              `negotiate map[] bearer map[]`,
+		`Negotiate, Bearer, DPoP algs="ES256"`: `negotiate map[] bearer map[] dpop ` +
+			`map[algs:ES256]`,
+		`,, Bearer a=b,,c=d ,`: `bearer map[a:b c:d]`,
+		`Bearer A=1, a=2`:      `bearer map[a:1]`,
 		`Bearer resource_metadata=https://x/y?z=1, scope=a`: `bearer map[resource_metadata:https://x/y?z=1 scope:a]`,
 		`Bearer scope="unfinished`:                          `bearer map[]`,
 		`Bearer scope="x\`:                                  `bearer map[]`,
@@ -40,7 +42,8 @@ func TestParseChallenges(t *testing.T) {
 }
 
 func TestChallengeLimits(t *testing.T) {
-	if all := parseChallenges([]string{"Bearer a=1", strings.Repeat("x", maxChallengeText), "Basic"}); len(all) != 1 {
+	if all := parseChallenges(
+		[]string{"Bearer a=1", strings.Repeat("x", maxChallengeText), "Basic"}); len(all) != 1 {
 		t.Errorf("%d challenges of long headers", len(all))
 	}
 	if all := parseChallenges([]string{strings.Repeat("a,", 1000)}); len(all) != maxChallengeList {
@@ -50,7 +53,8 @@ func TestChallengeLimits(t *testing.T) {
 	for i := range 1000 {
 		fmt.Fprintf(&params, ",p%d=1", i)
 	}
-	if all := parseChallenges([]string{"Bearer " + params.String()}); len(all[0].params) != maxChallengeList {
+	if all := parseChallenges([]string{"Bearer " + params.String()}); len(all[0].params) !=
+		maxChallengeList {
 		t.Errorf("%d parameters", len(all[0].params))
 	}
 	var scopes strings.Builder
@@ -66,7 +70,12 @@ func TestChallengeLimits(t *testing.T) {
 }
 
 func TestChallengeOf(t *testing.T) {
-	h := http.Header{"Www-Authenticate": {`Basic realm="x"`, `Bearer error="e1", scope="s"`, `DPoP error="e2", resource_metadata="/m"`}}
+	h := http.Header{
+		"Www-Authenticate": {
+			`Basic realm="x"`, `Bearer error="e1", scope="s"`,
+			`DPoP error="e2", resource_metadata="/m"`,
+		},
+	}
 	for bound, want := range map[bool]string{false: "e1", true: "e2"} {
 		if c := challengeOf(h, bound); c.failure() != want || c.metadata() != "/m" {
 			t.Errorf("%v: %v", bound, c)
@@ -86,7 +95,8 @@ func FuzzChallenge(f *testing.F) {
 	f.Fuzz(func(t *testing.T, header string) {
 		all := parseChallenges([]string{header, header})
 		for _, c := range all {
-			if c.scheme == "" || c.params == nil || c.scheme != strings.ToLower(c.scheme) || len(c.params) > maxChallengeList {
+			if c.scheme == "" || c.params == nil || c.scheme != strings.ToLower(c.scheme) ||
+				len(c.params) > maxChallengeList {
 				t.Errorf("%q: %v", header, c)
 			}
 		}

@@ -47,12 +47,16 @@ func New(address string, o *Options) (*Client, error) {
 		return nil, errors.New("mcpauth: the server's address is not a URL like https://host/mcp, without a user")
 	}
 	if !secure(u) {
-		return nil, fmt.Errorf("mcpauth: tokens for %s would go over the network in clear text; only https is safe, or http on this machine", u.Redacted())
+		return nil,
+			fmt.Errorf(
+				"mcpauth: tokens for %s would go over the network in clear text; only https is safe, or http "+
+					"on this machine", u.Redacted())
 	}
 	u.Fragment, u.RawFragment = "", ""
 	c := &Client{
 		url: u, id: resourceID(u), now: time.Now,
-		servers: map[string]*server{}, nonces: map[string]string{}, sessions: map[[sha256.Size]byte]*session{},
+		servers: map[string]*server{}, nonces: map[string]string{},
+		sessions: map[[sha256.Size]byte]*session{},
 	}
 	c.opts = *cmp.Or(o, &Options{})
 	if c.signer, err = c.opts.check(); err != nil {
@@ -128,9 +132,11 @@ func (c *Client) Challenge(ctx context.Context, r *http.Response) (retry bool, e
 	authorization := r.Request.Header.Get("Authorization")
 	get := c.answer
 	switch {
-	case r.StatusCode == http.StatusUnauthorized && fresh && ch.failure() == "use_dpop_nonce" && authorization != "":
+	case r.StatusCode == http.StatusUnauthorized && fresh && ch.failure() == "use_dpop_nonce" &&
+		authorization != "":
 		return true, nil // RFC 9449 §9: only the proof is to be made again
-	case ch.failure() == "insufficient_scope" && (r.StatusCode == http.StatusForbidden || authorization != ""):
+	case ch.failure() == "insufficient_scope" &&
+		(r.StatusCode == http.StatusForbidden || authorization != ""):
 		get = c.stepUp
 	case r.StatusCode == http.StatusUnauthorized:
 		c.challenged.Store(true)
@@ -148,7 +154,9 @@ func (c *Client) Challenge(ctx context.Context, r *http.Response) (retry bool, e
 }
 
 // answer gets tokens in the place of those that a request carried. The session is locked.
-func (c *Client) answer(ctx context.Context, s *session, ch challenge, authorization string) (retry bool, err error) {
+func (c *Client) answer(
+	ctx context.Context, s *session, ch challenge, authorization string,
+) (retry bool, err error) {
 	t := s.held()
 	switch {
 	case t.valid(c.now()) && !t.used(authorization):
@@ -178,11 +186,14 @@ func (c *Client) answer(ctx context.Context, s *session, ch challenge, authoriza
 
 // replace renews tokens that the server has refused, if that may help. It fails when
 // other tokens would not help either.
-func (c *Client) replace(ctx context.Context, s *session, t *tokens, p *place, reason string) (done bool, err error) {
+func (c *Client) replace(
+	ctx context.Context, s *session, t *tokens, p *place, reason string,
+) (done bool, err error) {
 	now := c.now()
 	if p.as.Issuer != t.Issuer { // nothing of one server is for another
 		if s.step(now) {
-			err := fmt.Errorf("mcpauth: %s names another authorization server again and again, now %s", c.id, tame(p.as.Issuer))
+			err := fmt.Errorf("mcpauth: %s names another authorization server again and again, now %s", c.id,
+				tame(p.as.Issuer))
 			s.note(err, now)
 			return false, err
 		}
@@ -196,7 +207,8 @@ func (c *Client) replace(ctx context.Context, s *session, t *tokens, p *place, r
 		return false, err
 	}
 	if now.Sub(time.Unix(t.Begun, 0)) < settle {
-		err := fmt.Errorf("mcpauth: %s refuses the token that %s has just issued for it (%s)", c.id, tame(t.Issuer), tame(cmp.Or(reason, "no reason given")))
+		err := fmt.Errorf("mcpauth: %s refuses the token that %s has just issued for it (%s)", c.id,
+			tame(t.Issuer), tame(cmp.Or(reason, "no reason given")))
 		s.note(err, now) // each call would have the metadata fetched
 		return false, err
 	}
@@ -205,7 +217,9 @@ func (c *Client) replace(ctx context.Context, s *session, t *tokens, p *place, r
 
 // stepUp gets tokens with more scopes: those there were, and those that a challenge names. The
 // session is locked.
-func (c *Client) stepUp(ctx context.Context, s *session, ch challenge, authorization string) (retry bool, err error) {
+func (c *Client) stepUp(
+	ctx context.Context, s *session, ch challenge, authorization string,
+) (retry bool, err error) {
 	wanted := ch.scopes()
 	t := s.held()
 	switch {
@@ -214,17 +228,24 @@ func (c *Client) stepUp(ctx context.Context, s *session, ch challenge, authoriza
 	case t.valid(c.now()) && !t.used(authorization):
 		return true, nil
 	case covers(s.scopes(), wanted):
-		return false, fmt.Errorf("mcpauth: %s wants the scopes %q, which were asked for already and did not suffice", c.id, tame(strings.Join(wanted, " ")))
+		return false,
+			fmt.Errorf("mcpauth: %s wants the scopes %q, which were asked for already and did not suffice",
+				c.id, tame(strings.Join(wanted, " ")))
 	case c.capped() && !covers(c.opts.Scopes, wanted):
-		return false, fmt.Errorf("mcpauth: %s wants the scopes %q, and the options have others only", c.id, tame(strings.Join(wanted, " ")))
+		return false, fmt.Errorf("mcpauth: %s wants the scopes %q, and the options have others only",
+			c.id, tame(strings.Join(wanted, " ")))
 	case !c.interactive():
-		return false, c.needLogin(fmt.Sprintf("%s wants the scopes %q", c.id, tame(strings.Join(wanted, " "))), union(s.scopes(), wanted))
+		return false, c.needLogin(fmt.Sprintf("%s wants the scopes %q", c.id,
+			tame(strings.Join(wanted, " "))), union(s.scopes(), wanted))
 	}
 	if err := s.resting(c.now()); err != nil {
 		return false, err
 	}
 	if s.step(c.now()) {
-		return false, fmt.Errorf("mcpauth: %s wants more scopes again and again, now %q; after %d times it gets none for a while", c.id, tame(strings.Join(wanted, " ")), maxSteps)
+		return false,
+			fmt.Errorf(
+				"mcpauth: %s wants more scopes again and again, now %q; after %d times it gets none "+
+					"for a while", c.id, tame(strings.Join(wanted, " ")), maxSteps)
 	}
 	p, err := c.find(ctx, ch.metadata(), t.issuer())
 	if err != nil {
@@ -281,7 +302,8 @@ func (c *Client) Login(ctx context.Context) error {
 
 // look finds out where tokens come from, and the scopes that the server wants. s.busy is held.
 func (c *Client) look(ctx context.Context, s *session) (p *place, scopes []string, err error) {
-	_, _ = c.load(ctx, s) // only for the scopes and the issuer of before; what is damaged gets replaced
+	// only for the scopes and the issuer of before; what is damaged gets replaced
+	_, _ = c.load(ctx, s)
 	metadata, scopes := c.probe(ctx)
 	p, err = c.find(ctx, metadata, s.held().issuer())
 	if err == nil && p.legacy && !c.challenged.Load() {
@@ -381,13 +403,15 @@ func (c *Client) needLogin(why string, scopes []string) error {
 			advice = append(advice, "--scope", scope)
 		}
 	}
-	return fmt.Errorf("mcpauth: %w: %s; run `%s %s`", ErrLogin, why, strings.Join(advice, " "), c.opts.Target)
+	return fmt.Errorf("mcpauth: %w: %s; run `%s %s`", ErrLogin, why, strings.Join(advice, " "),
+		c.opts.Target)
 }
 
 // pasteable reports whether a scope means nothing to a shell: the server has chosen it, and
 // users paste advice.
 func pasteable(scope string) bool {
 	return scope[0] != '-' && !strings.ContainsFunc(scope, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune(":./_-", r)
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') &&
+			!strings.ContainsRune(":./_-", r)
 	})
 }

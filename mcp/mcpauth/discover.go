@@ -97,7 +97,9 @@ func (c *Client) choose(res *resource, known string) (string, error) {
 	switch {
 	case c.opts.Issuer != "":
 		if !slices.Contains(res.Servers, c.opts.Issuer) {
-			return "", fmt.Errorf("mcpauth: the client is registered at %s, but tokens for %s come from %s now; register it there, or leave the issuer out",
+			return "", fmt.Errorf(
+				"mcpauth: the client is registered at %s, but tokens for %s come from %s now; register it "+
+					"there, or leave the issuer out",
 				c.opts.Issuer, c.id, tame(res.Servers[0]))
 		}
 		return c.opts.Issuer, nil
@@ -138,11 +140,15 @@ func (c *Client) findResource(ctx context.Context, metadata string) (*resource, 
 // would be theirs. A server's host, or a part of its path, may be the resource.
 func (c *Client) checkResource(res *resource) error {
 	u, err := url.Parse(res.ID)
-	if err != nil || res.ID == "" || u.Fragment != "" || u.User != nil || !sameOrigin(u, c.url) || !within(u, c.url) {
-		return fmt.Errorf("mcpauth: the metadata of %s is that of another resource, %q: no token is asked for", c.id, tame(res.ID))
+	if err != nil || res.ID == "" || u.Fragment != "" || u.User != nil || !sameOrigin(u, c.url) ||
+		!within(u, c.url) {
+		return fmt.Errorf(
+			"mcpauth: the metadata of %s is that of another resource, %q: no token is asked for", c.id,
+			tame(res.ID))
 	}
 	if len(res.Servers) > maxServers {
-		return fmt.Errorf("mcpauth: the metadata of %s names %d authorization servers, more than %d", c.id, len(res.Servers), maxServers)
+		return fmt.Errorf("mcpauth: the metadata of %s names %d authorization servers, more than %d",
+			c.id, len(res.Servers), maxServers)
 	}
 	return nil
 }
@@ -189,15 +195,20 @@ func (c *Client) discover(ctx context.Context, origin *url.URL, issuer string) (
 	case err != nil:
 		return nil, err
 	case as == nil:
-		return nil, fmt.Errorf("mcpauth: the authorization server %s publishes no metadata at %s", tame(issuer), strings.Join(places, " or "))
+		return nil, fmt.Errorf("mcpauth: the authorization server %s publishes no metadata at %s",
+			tame(issuer), strings.Join(places, " or "))
 	case as.Issuer != issuer: // RFC 8414 §3.3, to the byte
-		return nil, fmt.Errorf("mcpauth: the metadata of the authorization server %s is that of another one, %q", tame(issuer), tame(as.Issuer))
+		return nil,
+			fmt.Errorf("mcpauth: the metadata of the authorization server %s is that of another one, %q",
+				tame(issuer), tame(as.Issuer))
 	}
 	return as, c.remember(as)
 }
 
 // firstServer fetches the first metadata that there is.
-func (c *Client) firstServer(ctx context.Context, origin *url.URL, places []string) (*server, error) {
+func (c *Client) firstServer(
+	ctx context.Context, origin *url.URL, places []string,
+) (*server, error) {
 	for _, address := range places {
 		as := &server{origin: origin, found: c.now()}
 		ok, err := c.document(ctx, origin, address, as)
@@ -226,13 +237,16 @@ func (c *Client) findLegacy(ctx context.Context, res *resource) (*place, error) 
 	at := base.String()
 	if as == nil {
 		as = &server{
-			Issuer: at, AuthorizationEndpoint: at + "/authorize", TokenEndpoint: at + "/token", RegistrationEndpoint: at + "/register",
-			Challenges: []string{"S256"}, origin: c.url, found: c.now(), guess: true,
+			Issuer: at, AuthorizationEndpoint: at + "/authorize", TokenEndpoint: at + "/token",
+			RegistrationEndpoint: at + "/register",
+			Challenges:           []string{"S256"}, origin: c.url, found: c.now(), guess: true,
 		}
 	}
 	// It is not published how the issuer is written; both are the host.
 	if as.Issuer != at && as.Issuer != at+"/" {
-		return nil, fmt.Errorf("mcpauth: the metadata of the authorization server %s is that of another one, %q", at, tame(as.Issuer))
+		return nil,
+			fmt.Errorf("mcpauth: the metadata of the authorization server %s is that of another one, %q", at,
+				tame(as.Issuer))
 	}
 	res = cmp.Or(res, &resource{ID: c.id})
 	return &place{resource: res, as: as, legacy: true}, c.remember(as)
@@ -241,7 +255,8 @@ func (c *Client) findLegacy(ctx context.Context, res *resource) (*place, error) 
 // remember checks metadata and keeps it for the renewal of tokens.
 func (c *Client) remember(as *server) error {
 	if as.TokenEndpoint == "" {
-		return fmt.Errorf("mcpauth: the metadata of the authorization server %s has no token_endpoint", tame(as.Issuer))
+		return fmt.Errorf("mcpauth: the metadata of the authorization server %s has no token_endpoint",
+			tame(as.Issuer))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -276,7 +291,9 @@ func (c *Client) server(ctx context.Context, t *tokens) (*server, error) {
 // document fetches a JSON document. It reports false when there is none: the answer
 // is that nothing is there, or something else than JSON, as the page that some hosts
 // have for all addresses.
-func (c *Client) document(ctx context.Context, origin *url.URL, address string, into any) (bool, error) {
+func (c *Client) document(
+	ctx context.Context, origin *url.URL, address string, into any,
+) (bool, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return false, fmt.Errorf("%q is no URL", tame(address))
@@ -291,8 +308,10 @@ func (c *Client) document(ctx context.Context, origin *url.URL, address string, 
 	address = tame(address)
 	switch {
 	case status >= 500:
-		return false, fmt.Errorf("%s answers with the status %d %s; try again later", address, status, http.StatusText(status))
-	case status != http.StatusOK || !strings.HasPrefix(strings.TrimLeft(string(body[:min(len(body), 64)]), " \t\r\n"), "{"):
+		return false, fmt.Errorf("%s answers with the status %d %s; try again later", address, status,
+			http.StatusText(status))
+	case status != http.StatusOK ||
+		!strings.HasPrefix(strings.TrimLeft(string(body[:min(len(body), 64)]), " \t\r\n"), "{"):
 		return false, nil
 	}
 	if err := jsonv2.Unmarshal(body, into); err != nil {
@@ -315,7 +334,8 @@ func cause(p jsonv2.Problem) string {
 // issuerURL checks an issuer, RFC 8414 §2.
 func issuerURL(issuer string) (*url.URL, error) {
 	u, err := url.Parse(issuer)
-	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
+	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery ||
+		u.Fragment != "" {
 		return nil, fmt.Errorf("mcpauth: the authorization server %q is not named by a URL like https://host/path", tame(issuer))
 	}
 	return u, nil
@@ -375,13 +395,18 @@ func (c *Client) register(ctx context.Context, as *server, redirect string) (*re
 		if err := c.bind(ctx, as.Issuer); err != nil {
 			return nil, err
 		}
-		return &registration{ClientID: c.opts.ClientID, Secret: c.opts.ClientSecret, Redirect: redirect, signer: c.signer}, nil
+		return &registration{
+			ClientID: c.opts.ClientID, Secret: c.opts.ClientSecret, Redirect: redirect,
+			signer: c.signer,
+		}, nil
 	case c.opts.MetadataURL != "" && as.Documents:
 		return &registration{ClientID: c.opts.MetadataURL, Redirect: redirect, signer: c.signer}, nil
 	case redirect == "":
 		return &registration{}, nil // RFC 7523 §3.1: the assertion says it all
 	case as.RegistrationEndpoint == "":
-		return nil, fmt.Errorf("mcpauth: the authorization server %s requires a pre-registered client: register one there with the redirect URL %s, and set its client ID", tame(as.Issuer), redirect)
+		return nil,
+			fmt.Errorf("mcpauth: the authorization server %s requires a pre-registered client: register "+
+				"one there with the redirect URL %s, and set its client ID", tame(as.Issuer), redirect)
 	}
 	reg, err := c.stored(ctx, as.Issuer)
 	if err != nil {
@@ -435,13 +460,17 @@ func (c *Client) bind(ctx context.Context, issuer string) error {
 		}
 	}
 	if bound != issuer {
-		return fmt.Errorf("mcpauth: the client ID is registered at %s, but tokens for %s come from %s now; register the client there, and log out once", bound, c.id, tame(issuer))
+		return fmt.Errorf(
+			"mcpauth: the client ID is registered at %s, but tokens for %s come from %s now; register the "+
+				"client there, and log out once", bound, c.id, tame(issuer))
 	}
 	return nil
 }
 
 // registerSelf registers the client, RFC 7591.
-func (c *Client) registerSelf(ctx context.Context, as *server, redirect string) (*registration, error) {
+func (c *Client) registerSelf(
+	ctx context.Context, as *server, redirect string,
+) (*registration, error) {
 	u, err := url.Parse(redirect)
 	if err != nil {
 		return nil, fmt.Errorf("mcpauth: the redirect URL %q is none", tame(redirect))
@@ -464,15 +493,20 @@ func (c *Client) registerSelf(ctx context.Context, as *server, redirect string) 
 	if err != nil {
 		return nil, fmt.Errorf("mcpauth: %w", err)
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, as.RegistrationEndpoint, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, as.RegistrationEndpoint,
+		bytes.NewReader(body))
 	if err != nil {
-		return nil, fmt.Errorf("mcpauth: the registration endpoint %q is no URL", tame(as.RegistrationEndpoint))
+		return nil, fmt.Errorf("mcpauth: the registration endpoint %q is no URL",
+			tame(as.RegistrationEndpoint))
 	}
 	r.Header.Set("Content-Type", "application/json")
 	answer, err := c.send(r, as.origin, nil)
 	if refusal, ok := errors.AsType[*oauthError](err); ok {
 		refusal.code = cmp.Or(refusal.code, "registration failed")
-		return nil, fmt.Errorf("%w (the client has registered as %s with the redirect URL %s; register one by hand if the server allows no other)", refusal, kind, redirect)
+		return nil,
+			fmt.Errorf(
+				"%w (the client has registered as %s with the redirect URL %s; register one by hand if the "+
+					"server allows no other)", refusal, kind, redirect)
 	}
 	if err != nil {
 		return nil, err
@@ -484,7 +518,8 @@ func (c *Client) registerSelf(ctx context.Context, as *server, redirect string) 
 func readRegistration(answer []byte, redirect string) (*registration, error) {
 	reg := &registration{own: true}
 	if err := jsonv2.Unmarshal(answer, reg); err != nil {
-		return nil, fmt.Errorf("mcpauth: the answer of the registration endpoint is of no use: %s", cause(jsonv2.Explain(err)))
+		return nil, fmt.Errorf("mcpauth: the answer of the registration endpoint is of no use: %s",
+			cause(jsonv2.Explain(err)))
 	}
 	if reg.ClientID == "" {
 		return nil, errors.New("mcpauth: the answer of the registration endpoint has no client_id")

@@ -34,14 +34,17 @@ func TestResourceMetadataPlaces(t *testing.T) {
 		resource  string
 		want      []string
 	}{
-		"where the challenge says":       {`Bearer resource_metadata="https://mcp.example/custom"`, "/custom", serverURL, []string{"/custom"}},
-		"where the challenge says, rel.": {`Bearer resource_metadata="/custom?x=1"`, "/custom", serverURL, []string{"/custom"}},
-		"the challenge of another host":  {`DPoP algs="ES256", resource_metadata="https://meta.example/doc", Bearer realm="x"`, "", serverURL, []string{"https://meta.example/doc"}},
-		"the challenge leads nowhere":    {`Bearer resource_metadata="https://mcp.example/gone"`, pathPRM, serverURL, []string{"/gone", pathPRM}},
-		"below the path":                 {`Bearer realm="x"`, pathPRM, serverURL, []string{pathPRM}},
-		"no challenge":                   {``, pathPRM, serverURL, []string{pathPRM}},
-		"the root":                       {``, rootPRM, "https://mcp.example", []string{pathPRM, rootPRM}},
-		"the root, with a slash":         {``, rootPRM, "https://mcp.example/", []string{pathPRM, rootPRM}},
+		"where the challenge says": {`Bearer resource_metadata="https://mcp.example/custom"`, "/custom", serverURL, []string{"/custom"}},
+		"where the challenge says, rel.": {
+			`Bearer resource_metadata="/custom?x=1"`, "/custom", serverURL,
+			[]string{"/custom"},
+		},
+		"the challenge of another host": {`DPoP algs="ES256", resource_metadata="https://meta.example/doc", Bearer realm="x"`, "", serverURL, []string{"https://meta.example/doc"}},
+		"the challenge leads nowhere":   {`Bearer resource_metadata="https://mcp.example/gone"`, pathPRM, serverURL, []string{"/gone", pathPRM}},
+		"below the path":                {`Bearer realm="x"`, pathPRM, serverURL, []string{pathPRM}},
+		"no challenge":                  {``, pathPRM, serverURL, []string{pathPRM}},
+		"the root":                      {``, rootPRM, "https://mcp.example", []string{pathPRM, rootPRM}},
+		"the root, with a slash":        {``, rootPRM, "https://mcp.example/", []string{pathPRM, rootPRM}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, s, as := simple(t)
@@ -49,7 +52,9 @@ func TestResourceMetadataPlaces(t *testing.T) {
 			doc := s.prm[pathPRM]
 			doc["resource"] = test.resource
 			s.prm = map[string]map[string]any{test.at: doc}
-			w.hosts["meta.example"] = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, doc) })
+			w.hosts["meta.example"] = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				answer(w, 200, doc)
+			})
 			w.must(w.client(&Options{Visit: as.user(nil)}))
 			if got := gets(w.visits()); !slices.Equal(got, append(test.want, pathAS)) {
 				t.Errorf("fetched %q, want %q", got, append(test.want, pathAS))
@@ -66,12 +71,18 @@ func TestServerMetadataPlaces(t *testing.T) {
 		issuer, at string
 		want       []string
 	}{
-		"root":                {asURL, pathAS, []string{pathAS}},
-		"root, OpenID":        {asURL, pathOID, []string{pathAS, pathOID}},
-		"root with a slash":   {asURL + "/", pathAS, []string{pathAS}},
-		"path":                {asURL + "/tenant", pathAS + "/tenant", []string{pathAS + "/tenant"}},
-		"path, OpenID":        {asURL + "/tenant", pathOID + "/tenant", []string{pathAS + "/tenant", pathOID + "/tenant"}},
-		"path, OpenID behind": {asURL + "/a/b", "/a/b" + pathOID, []string{pathAS + "/a/b", pathOID + "/a/b", "/a/b" + pathOID}},
+		"root":              {asURL, pathAS, []string{pathAS}},
+		"root, OpenID":      {asURL, pathOID, []string{pathAS, pathOID}},
+		"root with a slash": {asURL + "/", pathAS, []string{pathAS}},
+		"path":              {asURL + "/tenant", pathAS + "/tenant", []string{pathAS + "/tenant"}},
+		"path, OpenID": {
+			asURL + "/tenant", pathOID + "/tenant",
+			[]string{pathAS + "/tenant", pathOID + "/tenant"},
+		},
+		"path, OpenID behind": {
+			asURL + "/a/b", "/a/b" + pathOID,
+			[]string{pathAS + "/a/b", pathOID + "/a/b", "/a/b" + pathOID},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, s, as := simple(t)
@@ -113,29 +124,59 @@ func TestMetadataOfOthersIsRefused(t *testing.T) {
 		"resource with a user":       func(s *mcpServer, _ *authServer) { s.prm[pathPRM]["resource"] = "https://mcp.example@mcp.example/mcp" },
 		"resource with a fragment":   func(s *mcpServer, _ *authServer) { s.prm[pathPRM]["resource"] = "https://mcp.example/mcp#x" },
 		"resource with a query":      func(s *mcpServer, _ *authServer) { s.prm[pathPRM]["resource"] = "https://mcp.example/mcp?x" },
-		"no resource":                func(s *mcpServer, _ *authServer) { delete(s.prm[pathPRM], "resource") },
-		"issuer of another host":     func(_ *mcpServer, as *authServer) { as.metadata["issuer"] = "https://evil.example" },
-		"issuer with a slash more":   func(_ *mcpServer, as *authServer) { as.metadata["issuer"] = asURL + "/" },
-		"issuer in capitals":         func(_ *mcpServer, as *authServer) { as.metadata["issuer"] = "https://AS.example" },
-		"issuer with a port":         func(_ *mcpServer, as *authServer) { as.metadata["issuer"] = asURL + ":443" },
-		"no issuer":                  func(_ *mcpServer, as *authServer) { delete(as.metadata, "issuer") },
-		"no token endpoint":          func(_ *mcpServer, as *authServer) { delete(as.metadata, "token_endpoint") },
+		"no resource": func(s *mcpServer, _ *authServer) {
+			delete(s.prm[pathPRM], "resource")
+		},
+		"issuer of another host": func(_ *mcpServer, as *authServer) { as.metadata["issuer"] = "https://evil.example" },
+		"issuer with a slash more": func(_ *mcpServer, as *authServer) {
+			as.metadata["issuer"] = asURL + "/"
+		},
+		"issuer in capitals": func(_ *mcpServer, as *authServer) { as.metadata["issuer"] = "https://AS.example" },
+		"issuer with a port": func(_ *mcpServer, as *authServer) {
+			as.metadata["issuer"] = asURL + ":443"
+		},
+		"no issuer": func(_ *mcpServer, as *authServer) {
+			delete(as.metadata, "issuer")
+		},
+		"no token endpoint": func(_ *mcpServer, as *authServer) {
+			delete(as.metadata, "token_endpoint")
+		},
 		"too many servers": func(s *mcpServer, _ *authServer) {
 			s.prm[pathPRM]["authorization_servers"] = slices.Repeat([]string{asURL}, 17)
 		},
-		"a server that is no URL":     func(s *mcpServer, _ *authServer) { s.prm[pathPRM]["authorization_servers"] = []string{"as"} },
-		"a server with a query":       func(s *mcpServer, _ *authServer) { s.prm[pathPRM]["authorization_servers"] = []string{asURL + "?x=1"} },
-		"servers that are no list":    func(s *mcpServer, _ *authServer) { s.prm[pathPRM]["authorization_servers"] = asURL },
-		"token endpoint of bad type":  func(_ *mcpServer, as *authServer) { as.metadata["token_endpoint"] = []int{1} },
-		"scopes of bad type":          func(_ *mcpServer, as *authServer) { as.metadata["scopes_supported"] = "a b" },
-		"metadata without end":        func(_ *mcpServer, as *authServer) { as.metadata["x"] = strings.Repeat("x", 2<<20) },
-		"authorization by javascript": func(_ *mcpServer, as *authServer) { as.metadata["authorization_endpoint"] = "javascript:alert(1)" },
-		"authorization by a file":     func(_ *mcpServer, as *authServer) { as.metadata["authorization_endpoint"] = "file:///bin/sh" },
+		"a server that is no URL": func(s *mcpServer, _ *authServer) {
+			s.prm[pathPRM]["authorization_servers"] = []string{"as"}
+		},
+		"a server with a query": func(s *mcpServer, _ *authServer) {
+			s.prm[pathPRM]["authorization_servers"] = []string{asURL + "?x=1"}
+		},
+		"servers that are no list": func(s *mcpServer, _ *authServer) {
+			s.prm[pathPRM]["authorization_servers"] = asURL
+		},
+		"token endpoint of bad type": func(_ *mcpServer, as *authServer) {
+			as.metadata["token_endpoint"] = []int{1}
+		},
+		"scopes of bad type": func(_ *mcpServer, as *authServer) {
+			as.metadata["scopes_supported"] = "a b"
+		},
+		"metadata without end": func(_ *mcpServer, as *authServer) {
+			as.metadata["x"] = strings.Repeat("x", 2<<20)
+		},
+		"authorization by javascript": func(_ *mcpServer, as *authServer) {
+			as.metadata["authorization_endpoint"] = "javascript:alert(1)"
+		},
+		"authorization by a file": func(_ *mcpServer, as *authServer) {
+			as.metadata["authorization_endpoint"] = "file:///bin/sh"
+		},
 		"authorization in the clear": func(_ *mcpServer, as *authServer) {
 			as.metadata["authorization_endpoint"] = "http://as.example/authorize"
 		},
-		"no authorization endpoint": func(_ *mcpServer, as *authServer) { delete(as.metadata, "authorization_endpoint") },
-		"PKCE is not advertised":    func(_ *mcpServer, as *authServer) { delete(as.metadata, "code_challenge_methods_supported") },
+		"no authorization endpoint": func(_ *mcpServer, as *authServer) {
+			delete(as.metadata, "authorization_endpoint")
+		},
+		"PKCE is not advertised": func(_ *mcpServer, as *authServer) {
+			delete(as.metadata, "code_challenge_methods_supported")
+		},
 		"PKCE in the clear": func(_ *mcpServer, as *authServer) {
 			as.metadata["code_challenge_methods_supported"] = []string{"plain"}
 		},
@@ -166,17 +207,26 @@ func TestSSRFThroughMetadataIsBlocked(t *testing.T) {
 		"http://as.example/x", "file:///etc/passwd", "gopher://10.0.0.1/x",
 	}
 	for name, lead := range map[string]func(s *mcpServer, as *authServer, to string){
-		"resource_metadata":     func(s *mcpServer, _ *authServer, to string) { s.challenge = `Bearer resource_metadata="` + to + `"` },
-		"authorization_servers": func(s *mcpServer, _ *authServer, to string) { s.prm[pathPRM]["authorization_servers"] = []string{to} },
-		"token_endpoint":        func(_ *mcpServer, as *authServer, to string) { as.metadata["token_endpoint"] = to },
-		"registration_endpoint": func(_ *mcpServer, as *authServer, to string) { as.metadata["registration_endpoint"] = to },
+		"resource_metadata": func(s *mcpServer, _ *authServer, to string) {
+			s.challenge = `Bearer resource_metadata="` + to + `"`
+		},
+		"authorization_servers": func(s *mcpServer, _ *authServer, to string) {
+			s.prm[pathPRM]["authorization_servers"] = []string{to}
+		},
+		"token_endpoint": func(_ *mcpServer, as *authServer, to string) {
+			as.metadata["token_endpoint"] = to
+		},
+		"registration_endpoint": func(_ *mcpServer, as *authServer, to string) {
+			as.metadata["registration_endpoint"] = to
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, to := range targets {
 				w, s, as := simple(t)
 				lead(s, as, to)
 				_, err := w.call(t.Context(), w.client(&Options{Visit: as.user(nil)}))
-				if blocked := errors.Is(err, fetch.ErrAddress) || strings.HasPrefix(to, "file:") && err != nil; !blocked {
+				if blocked := errors.Is(err, fetch.ErrAddress) ||
+					strings.HasPrefix(to, "file:") && err != nil; !blocked {
 					t.Errorf("%s: %v", to, err)
 				}
 				for _, seen := range w.visits() {
@@ -194,7 +244,8 @@ func TestNamedIssuerMayBePrivate(t *testing.T) {
 	w, s, _ := simple(t)
 	as := w.newAS("10.0.0.1")
 	s.as, s.prm[pathPRM]["authorization_servers"] = as, []string{as.issuer}
-	if _, err := w.call(t.Context(), w.client(&Options{Visit: as.user(nil)})); !errors.Is(err, fetch.ErrAddress) {
+	if _, err := w.call(t.Context(), w.client(&Options{Visit: as.user(nil)})); !errors.Is(err,
+		fetch.ErrAddress) {
 		t.Errorf("found by metadata: %v", err)
 	}
 	w.must(w.client(&Options{Visit: as.user(nil), Issuer: as.issuer}))

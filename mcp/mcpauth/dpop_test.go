@@ -113,12 +113,14 @@ func TestProofHash(t *testing.T) {
 
 // The key of the examples in RFC 9449, and its thumbprint of §6.1.
 func TestProofThumbprint(t *testing.T) {
-	key, err := jwk.ParseKey([]byte(`{"kty":"EC","x":"l8tFrhx-34tV3hRICRDY9zCkDlpBhF42UQUfWVAWBFs","y":"9VE4jf_Ok_o64zbTTlcuNJajHmt6v9TDVrU0CdvGRDA","crv":"P-256"}`))
+	key, err := jwk.ParseKey(
+		[]byte(`{"kty":"EC","x":"l8tFrhx-34tV3hRICRDY9zCkDlpBhF42UQUfWVAWBFs","y":"9VE4jf_Ok_o64zbTTlcuNJajHmt6v9TDVrU0CdvGRDA","crv":"P-256"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	sum, err := key.Thumbprint(crypto.SHA256)
-	if err != nil || base64.RawURLEncoding.EncodeToString(sum) != "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I" {
+	if err != nil ||
+		base64.RawURLEncoding.EncodeToString(sum) != "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I" {
 		t.Errorf("%x, %v", sum, err)
 	}
 }
@@ -144,7 +146,10 @@ func TestDPoPKeyDamaged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, data := range map[string][]byte{"none": nil, "garbage": []byte("s3cret"), "RSA": pkcs8(t, rsa.key)} {
+	for name, data := range map[string][]byte{
+		"none": nil, "garbage": []byte("s3cret"),
+		"RSA": pkcs8(t, rsa.key),
+	} {
 		if _, err := readDPoPKey(data); err == nil || !strings.Contains(err.Error(), "log in again") {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -27,7 +27,8 @@ func dialSignedIn(ctx context.Context, url string, store mcpauth.Store) (*mcp.Cl
 // A server that asks for no token is called without one.
 func Example() {
 	s := mcp.NewServer("calc", "1.0.0", nil)
-	mcp.AddTool(s, mcp.Tool{Name: "ping", Description: "Answer"}, func(context.Context, struct{}) (string, error) { return "pong", nil })
+	mcp.AddTool(s, mcp.Tool{Name: "ping", Description: "Answer"},
+		func(context.Context, struct{}) (string, error) { return "pong", nil })
 	server := httptest.NewServer(mcphttp.NewHandler(s, nil))
 	defer server.Close()
 

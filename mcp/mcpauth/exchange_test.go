@@ -14,7 +14,9 @@ import (
 // The request of RFC 8693 §2.1, with the members that are used here.
 func TestExchangeForm(t *testing.T) {
 	form := exchangeForm("s", typeAccessToken, "", "", nil)
-	if got := form.Encode(); got != "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Atoken-exchange&subject_token=s&subject_token_type=urn%3Aietf%3Aparams%3Aoauth%3Atoken-type%3Aaccess_token" {
+	if got := form.Encode(); got !=
+		"grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Atoken-exchange&subject_token=s&"+
+			"subject_token_type=urn%3Aietf%3Aparams%3Aoauth%3Atoken-type%3Aaccess_token" {
 		t.Errorf("%s", got)
 	}
 	form = exchangeForm("s", typeIDToken, typeIDJAG, "https://as.example", []string{"a", "b"})
@@ -28,7 +30,8 @@ func TestExchangeForm(t *testing.T) {
 // The identity provider's grant is one for the authorization server, and nothing else is taken for
 // it.
 func TestIDJAG(t *testing.T) {
-	const good = `{"access_token":"jag","issued_token_type":"` + typeIDJAG + `","token_type":"N_A","expires_in":300}`
+	const good = `{"access_token":"jag","issued_token_type":"` + typeIDJAG +
+		`","token_type":"N_A","expires_in":300}`
 	answer := good
 	var form url.Values
 	var id, secret string
@@ -37,7 +40,9 @@ func TestIDJAG(t *testing.T) {
 		switch r.URL.Path {
 		case "/.well-known/openid-configuration", "/.well-known/oauth-authorization-server":
 			at := "http://" + r.Host
-			fmt.Fprintf(w, `{"issuer":%q,"token_endpoint":"%s/token","authorization_endpoint":"%s/a","response_types_supported":["code"]}`, at, at, at)
+			fmt.Fprintf(w,
+				`{"issuer":%q,"token_endpoint":"%s/token","authorization_endpoint":"%s/a",`+
+					`"response_types_supported":["code"]}`, at, at, at)
 		default:
 			_ = r.ParseForm()
 			form = r.PostForm
@@ -46,7 +51,12 @@ func TestIDJAG(t *testing.T) {
 		}
 	}))
 	t.Cleanup(idp.Close)
-	e := &Enterprise{Issuer: idp.URL, ClientID: "me", ClientSecret: "s3cr3t", IDToken: func(context.Context) (string, error) { return "s3cr3t-id", nil }}
+	e := &Enterprise{
+		Issuer: idp.URL, ClientID: "me", ClientSecret: "s3cr3t",
+		IDToken: func(context.Context) (string, error) {
+			return "s3cr3t-id", nil
+		},
+	}
 	c, err := New("http://127.0.0.1:1/mcp", &Options{Grant: GrantEnterprise, Enterprise: e})
 	if err != nil {
 		t.Fatal(err)
@@ -58,8 +68,9 @@ func TestIDJAG(t *testing.T) {
 			t.Fatalf("%q, %v", jag, err)
 		}
 		for name, want := range map[string]string{
-			"subject_token": "s3cr3t-id", "subject_token_type": typeIDToken, "requested_token_type": typeIDJAG,
-			"audience": "https://as.example", "resource": "https://mcp.example", "scope": "read",
+			"subject_token": "s3cr3t-id", "subject_token_type": typeIDToken,
+			"requested_token_type": typeIDJAG,
+			"audience":             "https://as.example", "resource": "https://mcp.example", "scope": "read",
 		} {
 			if got := form.Get(name); got != want {
 				t.Errorf("%s is %q", name, got)

@@ -22,7 +22,10 @@ func challenged(t *testing.T, status int, header, authorization string) *http.Re
 	if authorization != "" {
 		r.Header.Set("Authorization", authorization)
 	}
-	return &http.Response{StatusCode: status, Request: r, Header: http.Header{"Www-Authenticate": {header}}, Body: http.NoBody}
+	return &http.Response{
+		StatusCode: status, Request: r,
+		Header: http.Header{"Www-Authenticate": {header}}, Body: http.NoBody,
+	}
 }
 
 func TestLogin(t *testing.T) {
@@ -32,15 +35,19 @@ func TestLogin(t *testing.T) {
 	c := w.client(&Options{Visit: as.user(nil), Store: store, Name: "tester"})
 	w.must(c)
 	reg := as.clients["client-1"]
-	if reg["application_type"] != "native" || reg["client_name"] != "tester" || fmt.Sprint(reg["grant_types"]) != "[authorization_code refresh_token]" ||
+	if reg["application_type"] != "native" || reg["client_name"] != "tester" ||
+		fmt.Sprint(reg["grant_types"]) != "[authorization_code refresh_token]" ||
 		fmt.Sprint(reg["redirect_uris"]) != "[http://127.0.0.1:5555/callback]" || reg["token_endpoint_auth_method"] != "none" {
 		t.Errorf("registered as %v", reg)
 	}
 	q := as.requests[0]
-	if q.Get("scope") != "a offline_access" || q.Get("resource") != serverURL || q.Get("response_type") != "code" || len(q.Get("state")) < 20 || len(q.Get("code_challenge")) != 43 {
+	if q.Get("scope") != "a offline_access" || q.Get("resource") != serverURL ||
+		q.Get("response_type") != "code" || len(q.Get("state")) < 20 ||
+		len(q.Get("code_challenge")) != 43 {
 		t.Errorf("asked with %v", q)
 	}
-	if f := as.forms[0]; f.Get("resource") != serverURL || f.Get("client_id") != "client-1" || f.Get("code_verifier") == "" {
+	if f := as.forms[0]; f.Get("resource") != serverURL || f.Get("client_id") != "client-1" ||
+		f.Get("code_verifier") == "" {
 		t.Errorf("the token request is %v", f)
 	}
 	w.visits()
@@ -50,7 +57,9 @@ func TestLogin(t *testing.T) {
 		t.Errorf("with tokens, these were asked: %q", got)
 	}
 	st, err := c.Status(t.Context())
-	if err != nil || st.Issuer != asURL || st.ClientID != "client-1" || !st.Refresh || st.Bound || st.Expires != w.now.Add(time.Hour).Unix() || !slices.Equal(st.Scopes, []string{"a", "offline_access"}) {
+	if err != nil || st.Issuer != asURL || st.ClientID != "client-1" || !st.Refresh || st.Bound ||
+		st.Expires != w.now.Add(time.Hour).Unix() ||
+		!slices.Equal(st.Scopes, []string{"a", "offline_access"}) {
 		t.Errorf("status %+v, %v", st, err)
 	}
 	if err := c.Login(t.Context()); err != nil || len(as.requests) != 2 || len(as.clients) != 1 {
@@ -77,8 +86,11 @@ func TestNobodyToAskSaysHowToLogIn(t *testing.T) {
 	store := newMemory()
 	w.must(w.client(&Options{Store: store, Visit: as.user(nil)}))
 	c = w.client(&Options{Store: store, Target: "my-server"})
-	s.judge = func(*given) (int, string) { return 403, `Bearer error="insufficient_scope", scope="b:c $(reboot) --x"` }
-	if _, err := w.call(t.Context(), c); !errors.Is(err, ErrLogin) || !strings.Contains(err.Error(), "`farcall login --scope b:c my-server`") {
+	s.judge = func(*given) (int, string) {
+		return 403, `Bearer error="insufficient_scope", scope="b:c $(reboot) --x"`
+	}
+	if _, err := w.call(t.Context(), c); !errors.Is(err, ErrLogin) ||
+		!strings.Contains(err.Error(), "`farcall login --scope b:c my-server`") {
 		t.Errorf("%v", err)
 	}
 	s.judge = func(*given) (int, string) { return 401, `Bearer error="invalid_token"` }
@@ -96,15 +108,23 @@ func TestRegistrationOrder(t *testing.T) {
 		want      string
 		err       string
 	}{
-		"by hand comes first":        {Options{ClientID: "mine", MetadataURL: document}, true, false, "mine", ""},
+		"by hand comes first": {
+			Options{ClientID: "mine", MetadataURL: document},
+			true, false,
+			"mine", "",
+		},
 		"by document":                {Options{MetadataURL: document}, true, false, document, ""},
 		"by document, not supported": {Options{MetadataURL: document}, false, false, "client-1", ""},
 		"unasked":                    {Options{}, true, false, "client-1", ""},
 		"not at all":                 {Options{}, false, true, "", "set its client ID"},
 		"by hand, elsewhere":         {Options{ClientID: "mine", Issuer: "https://other.example"}, false, false, "", "registered at https://other.example"},
-		"by hand, at a named server": {Options{ClientID: "mine", Issuer: asURL}, false, false, "mine", ""},
-		"unasked, web":               {Options{RedirectURL: "https://client.example/callback"}, false, false, "client-1", ""},
-		"unasked, on its own port":   {Options{RedirectURL: "http://localhost:3000/callback"}, false, false, "client-1", ""},
+		"by hand, at a named server": {
+			Options{ClientID: "mine", Issuer: asURL},
+			false, false,
+			"mine", "",
+		},
+		"unasked, web":             {Options{RedirectURL: "https://client.example/callback"}, false, false, "client-1", ""},
+		"unasked, on its own port": {Options{RedirectURL: "http://localhost:3000/callback"}, false, false, "client-1", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, _, as := simple(t)
@@ -125,7 +145,8 @@ func TestRegistrationOrder(t *testing.T) {
 				t.Errorf("%v, %v", as.requests, err)
 			}
 			if reg := as.clients["client-1"]; reg != nil {
-				if want := map[bool]string{true: "web", false: "native"}[strings.HasPrefix(o.RedirectURL, "https:")]; reg["application_type"] != want {
+				if want := map[bool]string{true: "web", false: "native"}[strings.HasPrefix(o.RedirectURL,
+					"https:")]; reg["application_type"] != want {
 					t.Errorf("registered as %v, want %s", reg, want)
 				}
 			}
@@ -196,7 +217,9 @@ func TestCallbackIsChecked(t *testing.T) {
 			q.Set("error", "x\x1b[2J\u202e\n")
 			q.Set("error_description", strings.Repeat("y", 9999))
 		}, "x\ufffd[2J\ufffd\ufffd: yyy"},
-		"code of another": {func(q url.Values) { q.Set("code", "stolen-code-1") }, "unknown code (secret)"},
+		"code of another": {func(q url.Values) {
+			q.Set("code", "stolen-code-1")
+		}, "unknown code (secret)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, _, as := simple(t)
@@ -239,7 +262,8 @@ func TestAuthorizationServerChanges(t *testing.T) {
 		t.Errorf("at the second server: %v, %v", second.clients, second.requests)
 	}
 	for i, f := range second.forms {
-		if f.Get("client_id") == "client-1" || f.Get("refresh_token") != "" || second.headers[i].Get("Authorization") != "" {
+		if f.Get("client_id") == "client-1" || f.Get("refresh_token") != "" ||
+			second.headers[i].Get("Authorization") != "" {
 			t.Errorf("the second server was sent what is of the first: %v", f)
 		}
 	}
@@ -269,7 +293,8 @@ func TestClientIDIsBoundToItsServer(t *testing.T) {
 	w.must(w.client(&Options{Visit: first.user(nil), Store: store, ClientID: "mine"}))
 	s.as, s.prm[pathPRM]["authorization_servers"] = second, []string{second.issuer}
 	c := w.client(&Options{Visit: first.user(nil), Store: store, ClientID: "mine"})
-	if _, err := w.call(t.Context(), c); err == nil || !strings.Contains(err.Error(), "registered at "+asURL) || len(second.requests) > 0 {
+	if _, err := w.call(t.Context(), c); err == nil ||
+		!strings.Contains(err.Error(), "registered at "+asURL) || len(second.requests) > 0 {
 		t.Fatalf("%v", err)
 	}
 	if err := c.Logout(t.Context()); err != nil {
@@ -306,7 +331,8 @@ func TestLogoutRevokes(t *testing.T) {
 		t.Fatal(err)
 	}
 	slices.Sort(as.revoked)
-	if len(as.revoked) != 2 || !strings.HasPrefix(as.revoked[0], "access-") || !strings.HasPrefix(as.revoked[1], "refresh-") {
+	if len(as.revoked) != 2 || !strings.HasPrefix(as.revoked[0], "access-") ||
+		!strings.HasPrefix(as.revoked[1], "refresh-") {
 		t.Errorf("revoked %q", as.revoked)
 	}
 	if m, ok := store.(*memory); !ok || len(m.all) > 0 {
@@ -350,12 +376,14 @@ func TestTokensStayAtTheirOrigin(t *testing.T) {
 func TestRefusalRests(t *testing.T) {
 	w, _, as := simple(t)
 	visits := 0
-	c := w.client(&Options{Visit: func(context.Context, string, func(string) (string, error)) (*url.URL, error) {
-		visits++
-		return nil, errors.New("the user has closed the browser")
-	}})
+	c := w.client(
+		&Options{Visit: func(context.Context, string, func(string) (string, error)) (*url.URL, error) {
+			visits++
+			return nil, errors.New("the user has closed the browser")
+		}})
 	for range 5 {
-		if _, err := w.call(t.Context(), c); err == nil || !strings.Contains(err.Error(), "closed the browser") {
+		if _, err := w.call(t.Context(), c); err == nil ||
+			!strings.Contains(err.Error(), "closed the browser") {
 			t.Fatal(err)
 		}
 	}
