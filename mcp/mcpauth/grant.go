@@ -23,7 +23,9 @@ import (
 const grace = 2 * time.Second
 
 // grant asks for new tokens, in the way of the options.
-func (c *Client) grant(ctx context.Context, p *place, scopes []string, subject string) (*tokens, error) {
+func (c *Client) grant(
+	ctx context.Context, p *place, scopes []string, subject string,
+) (*tokens, error) {
 	before := c.before(p, scopes)
 	strict, err := c.newKey(p, before)
 	if err != nil {
@@ -49,7 +51,8 @@ func (c *Client) grant(ctx context.Context, p *place, scopes []string, subject s
 // before is what is known of tokens that are asked for.
 func (c *Client) before(p *place, scopes []string) *tokens {
 	return &tokens{
-		Issuer: p.as.Issuer, Resource: p.resource.ID, Legacy: p.legacy, Asked: scopes, Granted: scopes, Begun: c.now().Unix(),
+		Issuer: p.as.Issuer, Resource: p.resource.ID, Legacy: p.legacy, Asked: scopes, Granted: scopes,
+		Begun: c.now().Unix(),
 	}
 }
 
@@ -59,7 +62,9 @@ func (c *Client) newKey(p *place, t *tokens) (strict bool, err error) {
 	supported := slices.Contains(p.as.DPoP, dpopAlgorithm)
 	strict = c.opts.DPoPRequired || p.resource.Bound
 	if c.opts.DPoPRequired && !supported {
-		return true, fmt.Errorf("mcpauth: the authorization server %s binds no tokens to keys of the kind %s, as the options require", tame(p.as.Issuer), dpopAlgorithm)
+		return true,
+			fmt.Errorf("mcpauth: the authorization server %s binds no tokens to keys of the kind %s, as "+
+				"the options require", tame(p.as.Issuer), dpopAlgorithm)
 	}
 	if !strict && (!c.opts.DPoP || !supported) {
 		return false, nil
@@ -72,7 +77,9 @@ func (c *Client) newKey(p *place, t *tokens) (strict bool, err error) {
 }
 
 // grantOwn asks for tokens without a user.
-func (c *Client) grantOwn(ctx context.Context, p *place, t *tokens, subject string) (*tokenAnswer, error) {
+func (c *Client) grantOwn(
+	ctx context.Context, p *place, t *tokens, subject string,
+) (*tokenAnswer, error) {
 	reg, err := c.register(ctx, p.as, "")
 	if err != nil {
 		return nil, err
@@ -90,14 +97,20 @@ func (c *Client) grantOwn(ctx context.Context, p *place, t *tokens, subject stri
 		}
 		// RFC 7523 §3: it names the audience that it is for. Anyone who else got it could use it there.
 		if c.opts.Issuer == "" && !slices.ContainsFunc(audienceOf(jwt), p.as.named) {
-			return nil, fmt.Errorf("mcpauth: the workload's assertion is not for the authorization server %s of %s (aud), which does not get it; set the issuer if it shall", tame(p.as.Issuer), c.id)
+			return nil,
+				fmt.Errorf(
+					"mcpauth: the workload's assertion is not for the authorization server %s of %s (aud), "+
+						"which does not get it; set the issuer if it shall", tame(p.as.Issuer), c.id)
 		}
 		form.Set("assertion", jwt)
 	case GrantExchange:
 		// The MCP server has named the authorization server, and must not get at callers' tokens that
 		// way.
 		if c.opts.Issuer == "" && issuerOf(subject) != p.as.Issuer {
-			return nil, fmt.Errorf("mcpauth: the authorization server %s of %s has not issued the caller's token, and does not get it; set the issuer if it shall", tame(p.as.Issuer), c.id)
+			return nil,
+				fmt.Errorf(
+					"mcpauth: the authorization server %s of %s has not issued the caller's token, and does not "+
+						"get it; set the issuer if it shall", tame(p.as.Issuer), c.id)
 		}
 		form = exchangeForm(subject, typeAccessToken, typeAccessToken, c.opts.Audience, nil)
 	case GrantEnterprise:
@@ -117,7 +130,8 @@ func (c *Client) grantOwn(ctx context.Context, p *place, t *tokens, subject stri
 
 // named reports whether an audience is the server: RFC 7523 §3 has its token endpoint as well.
 func (s *server) named(audience string) bool {
-	return audience != "" && (strings.TrimSuffix(audience, "/") == strings.TrimSuffix(s.Issuer, "/") || audience == s.TokenEndpoint)
+	return audience != "" && (strings.TrimSuffix(audience, "/") == strings.TrimSuffix(s.Issuer, "/") ||
+		audience == s.TokenEndpoint)
 }
 
 // issuerOf is the issuer that a JWT names, which is not verified here; "" if it is no JWT.
@@ -176,11 +190,14 @@ func (c *Client) grantCode(ctx context.Context, p *place, t *tokens) (*tokenAnsw
 	preferred := c.opts.RedirectURL
 	if reg, err := c.stored(ctx, p.as.Issuer); err != nil {
 		return nil, err
-	} else if reg != nil && c.opts.ClientID == "" && reg.Redirect != "" && sameButPort(reg.Redirect, preferred) {
+	} else if reg != nil && c.opts.ClientID == "" && reg.Redirect != "" &&
+		sameButPort(reg.Redirect, preferred) {
 		preferred = reg.Redirect
 	}
 	a := &attempt{as: p.as, state: rand.Text(), verifier: rand.Text() + rand.Text()}
-	callback, err := c.opts.Visit(ctx, preferred, func(redirect string) (string, error) { return c.begin(ctx, a, t, redirect) })
+	callback, err := c.opts.Visit(ctx, preferred, func(redirect string) (string, error) {
+		return c.begin(ctx, a, t, redirect)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("mcpauth: the user has not signed in: %w", err)
 	}
@@ -188,7 +205,9 @@ func (c *Client) grantCode(ctx context.Context, p *place, t *tokens) (*tokenAnsw
 }
 
 // redeem asks for tokens when the user of an authorization request has come back.
-func (c *Client) redeem(ctx context.Context, a *attempt, t *tokens, callback *url.URL) (*tokenAnswer, error) {
+func (c *Client) redeem(
+	ctx context.Context, a *attempt, t *tokens, callback *url.URL,
+) (*tokenAnswer, error) {
 	code, err := a.code(callback)
 	if err != nil {
 		return nil, err
@@ -205,17 +224,26 @@ func (c *Client) checkCode(as *server) error {
 	u, err := url.Parse(as.AuthorizationEndpoint)
 	switch {
 	case as.AuthorizationEndpoint == "":
-		return fmt.Errorf("mcpauth: the metadata of the authorization server %s has no authorization_endpoint", tame(as.Issuer))
-	case err != nil || !secure(u) || u.Scheme == "http" && !strings.HasPrefix(as.Issuer, "http:"): // it is opened in the user's browser
-		return fmt.Errorf("mcpauth: the authorization server %s has an authorization_endpoint that is not https", tame(as.Issuer))
+		return fmt.Errorf(
+			"mcpauth: the metadata of the authorization server %s has no authorization_endpoint",
+			tame(as.Issuer))
+	case err != nil || !secure(u) || u.Scheme == "http" && !strings.HasPrefix(as.Issuer, "http:"):
+		// it is opened in the user's browser
+		return fmt.Errorf(
+			"mcpauth: the authorization server %s has an authorization_endpoint that is not https",
+			tame(as.Issuer))
 	case !slices.Contains(as.Challenges, "S256"):
-		return fmt.Errorf("mcpauth: the authorization server %s does not say that it supports PKCE with S256 (code_challenge_methods_supported), so codes for tokens are not safe there", tame(as.Issuer))
+		return fmt.Errorf(
+			"mcpauth: the authorization server %s does not say that it supports PKCE with S256 "+
+				"(code_challenge_methods_supported), so codes for tokens are not safe there", tame(as.Issuer))
 	}
 	return nil
 }
 
 // begin makes the address at which the user signs in. redirect is where the browser comes back.
-func (c *Client) begin(ctx context.Context, a *attempt, t *tokens, redirect string) (string, error) {
+func (c *Client) begin(
+	ctx context.Context, a *attempt, t *tokens, redirect string,
+) (string, error) {
 	if a.begun {
 		return "", errors.New("mcpauth: the authorization request has begun already")
 	}
@@ -233,7 +261,8 @@ func (c *Client) begin(ctx context.Context, a *attempt, t *tokens, redirect stri
 	}
 	u, err := url.Parse(a.as.AuthorizationEndpoint)
 	if err != nil {
-		return "", fmt.Errorf("mcpauth: the authorization endpoint %q is no URL", tame(a.as.AuthorizationEndpoint))
+		return "", fmt.Errorf("mcpauth: the authorization endpoint %q is no URL",
+			tame(a.as.AuthorizationEndpoint))
 	}
 	sum := sha256.Sum256([]byte(a.verifier))
 	q := u.Query()
@@ -262,27 +291,38 @@ func (a *attempt) code(callback *url.URL) (string, error) {
 	}
 	q, err := url.ParseQuery(callback.RawQuery)
 	if err != nil {
-		return "", errors.New("mcpauth: the answer to the authorization request cannot be read; log in again")
+		return "", errors.New(
+			"mcpauth: the answer to the authorization request cannot be read; log in again")
 	}
 	for _, name := range []string{"state", "iss", "code", "error"} {
 		if len(q[name]) > 1 {
-			return "", fmt.Errorf("mcpauth: the answer to the authorization request has %q twice; log in again", name)
+			return "",
+				fmt.Errorf("mcpauth: the answer to the authorization request has %q twice; log in again", name)
 		}
 	}
 	state := a.state
 	a.state = "" // it counts once
 	if state == "" || subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(state)) != 1 {
-		return "", errors.New("mcpauth: the browser came back with the answer to another request (state); log in again")
+		return "", errors.New(
+			"mcpauth: the browser came back with the answer to another request (state); log in again")
 	}
 	switch _, there := q["iss"]; {
 	case there && q.Get("iss") != a.as.Issuer: // to the byte
-		return "", fmt.Errorf("mcpauth: the answer to the authorization request is not from %s (iss); nothing of it was used", tame(a.as.Issuer))
+		return "",
+			fmt.Errorf("mcpauth: the answer to the authorization request is not from %s (iss); nothing of "+
+				"it was used", tame(a.as.Issuer))
 	case !there && a.as.Iss:
-		return "", fmt.Errorf("mcpauth: the answer to the authorization request does not say that it is from %s (iss), as it must; nothing of it was used", tame(a.as.Issuer))
+		return "",
+			fmt.Errorf("mcpauth: the answer to the authorization request does not say that it is from %s "+
+				"(iss), as it must; nothing of it was used", tame(a.as.Issuer))
 	case q.Get("error") != "":
-		return "", &oauthError{who: tame(a.as.Issuer), code: tame(q.Get("error")), description: tame(q.Get("error_description"))}
+		return "", &oauthError{
+			who: tame(a.as.Issuer), code: tame(q.Get("error")),
+			description: tame(q.Get("error_description")),
+		}
 	case q.Get("code") == "":
-		return "", errors.New("mcpauth: the answer to the authorization request has no code; log in again")
+		return "", errors.New(
+			"mcpauth: the answer to the authorization request has no code; log in again")
 	}
 	return q.Get("code"), nil
 }
@@ -317,7 +357,10 @@ func (c *Client) renew(ctx context.Context, t *tokens) (*tokens, error) {
 	if err != nil {
 		return nil, err
 	}
-	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {t.Refresh}, "resource": {t.Resource}}
+	form := url.Values{
+		"grant_type": {"refresh_token"}, "refresh_token": {t.Refresh},
+		"resource": {t.Resource},
+	}
 	unused := func() {}
 	if marked {
 		if unused, err = marks.Mark(detached, tokenKey(c.id)); err != nil {
@@ -368,7 +411,10 @@ func (c *Client) clientOf(ctx context.Context, t *tokens) (*registration, error)
 		t.Client.own = true
 		return t.Client, nil
 	}
-	return nil, &oauthError{who: tame(t.Issuer), code: "invalid_grant", description: "the client is registered no more"}
+	return nil, &oauthError{
+		who: tame(t.Issuer), code: "invalid_grant",
+		description: "the client is registered no more",
+	}
 }
 
 // forget drops a registration that its server does not know any more. It reports whether
@@ -390,7 +436,9 @@ const (
 
 // exchangeForm is a token exchange request (RFC 8693 §2.1) without what says who the client is
 // and for which resource. requestedType and audience may be empty.
-func exchangeForm(subject, subjectType, requestedType, audience string, scopes []string) url.Values {
+func exchangeForm(
+	subject, subjectType, requestedType, audience string, scopes []string,
+) url.Values {
 	form := url.Values{
 		"grant_type": {GrantExchange}, "subject_token": {subject}, "subject_token_type": {subjectType},
 	}
@@ -406,7 +454,9 @@ func exchangeForm(subject, subjectType, requestedType, audience string, scopes [
 
 // idJAG gives the user's ID token to the enterprise's identity provider for an authorization grant:
 // a JWT that the authorization server with the issuer takes for a token for the resource.
-func (c *Client) idJAG(ctx context.Context, e *Enterprise, issuer, resource string, scopes []string) (string, error) {
+func (c *Client) idJAG(
+	ctx context.Context, e *Enterprise, issuer, resource string, scopes []string,
+) (string, error) {
 	if e.IDToken == nil {
 		return "", errors.New("mcpauth: Options.Enterprise has no IDToken")
 	}
@@ -439,9 +489,12 @@ func (c *Client) idJAG(ctx context.Context, e *Enterprise, issuer, resource stri
 	}
 	switch {
 	case answer.IssuedTokenType != typeIDJAG:
-		return "", errors.New("mcpauth: the identity provider has not issued an authorization grant (ID-JAG), but another token")
+		return "", errors.New(
+			"mcpauth: the identity provider has not issued an authorization grant (ID-JAG), but " +
+				"another token")
 	case !strings.EqualFold(answer.TokenType, "N_A"): // RFC 8693 §2.2.1: it is no access token
-		return "", errors.New("mcpauth: the identity provider's authorization grant has another token_type than N_A")
+		return "", errors.New(
+			"mcpauth: the identity provider's authorization grant has another token_type than N_A")
 	case answer.AccessToken == "":
 		return "", errors.New("mcpauth: the identity provider's answer has no authorization grant")
 	}

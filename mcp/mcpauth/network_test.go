@@ -27,7 +27,9 @@ func overSockets(t *testing.T) (address string, s *mcpServer, as *authServer) {
 		}
 	}
 	as.issuer, as.iss, as.w.now = two.URL, two.URL, as.w.now.AddDate(1, 0, 0)
-	s.prm = map[string]map[string]any{pathPRM: {"resource": one.URL + "/mcp", "authorization_servers": []string{two.URL}}}
+	s.prm = map[string]map[string]any{
+		pathPRM: {"resource": one.URL + "/mcp", "authorization_servers": []string{two.URL}},
+	}
 	return one.URL + "/mcp", s, as
 }
 
@@ -51,8 +53,12 @@ func TestOverTheNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer x.Close()
-	err = x.Exchange(t.Context(), []byte(`{"jsonrpc":"2.0","method":"notifications/x"}`), func([]byte) error { return nil })
-	if err != nil || len(as.requests) != 2 || as.requests[1].Get("resource") != address || as.requests[1].Get("scope") != "read offline_access write" {
+	err = x.Exchange(t.Context(), []byte(`{"jsonrpc":"2.0","method":"notifications/x"}`),
+		func([]byte) error {
+			return nil
+		})
+	if err != nil || len(as.requests) != 2 || as.requests[1].Get("resource") != address ||
+		as.requests[1].Get("scope") != "read offline_access write" {
 		t.Errorf("%v; the user was asked for %v", err, as.requests)
 	}
 	if err := auth.Logout(t.Context()); err != nil || len(as.revoked) != 2 {
@@ -69,10 +75,12 @@ func TestSSRFIsBlockedWhenDialled(t *testing.T) {
 		t.Fatal(err)
 	}
 	form := url.Values{"grant_type": {"x"}}
-	if _, err := c.post(t.Context(), c.url, as.issuer+"/token", nil, form); !errors.Is(err, fetch.ErrAddress) || len(as.forms) > 0 {
+	if _, err := c.post(t.Context(), c.url, as.issuer+"/token", nil,
+		form); !errors.Is(err, fetch.ErrAddress) || len(as.forms) > 0 {
 		t.Errorf("%v, %d token requests", err, len(as.forms))
 	}
-	if _, err := c.post(t.Context(), nil, as.issuer+"/token", nil, form); err != nil || len(as.forms) != 1 {
+	if _, err := c.post(t.Context(), nil, as.issuer+"/token", nil, form); err != nil ||
+		len(as.forms) != 1 {
 		t.Errorf("what the operator has named: %v", err)
 	}
 }

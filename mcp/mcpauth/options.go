@@ -89,7 +89,9 @@ type Options struct {
 	// served before; its port is 0 or missing when any will do. Begin takes the
 	// redirect URL that it shall be, with the port, and returns the address to show
 	// to the user; it is to be called once.
-	Visit func(ctx context.Context, redirect string, begin func(redirect string) (address string, err error)) (callback *url.URL, err error)
+	Visit func(
+		ctx context.Context, redirect string, begin func(redirect string) (address string, err error),
+	) (callback *url.URL, err error)
 	// Target is what the user calls the server; it is in the advice of errors.
 	// Default: the server's URL.
 	Target string
@@ -211,7 +213,8 @@ func (o *Options) checkAddresses() error {
 	if o.MetadataURL != "" {
 		// draft-ietf-oauth-client-id-metadata-document-00 §3.
 		u, err := url.Parse(o.MetadataURL)
-		if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "" || strings.Trim(u.Path, "/") == "" {
+		if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "" ||
+			strings.Trim(u.Path, "/") == "" {
 			return errors.New("mcpauth: a client ID metadata document is at a URL like https://host/path")
 		}
 	}
@@ -226,7 +229,8 @@ func (o *Options) checkAddresses() error {
 func checkRedirect(redirect string) error {
 	u, err := url.Parse(redirect)
 	if err != nil || !secure(u) || u.Fragment != "" {
-		return fmt.Errorf("mcpauth: the redirect URL %q is neither https nor on this machine", tame(redirect))
+		return fmt.Errorf("mcpauth: the redirect URL %q is neither https nor on this machine",
+			tame(redirect))
 	}
 	return nil
 }
@@ -239,5 +243,6 @@ func sameButPort(a, b string) bool {
 	if err1 != nil || err2 != nil {
 		return false
 	}
-	return a == b || (y.Port() == "" || y.Port() == "0") && x.Scheme == y.Scheme && x.Hostname() == y.Hostname() && x.RequestURI() == y.RequestURI()
+	return a == b || (y.Port() == "" || y.Port() == "0") && x.Scheme == y.Scheme &&
+		x.Hostname() == y.Hostname() && x.RequestURI() == y.RequestURI()
 }

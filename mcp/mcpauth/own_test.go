@@ -37,27 +37,32 @@ func TestClientCredentials(t *testing.T) {
 			[]string{"client_secret_post", "client_secret_basic"},
 			Options{ClientID: "me", ClientSecret: "secret&of=me"},
 			func(f url.Values, h http.Header) bool {
-				return h.Get("Authorization") == "Basic bWU6c2VjcmV0JTI2b2YlM0RtZQ==" && f.Get("client_secret") == ""
+				return h.Get("Authorization") == "Basic bWU6c2VjcmV0JTI2b2YlM0RtZQ==" &&
+					f.Get("client_secret") == ""
 			},
 		},
 		"post": {
 			[]string{"client_secret_post"},
 			Options{ClientID: "me", ClientSecret: "secret&of=me"},
 			func(f url.Values, h http.Header) bool {
-				return h.Get("Authorization") == "" && f.Get("client_secret") == "secret&of=me" && f.Get("client_id") == "me"
+				return h.Get("Authorization") == "" && f.Get("client_secret") == "secret&of=me" &&
+					f.Get("client_id") == "me"
 			},
 		},
 		"the default": {
 			nil,
 			Options{ClientID: "me", ClientSecret: "secret&of=me"},
-			func(_ url.Values, h http.Header) bool { return strings.HasPrefix(h.Get("Authorization"), "Basic ") },
+			func(_ url.Values, h http.Header) bool {
+				return strings.HasPrefix(h.Get("Authorization"), "Basic ")
+			},
 		},
 		"key": {
 			[]string{"private_key_jwt"},
 			Options{ClientID: "me", Key: text},
 			func(f url.Values, _ http.Header) bool {
 				claims := decoded(f.Get("client_assertion"))
-				return f.Get("client_assertion_type") == assertionType && strings.Contains(claims, `"aud":"`+asURL+`"`) && strings.Contains(claims, `"sub":"me"`)
+				return f.Get("client_assertion_type") == assertionType &&
+					strings.Contains(claims, `"aud":"`+asURL+`"`) && strings.Contains(claims, `"sub":"me"`)
 			},
 		},
 	} {
@@ -72,7 +77,8 @@ func TestClientCredentials(t *testing.T) {
 			c := w.client(&o)
 			w.must(c)
 			f := as.forms[0]
-			if !test.check(f, as.headers[0]) || f.Get("grant_type") != "client_credentials" || f.Get("scope") != "a" || f.Get("resource") != serverURL {
+			if !test.check(f, as.headers[0]) || f.Get("grant_type") != "client_credentials" ||
+				f.Get("scope") != "a" || f.Get("resource") != serverURL {
 				t.Errorf("form %v, header %v", f, as.headers[0])
 			}
 			if len(s.requests) != 2 { // the probe, and the call itself
@@ -92,7 +98,8 @@ func TestUnknownClientAuthentication(t *testing.T) {
 	w, _, as := simple(t)
 	as.metadata["token_endpoint_auth_methods_supported"] = []string{"tls_client_auth"}
 	c := w.client(&Options{Grant: GrantClient, ClientID: "me", ClientSecret: "very-secret"})
-	if _, err := w.call(t.Context(), c); err == nil || !strings.Contains(err.Error(), "tls_client_auth") || len(as.forms) > 0 {
+	if _, err := w.call(t.Context(), c); err == nil ||
+		!strings.Contains(err.Error(), "tls_client_auth") || len(as.forms) > 0 {
 		t.Errorf("%v", err)
 	}
 }
@@ -103,12 +110,17 @@ var workloadJWT = "e30." + base64.RawURLEncoding.EncodeToString([]byte(`{"aud":[
 func TestWorkloadIdentity(t *testing.T) {
 	w, _, as := simple(t)
 	asked := ""
-	c := w.client(&Options{Grant: GrantAssertion, Assertion: func(_ context.Context, audience string) (string, error) {
-		asked = audience
-		return workloadJWT, nil
-	}})
+	c := w.client(
+		&Options{
+			Grant: GrantAssertion,
+			Assertion: func(_ context.Context, audience string) (string, error) {
+				asked = audience
+				return workloadJWT, nil
+			},
+		})
 	w.must(c)
-	if f := as.forms[0]; asked != asURL || f.Get("grant_type") != GrantAssertion || f.Get("assertion") != workloadJWT || f.Get("resource") != serverURL || len(as.clients) > 0 {
+	if f := as.forms[0]; asked != asURL || f.Get("grant_type") != GrantAssertion ||
+		f.Get("assertion") != workloadJWT || f.Get("resource") != serverURL || len(as.clients) > 0 {
 		t.Errorf("for %q: %v", asked, f)
 	}
 
@@ -118,9 +130,13 @@ func TestWorkloadIdentity(t *testing.T) {
 		as.refuse(w, "invalid_grant", "not "+form.Get("assertion"))
 		return true
 	}
-	c = w.client(&Options{Grant: GrantAssertion, Assertion: func(context.Context, string) (string, error) { return workloadJWT, nil }})
+	c = w.client(
+		&Options{Grant: GrantAssertion, Assertion: func(context.Context, string) (string, error) {
+			return workloadJWT, nil
+		}})
 	for range 5 {
-		if _, err := w.call(t.Context(), c); err == nil || !strings.Contains(err.Error(), "invalid_grant: not (secret)") {
+		if _, err := w.call(t.Context(), c); err == nil ||
+			!strings.Contains(err.Error(), "invalid_grant: not (secret)") {
 			t.Errorf("%v", err)
 		}
 	}
@@ -139,10 +155,14 @@ type callerKey struct{}
 // No caller gets the tokens of another caller.
 func TestExchange(t *testing.T) {
 	w, s, as := simple(t)
-	c := w.client(&Options{Grant: GrantExchange, Issuer: asURL, ClientID: "gateway", Audience: "mcp", Subject: func(ctx context.Context) (string, error) {
-		subject, _ := ctx.Value(callerKey{}).(string)
-		return subject, nil
-	}})
+	c := w.client(
+		&Options{
+			Grant: GrantExchange, Issuer: asURL, ClientID: "gateway", Audience: "mcp",
+			Subject: func(ctx context.Context) (string, error) {
+				subject, _ := ctx.Value(callerKey{}).(string)
+				return subject, nil
+			},
+		})
 	s.judge = func(g *given) (int, string) { return 200, g.subject }
 	var calls sync.WaitGroup
 	for i := range 50 {
@@ -157,16 +177,20 @@ func TestExchange(t *testing.T) {
 			}
 			as.mu.Lock()
 			defer as.mu.Unlock()
-			if g := as.given[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]; g == nil || g.subject != ctx.Value(callerKey{}) {
+			if g := as.given[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]; g == nil ||
+				g.subject != ctx.Value(callerKey{}) {
 				t.Errorf("%v got the token %+v", ctx.Value(callerKey{}), g)
 			}
 		})
 	}
 	calls.Wait()
-	if f := as.forms[0]; len(as.forms) != 5 || f.Get("grant_type") != GrantExchange || f.Get("audience") != "mcp" || f.Get("resource") != serverURL || f.Get("subject_token_type") != typeAccessToken {
+	if f := as.forms[0]; len(as.forms) != 5 || f.Get("grant_type") != GrantExchange ||
+		f.Get("audience") != "mcp" || f.Get("resource") != serverURL ||
+		f.Get("subject_token_type") != typeAccessToken {
 		t.Errorf("%d token requests, the first: %v", len(as.forms), f)
 	}
-	if _, err := w.call(t.Context(), c); err == nil || !strings.Contains(err.Error(), "the caller has none") {
+	if _, err := w.call(t.Context(), c); err == nil ||
+		!strings.Contains(err.Error(), "the caller has none") {
 		t.Errorf("without a caller: %v", err)
 	}
 	for i := range maxSessions + 10 {
@@ -198,9 +222,16 @@ func TestExchangeOnlyWhereTheTokenIsFrom(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, _, as := simple(t)
-			c := w.client(&Options{Grant: GrantExchange, ClientID: "x", Issuer: test.issuer, Subject: func(context.Context) (string, error) { return test.subject, nil }})
+			c := w.client(
+				&Options{
+					Grant: GrantExchange, ClientID: "x", Issuer: test.issuer,
+					Subject: func(context.Context) (string, error) {
+						return test.subject, nil
+					},
+				})
 			_, err := w.call(t.Context(), c)
-			if (err == nil) != test.ok || len(as.forms) > 0 != test.ok || err != nil && strings.Contains(err.Error(), test.subject) {
+			if (err == nil) != test.ok || len(as.forms) > 0 != test.ok ||
+				err != nil && strings.Contains(err.Error(), test.subject) {
 				t.Errorf("%v, %d token requests", err, len(as.forms))
 			}
 		})
@@ -211,18 +242,31 @@ func TestEnterprise(t *testing.T) {
 	w, _, as := simple(t)
 	idp := w.newAS("idp.example")
 	idp.override = func(w http.ResponseWriter, form url.Values) bool {
-		answer(w, 200, map[string]any{"access_token": "id.jag." + form.Get("audience"), "token_type": "N_A", "issued_token_type": typeIDJAG})
+		answer(w, 200, map[string]any{
+			"access_token": "id.jag." + form.Get("audience"),
+			"token_type":   "N_A", "issued_token_type": typeIDJAG,
+		})
 		return true
 	}
 	as.metadata["token_endpoint_auth_methods_supported"] = []string{"client_secret_basic"}
-	c := w.client(&Options{Grant: GrantEnterprise, ClientID: "me", ClientSecret: "secret&of=me", Scopes: []string{"a"}, Enterprise: &Enterprise{
-		Issuer: idp.issuer, ClientID: "me-at-idp", IDToken: func(context.Context) (string, error) { return "the.id.token", nil },
-	}})
+	c := w.client(
+		&Options{
+			Grant: GrantEnterprise, ClientID: "me", ClientSecret: "secret&of=me",
+			Scopes: []string{"a"}, Enterprise: &Enterprise{
+				Issuer: idp.issuer, ClientID: "me-at-idp", IDToken: func(context.Context) (string, error) {
+					return "the.id.token", nil
+				},
+			},
+		})
 	w.must(c)
-	if f := idp.forms[0]; f.Get("subject_token") != "the.id.token" || f.Get("requested_token_type") != typeIDJAG || f.Get("audience") != asURL || f.Get("resource") != serverURL || f.Get("client_id") != "me-at-idp" {
+	if f := idp.forms[0]; f.Get("subject_token") != "the.id.token" ||
+		f.Get("requested_token_type") != typeIDJAG || f.Get("audience") != asURL ||
+		f.Get("resource") != serverURL || f.Get("client_id") != "me-at-idp" {
 		t.Errorf("the identity provider was asked with %v", f)
 	}
-	if f := as.forms[0]; f.Get("grant_type") != GrantAssertion || f.Get("assertion") != "id.jag."+asURL || as.headers[0].Get("Authorization") == "" || f.Get("scope") != "a" {
+	if f := as.forms[0]; f.Get("grant_type") != GrantAssertion ||
+		f.Get("assertion") != "id.jag."+asURL || as.headers[0].Get("Authorization") == "" ||
+		f.Get("scope") != "a" {
 		t.Errorf("the authorization server was asked with %v", f)
 	}
 	if idp.headers[0].Get("Authorization") != "" {
@@ -256,7 +300,8 @@ func TestDPoP(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, h := range s.requests {
-		if proof := h.Get("DPoP"); h.Get("Authorization") != "" && (seen[proof] || !strings.HasPrefix(h.Get("Authorization"), "DPoP ")) {
+		if proof := h.Get("DPoP"); h.Get("Authorization") != "" &&
+			(seen[proof] || !strings.HasPrefix(h.Get("Authorization"), "DPoP ")) {
 			t.Errorf("%v", h)
 		} else {
 			seen[proof] = true

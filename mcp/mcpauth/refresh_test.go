@@ -73,7 +73,8 @@ func TestRefreshAfterRefusal(t *testing.T) {
 	w.pass(2 * settle)
 	clear(as.given) // revoked
 	w.must(c)
-	if len(as.forms) != 1 || as.forms[0].Get("grant_type") != "refresh_token" || as.forms[0].Get("resource") != serverURL || len(as.requests) > 0 {
+	if len(as.forms) != 1 || as.forms[0].Get("grant_type") != "refresh_token" ||
+		as.forms[0].Get("resource") != serverURL || len(as.requests) > 0 {
 		t.Errorf("token requests %v, %d visits", as.forms, len(as.requests))
 	}
 }
@@ -85,7 +86,8 @@ func TestRefreshTokenIsKeptUnlessRotated(t *testing.T) {
 		w.pass(time.Hour)
 		w.must(c)
 	}
-	if len(as.forms) != 3 || as.forms[0].Get("refresh_token") != as.forms[2].Get("refresh_token") || len(as.requests) > 0 {
+	if len(as.forms) != 3 || as.forms[0].Get("refresh_token") != as.forms[2].Get("refresh_token") ||
+		len(as.requests) > 0 {
 		t.Errorf("token requests %v, %d visits", as.forms, len(as.requests))
 	}
 }
@@ -119,7 +121,8 @@ func TestRefreshFailsForNow(t *testing.T) {
 	w.pass(time.Hour - 10*time.Second)
 	w.must(c) // the token lives still
 	w.pass(10 * time.Second)
-	if _, err := w.call(t.Context(), c); err == nil || !strings.Contains(err.Error(), "503") || len(as.requests) > 0 {
+	if _, err := w.call(t.Context(), c); err == nil || !strings.Contains(err.Error(), "503") ||
+		len(as.requests) > 0 {
 		t.Errorf("%v, %d visits", err, len(as.requests))
 	}
 	as.override = nil
@@ -207,7 +210,9 @@ func TestRefusingForEverEnds(t *testing.T) {
 	for name, judge := range map[string]func(n int) (int, string){
 		"401":                func(int) (int, string) { return 401, `Bearer error="invalid_token"` },
 		"401 without a word": func(int) (int, string) { return 401, "" },
-		"the same scope":     func(int) (int, string) { return 403, `Bearer error="insufficient_scope", scope="a"` },
+		"the same scope": func(int) (int, string) {
+			return 403, `Bearer error="insufficient_scope", scope="a"`
+		},
 		"always another one": func(n int) (int, string) {
 			return 403, fmt.Sprintf(`Bearer error="insufficient_scope", scope="s%d"`, n)
 		},
@@ -254,7 +259,8 @@ func TestStepUp(t *testing.T) {
 		t.Errorf("%d, %v, %d visits", status, err, len(as.requests))
 	}
 	// Those who come too late take what others have got.
-	late := challenged(t, http.StatusForbidden, `Bearer error="insufficient_scope", scope="more"`, "Bearer old")
+	late := challenged(t, http.StatusForbidden, `Bearer error="insufficient_scope", scope="more"`,
+		"Bearer old")
 	defer late.Body.Close()
 	if again, err := c.Challenge(t.Context(), late); !again || err != nil || len(as.requests) != 2 {
 		t.Errorf("%v, %v", again, err)
@@ -274,10 +280,20 @@ func TestScopes(t *testing.T) {
 		"none":                     {`Bearer realm="z"`, nil, nil, []string{"offline_access"}, ""},
 		"of the options":           {`Bearer realm="z"`, []string{"m"}, []string{"o"}, nil, "o"},
 		"of options and challenge": {`Bearer scope="x"`, []string{"m"}, []string{"o"}, nil, "o x"},
-		"offline":                  {`Bearer scope="x"`, nil, nil, []string{"offline_access"}, "x offline_access"},
-		"offline, not supported":   {`Bearer realm="x"`, []string{"m", "offline_access"}, nil, []string{"m"}, "m"},
-		"empty":                    {`Bearer scope=""`, []string{"m"}, nil, nil, "m"},
-		"nonsense":                 {"Bearer scope=\"x\x01 \xff y\"", nil, nil, nil, "y"},
+		"offline": {
+			`Bearer scope="x"`, nil, nil,
+			[]string{"offline_access"},
+			"x offline_access",
+		},
+		"offline, not supported": {
+			`Bearer realm="x"`,
+			[]string{"m", "offline_access"},
+			nil,
+			[]string{"m"},
+			"m",
+		},
+		"empty":    {`Bearer scope=""`, []string{"m"}, nil, nil, "m"},
+		"nonsense": {"Bearer scope=\"x\x01 \xff y\"", nil, nil, nil, "y"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, s, as := simple(t)

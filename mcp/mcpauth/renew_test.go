@@ -19,11 +19,15 @@ func TestRefreshAsWhom(t *testing.T) {
 	}{
 		"on its own": {Options{}, func(*world, *mcpServer, *authServer) {}, "client-1"},
 		"on its own, with a secret": {Options{}, func(_ *world, _ *mcpServer, as *authServer) {
-			as.confident, as.metadata["token_endpoint_auth_methods_supported"] = true, []string{"client_secret_basic"}
+			as.confident, as.metadata["token_endpoint_auth_methods_supported"] = true,
+				[]string{"client_secret_basic"}
 		}, ""},
-		"by hand": {Options{ClientID: "me", ClientSecret: "secret&of=me"}, func(_ *world, _ *mcpServer, as *authServer) {
-			as.metadata["token_endpoint_auth_methods_supported"] = []string{"client_secret_basic"}
-		}, ""},
+		"by hand": {
+			Options{ClientID: "me", ClientSecret: "secret&of=me"},
+			func(_ *world, _ *mcpServer, as *authServer) {
+				as.metadata["token_endpoint_auth_methods_supported"] = []string{"client_secret_basic"}
+			}, "",
+		},
 		"by document": {Options{MetadataURL: document}, func(_ *world, _ *mcpServer, as *authServer) {
 			as.metadata["client_id_metadata_document_supported"] = true
 		}, document},
@@ -59,7 +63,8 @@ func TestRefreshAsWhom(t *testing.T) {
 			if len(as.forms) != 3 || len(as.requests) != 1 {
 				t.Fatalf("%d token requests, %d visits", len(as.forms), len(as.requests))
 			}
-			if got := as.forms[2].Get("client_id"); got != test.client || test.client == "" && as.headers[2].Get("Authorization") == "" {
+			if got := as.forms[2].Get("client_id"); got != test.client ||
+				test.client == "" && as.headers[2].Get("Authorization") == "" {
 				t.Errorf("as %q", got)
 			}
 		})
@@ -76,7 +81,8 @@ func TestRefreshWithoutRegistration(t *testing.T) {
 			if err != nil || !ok {
 				return fmt.Errorf("%s, %w", text, err)
 			}
-			return errors.Join(store.Save(t.Context(), tokenKey(serverURL), []byte(before+after)), store.Delete(t.Context(), registrationKey(as.issuer)))
+			return errors.Join(store.Save(t.Context(), tokenKey(serverURL), []byte(before+after)),
+				store.Delete(t.Context(), registrationKey(as.issuer)))
 		},
 		"there": func(_ Store, as *authServer) error { clear(as.refresh); return nil },
 	} {
@@ -102,7 +108,8 @@ func TestRefusedLater(t *testing.T) {
 	c := w.client(&Options{Visit: as.user(nil)})
 	w.must(c)
 	clear(as.given)
-	if _, err := w.call(t.Context(), c); err == nil || !strings.Contains(err.Error(), "has just issued") || len(as.requests) != 1 {
+	if _, err := w.call(t.Context(), c); err == nil ||
+		!strings.Contains(err.Error(), "has just issued") || len(as.requests) != 1 {
 		t.Errorf("at once: %v, %d visits", err, len(as.requests))
 	}
 	w.pass(settle)
@@ -155,8 +162,11 @@ func TestMetadataFailsForNow(t *testing.T) {
 
 func TestStepUpWithoutScopes(t *testing.T) {
 	w, s, as := simple(t)
-	s.judge = func(*given) (int, string) { return http.StatusForbidden, `Bearer error="insufficient_scope"` }
-	if status, err := w.call(t.Context(), w.client(&Options{Visit: as.user(nil)})); status != http.StatusForbidden || err != nil || len(as.requests) != 1 {
+	s.judge = func(*given) (int, string) {
+		return http.StatusForbidden, `Bearer error="insufficient_scope"`
+	}
+	if status, err := w.call(t.Context(), w.client(&Options{Visit: as.user(nil)})); status !=
+		http.StatusForbidden || err != nil || len(as.requests) != 1 {
 		t.Errorf("%d, %v, %d visits", status, err, len(as.requests))
 	}
 }
@@ -168,7 +178,8 @@ func TestRedirectOfBefore(t *testing.T) {
 	w.must(w.client(&Options{Visit: as.user(nil), Store: store}))
 	as.n = 10
 	for before, want := range map[string]int{"": 1, "https://client.example/callback": 2} {
-		if err := w.client(&Options{Visit: as.user(nil), Store: store, RedirectURL: before}).Login(t.Context()); err != nil {
+		if err := w.client(&Options{Visit: as.user(nil), Store: store, RedirectURL: before}).Login(
+			t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if before != "" && len(as.clients) != want {
@@ -197,7 +208,12 @@ func TestRedirectOfBefore(t *testing.T) {
 func TestBeginCountsOnce(t *testing.T) {
 	w, _, as := simple(t)
 	c := w.client(nil)
-	a := &attempt{as: &server{Issuer: asURL, AuthorizationEndpoint: asURL + "/authorize", RegistrationEndpoint: asURL + "/register"}, state: "s"}
+	a := &attempt{
+		as: &server{
+			Issuer: asURL, AuthorizationEndpoint: asURL + "/authorize",
+			RegistrationEndpoint: asURL + "/register",
+		}, state: "s",
+	}
 	if _, err := c.begin(t.Context(), a, &tokens{}, "http://evil.example/callback"); err == nil {
 		t.Error("a redirect URL of another")
 	}

@@ -25,7 +25,9 @@ type request struct {
 // process. It returns the address to show to the user, and the request, which is secret, for
 // Finish. The browser comes back to Options.RedirectURL with state, which must be random. Grant is
 // GrantCode.
-func (c *Client) Begin(ctx context.Context, state string) (address string, pending []byte, err error) {
+func (c *Client) Begin(
+	ctx context.Context, state string,
+) (address string, pending []byte, err error) {
 	if c.opts.Grant != GrantCode {
 		return "", nil, errors.New("mcpauth: there is no user to ask")
 	}
@@ -49,7 +51,10 @@ func (c *Client) Begin(ctx context.Context, state string) (address string, pendi
 	if address, err = c.begin(ctx, a, t, c.opts.RedirectURL); err != nil {
 		return "", nil, err
 	}
-	r := request{Client: c.id, Strict: strict, State: a.state, Verifier: a.verifier, Redirect: a.redirect}
+	r := request{
+		Client: c.id, Strict: strict, State: a.state, Verifier: a.verifier,
+		Redirect: a.redirect,
+	}
 	if r.Tokens, err = jsonv2.Append(nil, t); err == nil {
 		pending, err = jsonv2.Append(nil, &r)
 	}
@@ -60,8 +65,8 @@ func (c *Client) Begin(ctx context.Context, state string) (address string, pendi
 }
 
 // Finish is the second half: callback is where the browser was sent to. The Client may be another
-// one with the same address and options; one for another server sends and keeps nothing. Call it once
-// for each request.
+// one with the same address and options; one for another server sends and keeps nothing. Call it
+// once for each request.
 func (c *Client) Finish(ctx context.Context, pending []byte, callback *url.URL) error {
 	if err := c.own.lock(ctx); err != nil {
 		return err

@@ -125,10 +125,16 @@ func TestMark(t *testing.T) {
 		broken error
 		want   string
 	}{
-		"tokens":  {want: "lock mark unlock"},
-		"refused": {answer: func(w http.ResponseWriter) { answer(w, 400, map[string]string{"error": "temporarily_unavailable"}) }, want: "lock mark unused unlock"},
-		"failed":  {answer: func(w http.ResponseWriter) { w.WriteHeader(http.StatusServiceUnavailable) }, want: "lock mark unused unlock"},
-		"no use":  {answer: func(w http.ResponseWriter) { answer(w, 200, "x") }, want: "lock mark unlock"},
+		"tokens": {want: "lock mark unlock"},
+		"refused": {answer: func(w http.ResponseWriter) {
+			answer(w, 400, map[string]string{"error": "temporarily_unavailable"})
+		}, want: "lock mark unused unlock"},
+		"failed": {answer: func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}, want: "lock mark unused unlock"},
+		"no use": {answer: func(w http.ResponseWriter) {
+			answer(w, 200, "x")
+		}, want: "lock mark unlock"},
 		"lost":    {broken: dead, want: "lock mark unlock"},
 		"no dial": {broken: &net.OpError{Op: "dial", Err: dead}, want: "lock mark unused unlock"},
 	} {

@@ -198,7 +198,8 @@ func (c *Client) drop(ctx context.Context, s *session, t *tokens) error {
 	if err != nil || text == nil {
 		return err
 	}
-	if there, err := readTokens(text); err == nil && there.Refresh == t.Refresh && there.Access == t.Access {
+	if there, err := readTokens(text); err == nil && there.Refresh == t.Refresh &&
+		there.Access == t.Access {
 		return c.store.Delete(ctx, tokenKey(c.id))
 	}
 	return nil
@@ -292,7 +293,9 @@ func (c *Client) refresh(ctx context.Context, s *session, t *tokens) (*tokens, e
 		}
 	}
 	renewed, err := c.renew(ctx, t)
-	if refusal, ok := errors.AsType[*oauthError](err); ok && slices.Contains([]string{"invalid_grant", "invalid_client", "unauthorized_client"}, refusal.code) {
+	if refusal, ok := errors.AsType[*oauthError](err); ok &&
+		slices.Contains([]string{"invalid_grant", "invalid_client", "unauthorized_client"},
+			refusal.code) {
 		return nil, c.drop(ctx, s, t)
 	}
 	if err != nil {
@@ -318,7 +321,8 @@ func (c *Client) wanted(s *session, p *place, scopes []string) []string {
 	if c.opts.Grant == GrantCode && len(wanted) > 0 && slices.Contains(p.as.Scopes, offlineAccess) {
 		wanted = union(wanted, []string{offlineAccess})
 	}
-	if !slices.Contains(p.as.Scopes, offlineAccess) && !slices.Contains(c.opts.Scopes, offlineAccess) && !slices.Contains(scopes, offlineAccess) {
+	if !slices.Contains(p.as.Scopes, offlineAccess) &&
+		!slices.Contains(c.opts.Scopes, offlineAccess) && !slices.Contains(scopes, offlineAccess) {
 		wanted = slices.DeleteFunc(wanted, func(scope string) bool { return scope == offlineAccess })
 	}
 	return wanted

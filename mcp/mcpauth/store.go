@@ -80,7 +80,9 @@ type fileStore struct {
 // read or replace is refused, and one that is damaged is left as it is. On Windows the
 // file has the access rules of its directory. Beside the file are others that serve as locks;
 // they are empty.
-func NewFileStore(path string) Store { return &fileStore{path: path, held: map[string]chan struct{}{}} }
+func NewFileStore(path string) Store {
+	return &fileStore{path: path, held: map[string]chan struct{}{}}
+}
 
 // Load implements Store.
 func (s *fileStore) Load(ctx context.Context, key string) ([]byte, error) {
@@ -95,7 +97,8 @@ func (s *fileStore) Save(ctx context.Context, key string, value []byte) error {
 	case fault != 0 || end != len(value):
 		return errors.New("mcpauth: a value for the token store is not JSON")
 	case len(value) > maxEntry:
-		return fmt.Errorf("mcpauth: a value for the token store has %d bytes, more than %d", len(value), maxEntry)
+		return fmt.Errorf("mcpauth: a value for the token store has %d bytes, more than %d", len(value),
+			maxEntry)
 	}
 	value = bytes.Clone(value)
 	return s.change(ctx, func(all map[string]jsonrpc.Raw) bool {
@@ -138,7 +141,9 @@ func (s *fileStore) Lock(ctx context.Context, key string) (unlock func(), err er
 }
 
 // lockFile keeps other processes away, too.
-func (s *fileStore) lockFile(ctx context.Context, key string, free chan struct{}) (unlock func(), err error) {
+func (s *fileStore) lockFile(
+	ctx context.Context, key string, free chan struct{},
+) (unlock func(), err error) {
 	release := func() {
 		s.mu.Lock()
 		delete(s.held, key)
@@ -197,7 +202,8 @@ func (s *fileStore) change(ctx context.Context, do func(map[string]jsonrpc.Raw) 
 		return err
 	}
 	if err := replace.Whole(path, appendStore(nil, all), 0o600); err != nil {
-		return fmt.Errorf("mcpauth: the token store could not be written, and is as it was before: %w", err)
+		return fmt.Errorf("mcpauth: the token store could not be written, and is as it was before: %w",
+			err)
 	}
 	return nil
 }
@@ -233,7 +239,9 @@ func (s *fileStore) prepare() (string, error) {
 		return "", fmt.Errorf("mcpauth: the token store cannot be reached: %w", err)
 	}
 	if runtime.GOOS != "windows" && info.Mode()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0 {
-		return "", fmt.Errorf("mcpauth: others can replace the token store: the directory %s has the mode %04o; chmod go-w it, or keep the tokens elsewhere", dir, info.Mode().Perm())
+		return "",
+			fmt.Errorf("mcpauth: others can replace the token store: the directory %s has the mode %04o; "+
+				"chmod go-w it, or keep the tokens elsewhere", dir, info.Mode().Perm())
 	}
 	return path, nil
 }
@@ -256,11 +264,19 @@ func readStore(path string) (map[string]jsonrpc.Raw, error) {
 	case !mode.IsRegular():
 		return nil, fmt.Errorf("mcpauth: the token store %s is no file", path)
 	case runtime.GOOS != "windows" && mode.Perm()&0o077 != 0:
-		return nil, fmt.Errorf("mcpauth: others can read the token store: %s has the mode %04o; chmod 600 it, and log in again if another user may have read it", path, mode.Perm())
+		return nil,
+			fmt.Errorf("mcpauth: others can read the token store: %s has the mode %04o; chmod 600 it, and "+
+				"log in again if another user may have read it", path, mode.Perm())
 	case !ours(info):
-		return nil, fmt.Errorf("mcpauth: the token store %s belongs to another user; remove it, or keep the tokens elsewhere", path)
+		return nil,
+			fmt.Errorf(
+				"mcpauth: the token store %s belongs to another user; remove it, or keep the tokens elsewhere",
+				path)
 	case info.Size() > maxStore:
-		return nil, fmt.Errorf("mcpauth: the token store %s has %d bytes, more than %d; move it away and log in again", path, info.Size(), maxStore)
+		return nil,
+			fmt.Errorf(
+				"mcpauth: the token store %s has %d bytes, more than %d; move it away and log in again", path,
+				info.Size(), maxStore)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxStore+1))
 	if err != nil {
@@ -268,7 +284,9 @@ func readStore(path string) (map[string]jsonrpc.Raw, error) {
 	}
 	all, err := parseStore(data)
 	if err != nil {
-		return nil, fmt.Errorf("mcpauth: the token store %s %w; it is left as it is: repair it, or move it away and log in again", path, err)
+		return nil,
+			fmt.Errorf("mcpauth: the token store %s %w; it is left as it is: repair it, or move it away "+
+				"and log in again", path, err)
 	}
 	return all, nil
 }
@@ -290,7 +308,8 @@ func parseStore(data []byte) (map[string]jsonrpc.Raw, error) {
 		return nil, errors.New("was written by a later version of farcall")
 	case err != nil:
 		p := jsonv2.Explain(err)
-		return nil, fmt.Errorf("is damaged: at %.100q: %s", p.Pointer, cmp.Or(p.Reason, "it is not what farcall has written"))
+		return nil, fmt.Errorf("is damaged: at %.100q: %s", p.Pointer,
+			cmp.Or(p.Reason, "it is not what farcall has written"))
 	case f.Version != storeVersion || f.Tokens == nil:
 		return nil, errors.New("is damaged: it is not what farcall has written")
 	}

@@ -87,7 +87,8 @@ func (s *keyringStore) read(key string) ([]byte, error) {
 func (s *keyringStore) Save(ctx context.Context, key string, value []byte) error {
 	text := string(value)
 	if len(text) > keyringPart*maxKeyringParts {
-		return fmt.Errorf("mcpauth: a value for the keyring has %d bytes, more than %d", len(text), keyringPart*maxKeyringParts)
+		return fmt.Errorf("mcpauth: a value for the keyring has %d bytes, more than %d", len(text),
+			keyringPart*maxKeyringParts)
 	}
 	unlock, err := s.Lock(ctx, keyringWriters)
 	if err != nil {
@@ -107,7 +108,8 @@ func (s *keyringStore) Save(ctx context.Context, key string, value []byte) error
 			return keyringError(err)
 		}
 	}
-	if err := keyring.Set(s.service, key, fmt.Sprintf("%d %s %s", len(parts), sumOf(text), parts[0])); err != nil {
+	if err := keyring.Set(s.service, key,
+		fmt.Sprintf("%d %s %s", len(parts), sumOf(text), parts[0])); err != nil {
 		return keyringError(err)
 	}
 	for i := len(parts) + 1; i <= before; i++ {
@@ -184,7 +186,8 @@ func damagedKeyring(key string) error {
 }
 
 func keyringError(err error) error {
-	return fmt.Errorf("mcpauth: the keyring cannot be used; unlock it, or keep tokens in a file: %w", err)
+	return fmt.Errorf("mcpauth: the keyring cannot be used; unlock it, or keep tokens in a file: %w",
+		err)
 }
 
 // memory is a Store of this process.

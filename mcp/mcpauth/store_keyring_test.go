@@ -70,7 +70,8 @@ func TestKeyringDamaged(t *testing.T) {
 		"none":         func() { keyring.Set("test", "a", "0 "+first) },
 	} {
 		damage()
-		if _, err := s.Load(t.Context(), "a"); err == nil || !strings.Contains(err.Error(), "damaged") || strings.Contains(err.Error(), "s3cret") {
+		if _, err := s.Load(t.Context(), "a"); err == nil || !strings.Contains(err.Error(), "damaged") ||
+			strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -88,7 +89,10 @@ func TestNoKeyring(t *testing.T) {
 	t.Setenv("HOME", dir)
 	s := NewKeyring("test")
 	_, err := s.Load(t.Context(), "a")
-	for _, err := range []error{err, s.Save(t.Context(), "a", []byte("s3cret")), s.Delete(t.Context(), "a")} {
+	for _, err := range []error{
+		err, s.Save(t.Context(), "a", []byte("s3cret")),
+		s.Delete(t.Context(), "a"),
+	} {
 		if err == nil || !strings.Contains(err.Error(), "keep tokens in a file: no bus") {
 			t.Errorf("%v", err)
 		}

@@ -85,24 +85,30 @@ func TestFileStoreRefuses(t *testing.T) {
 		"twice":        {`{"version":1,"tokens":{"a":1,"\u0061":2}}`, 0o600, 0o700, "duplicate"},
 		"version":      {`{"version":2,"tokens":{}}`, 0o600, 0o700, "later version"},
 		"another's":    {`{"version":1,"tokens":{},"more":1}`, 0o600, 0o700, "damaged"},
-		"deep":         {`{"version":1,"tokens":{"a":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}}`, 0o600, 0o700, "damaged"},
-		"binary":       {"\x00\xff\xfe", 0o600, 0o700, "damaged"},
+		"deep": {
+			`{"version":1,"tokens":{"a":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}}`,
+			0o600, 0o700, "damaged",
+		},
+		"binary": {"\x00\xff\xfe", 0o600, 0o700, "damaged"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if runtime.GOOS == "windows" && (c.mode != 0o600 || c.dir != 0o700) {
 				t.Skip("skipped: there are no such modes")
 			}
 			s, path := fileStoreAt(t)
-			if err := errors.Join(os.Mkdir(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(c.text), 0o600),
+			if err := errors.Join(os.Mkdir(filepath.Dir(path), 0o700),
+				os.WriteFile(path, []byte(c.text), 0o600),
 				os.Chmod(path, c.mode), os.Chmod(filepath.Dir(path), c.dir)); err != nil {
 				t.Fatal(err)
 			}
 			_, err := s.Load(t.Context(), "a")
-			if c.dir == 0o700 && (err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "s3cret")) {
+			if c.dir == 0o700 && (err == nil || !strings.Contains(err.Error(), c.want) ||
+				strings.Contains(err.Error(), "s3cret")) {
 				t.Errorf("Load: %v", err)
 			}
 			err = s.Save(t.Context(), "b", []byte("1"))
-			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "s3cret") {
+			if err == nil || !strings.Contains(err.Error(), c.want) ||
+				strings.Contains(err.Error(), "s3cret") {
 				t.Errorf("Save: %v", err)
 			}
 			if got, _ := os.ReadFile(path); string(got) != c.text {
@@ -115,7 +121,8 @@ func TestFileStoreRefuses(t *testing.T) {
 func TestFileStoreOdd(t *testing.T) {
 	ctx := t.Context()
 	dir := t.TempDir()
-	if _, err := NewFileStore(dir).Load(ctx, "a"); err == nil || !strings.Contains(err.Error(), "is no file") {
+	if _, err := NewFileStore(dir).Load(ctx, "a"); err == nil ||
+		!strings.Contains(err.Error(), "is no file") {
 		t.Errorf("a directory: %v", err)
 	}
 	large := filepath.Join(dir, "large")
@@ -125,7 +132,8 @@ func TestFileStoreOdd(t *testing.T) {
 	if err := os.Truncate(large, maxStore+1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewFileStore(large).Load(ctx, "a"); err == nil || !strings.Contains(err.Error(), "more than") {
+	if _, err := NewFileStore(large).Load(ctx, "a"); err == nil ||
+		!strings.Contains(err.Error(), "more than") {
 		t.Errorf("a large one: %v", err)
 	}
 	if runtime.GOOS == "windows" {
@@ -135,7 +143,8 @@ func TestFileStoreOdd(t *testing.T) {
 	if err := os.Symlink(target, link); err != nil {
 		t.Fatal(err)
 	}
-	if err := NewFileStore(link).Save(ctx, "a", []byte("1")); err == nil || !strings.Contains(err.Error(), "a link to nothing") {
+	if err := NewFileStore(link).Save(ctx, "a", []byte("1")); err == nil ||
+		!strings.Contains(err.Error(), "a link to nothing") {
 		t.Errorf("a link to nothing: %v", err)
 	}
 	if err := NewFileStore(target).Save(ctx, "a", []byte("1")); err != nil {
@@ -176,7 +185,8 @@ func rotateMain(path string) int {
 	defer cancel()
 	s := NewFileStore(path)
 	for i := range rotations {
-		if err := errors.Join(rotate(ctx, s, "shared"), s.Save(ctx, fmt.Sprintf("%d/%d", os.Getpid(), i), []byte("true"))); err != nil {
+		if err := errors.Join(rotate(ctx, s, "shared"),
+			s.Save(ctx, fmt.Sprintf("%d/%d", os.Getpid(), i), []byte("true"))); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
@@ -208,7 +218,8 @@ func TestRotation(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if got, err := s.Load(t.Context(), "shared"); string(got) != strconv.Itoa((processes+goroutines)*rotations) || err != nil {
+	if got, err := s.Load(t.Context(),
+		"shared"); string(got) != strconv.Itoa((processes+goroutines)*rotations) || err != nil {
 		t.Errorf("%s rotations, %v", got, err)
 	}
 	if all, err := readStore(path); len(all) != 1+processes*rotations || err != nil {

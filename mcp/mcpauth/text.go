@@ -38,7 +38,8 @@ func tame(s string) string {
 func hide(s string, form url.Values, header string) string {
 	for name, values := range form {
 		switch name {
-		case "code", "code_verifier", "refresh_token", "client_secret", "client_assertion", "assertion", "subject_token", "actor_token", "token":
+		case "code", "code_verifier", "refresh_token", "client_secret", "client_assertion", "assertion",
+			"subject_token", "actor_token", "token":
 			for _, v := range values {
 				if len(v) >= minSecret {
 					s = strings.ReplaceAll(s, v, "(secret)")
@@ -95,7 +96,8 @@ func (e *oauthError) Error() string {
 
 // sameOrigin reports whether two addresses have scheme, host and port in common.
 func sameOrigin(a, b *url.URL) bool {
-	return strings.EqualFold(a.Scheme, b.Scheme) && strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
+	return strings.EqualFold(a.Scheme, b.Scheme) && strings.EqualFold(a.Hostname(), b.Hostname()) &&
+		port(a) == port(b)
 }
 
 func port(u *url.URL) string {
@@ -121,5 +123,6 @@ func local(host string) bool {
 
 // secure reports whether an address is https, or http on this machine.
 func secure(u *url.URL) bool {
-	return u.Host != "" && u.User == nil && (u.Scheme == "https" || u.Scheme == "http" && local(u.Hostname()))
+	return u.Host != "" && u.User == nil &&
+		(u.Scheme == "https" || u.Scheme == "http" && local(u.Hostname()))
 }

@@ -60,7 +60,8 @@ func parseAnswer(body []byte) (*tokenAnswer, error) {
 	}
 	a := &tokenAnswer{ExpiresIn: -1}
 	for name, into := range map[string]*string{
-		"access_token": &a.AccessToken, "token_type": &a.TokenType, "refresh_token": &a.RefreshToken, "issued_token_type": &a.IssuedTokenType,
+		"access_token": &a.AccessToken, "token_type": &a.TokenType, "refresh_token": &a.RefreshToken,
+		"issued_token_type": &a.IssuedTokenType,
 	} {
 		raw := all[name]
 		switch {
@@ -71,7 +72,8 @@ func parseAnswer(body []byte) (*tokenAnswer, error) {
 			*into = string(scan.Unquote(raw))
 		}
 		if !headerSafe(*into) {
-			return nil, fmt.Errorf("its %s has characters that none may have, or is longer than %d bytes", name, maxToken)
+			return nil, fmt.Errorf("its %s has characters that none may have, or is longer than %d bytes",
+				name, maxToken)
 		}
 	}
 	switch {
@@ -119,7 +121,9 @@ func headerSafe(s string) bool {
 
 // post sends a form to a token endpoint. origin is from where the endpoint was
 // learned. A refusal is an *oauthError.
-func (c *Client) post(ctx context.Context, origin *url.URL, endpoint string, header http.Header, form url.Values) (*tokenAnswer, error) {
+func (c *Client) post(
+	ctx context.Context, origin *url.URL, endpoint string, header http.Header, form url.Values,
+) (*tokenAnswer, error) {
 	body, err := c.postForm(ctx, origin, endpoint, header, form)
 	if err != nil {
 		return nil, err
@@ -132,10 +136,14 @@ func (c *Client) post(ctx context.Context, origin *url.URL, endpoint string, hea
 }
 
 // postForm sends a form and returns what came back with a status of 2xx.
-func (c *Client) postForm(ctx context.Context, origin *url.URL, endpoint string, header http.Header, form url.Values) ([]byte, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, strings.NewReader(form.Encode()))
+func (c *Client) postForm(
+	ctx context.Context, origin *url.URL, endpoint string, header http.Header, form url.Values,
+) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint,
+		strings.NewReader(form.Encode()))
 	if err != nil {
-		return nil, fmt.Errorf("mcpauth: the endpoint %q of the authorization server is no URL", tame(endpoint))
+		return nil, fmt.Errorf("mcpauth: the endpoint %q of the authorization server is no URL",
+			tame(endpoint))
 	}
 	maps.Copy(r.Header, header)
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -188,7 +196,9 @@ func refusalOf(body []byte) *oauthError {
 }
 
 // ask asks an authorization server for tokens: form is the grant. key binds them, unless it is nil.
-func (c *Client) ask(ctx context.Context, as *server, reg *registration, form url.Values, key *dpopKey) (*tokenAnswer, error) {
+func (c *Client) ask(
+	ctx context.Context, as *server, reg *registration, form url.Values, key *dpopKey,
+) (*tokenAnswer, error) {
 	header := http.Header{}
 	if err := c.identify(as, reg, header, form); err != nil {
 		return nil, err
@@ -207,7 +217,8 @@ func (c *Client) ask(ctx context.Context, as *server, reg *registration, form ur
 		}
 		a, err := c.post(ctx, as.origin, as.TokenEndpoint, header, form)
 		// RFC 9449 §8: the nonce came with the refusal. The grant has not been used.
-		if refusal, ok := errors.AsType[*oauthError](err); ok && refusal.code == "use_dpop_nonce" && key != nil && try == 0 {
+		if refusal, ok := errors.AsType[*oauthError](err); ok && refusal.code == "use_dpop_nonce" &&
+			key != nil && try == 0 {
 			if reg.signer != nil { // its jti counts once
 				if err := c.identify(as, reg, header, form); err != nil {
 					return nil, err
@@ -220,7 +231,9 @@ func (c *Client) ask(ctx context.Context, as *server, reg *registration, form ur
 }
 
 // identify says who the client is, in the way that the server and the registration have in common.
-func (c *Client) identify(as *server, reg *registration, header http.Header, form url.Values) error {
+func (c *Client) identify(
+	as *server, reg *registration, header http.Header, form url.Values,
+) error {
 	switch method := reg.method(as); method {
 	case authBasic:
 		header.Set("Authorization", basic(reg.ClientID, reg.Secret))
@@ -240,7 +253,9 @@ func (c *Client) identify(as *server, reg *registration, header http.Header, for
 			form.Set("client_id", reg.ClientID)
 		}
 	default:
-		return fmt.Errorf("mcpauth: the authorization server %s wants the client to prove who it is by %s, for which it has nothing", tame(as.Issuer), tame(method))
+		return fmt.Errorf(
+			"mcpauth: the authorization server %s wants the client to prove who it is by %s, for which it "+
+				"has nothing", tame(as.Issuer), tame(method))
 	}
 	return nil
 }
@@ -248,7 +263,8 @@ func (c *Client) identify(as *server, reg *registration, header http.Header, for
 // basic is HTTP Basic authentication of a client: RFC 6749 §2.3.1 has both parts encoded
 // as in a form.
 func basic(id, secret string) string {
-	return "Basic " + base64.StdEncoding.EncodeToString([]byte(url.QueryEscape(id)+":"+url.QueryEscape(secret)))
+	return "Basic " +
+		base64.StdEncoding.EncodeToString([]byte(url.QueryEscape(id)+":"+url.QueryEscape(secret)))
 }
 
 // keepNonce keeps the nonce that a server wants in proofs, RFC 9449 §8.2 and §9.
@@ -304,7 +320,8 @@ func (tokens) GoString() string { return "tokens" }
 // readTokens reads what a store has.
 func readTokens(text []byte) (*tokens, error) {
 	t := new(tokens)
-	if err := jsonv2.Unmarshal(text, t); err != nil || t.Issuer == "" || !headerSafe(t.Access) || !headerSafe(t.Refresh) {
+	if err := jsonv2.Unmarshal(text, t); err != nil || t.Issuer == "" || !headerSafe(t.Access) ||
+		!headerSafe(t.Refresh) {
 		return nil, errors.New("mcpauth: the tokens in the store are damaged; log in again")
 	}
 	if len(t.Key) > 0 {
@@ -323,16 +340,23 @@ func (c *Client) take(a *tokenAnswer, before tokens, strict bool) (*tokens, erro
 	switch strings.ToLower(a.TokenType) {
 	case "dpop":
 		if t.key == nil {
-			return nil, fmt.Errorf("mcpauth: the authorization server %s has bound the token to a key that the client does not have", tame(t.Issuer))
+			return nil,
+				fmt.Errorf(
+					"mcpauth: the authorization server %s has bound the token to a key that the client "+
+						"does not have", tame(t.Issuer))
 		}
 		t.Type = "DPoP"
 	case "bearer":
 		if t.key != nil && strict { // RFC 9449 §5
-			return nil, fmt.Errorf("mcpauth: the authorization server %s has not bound the token to the client's key", tame(t.Issuer))
+			return nil,
+				fmt.Errorf("mcpauth: the authorization server %s has not bound the token to the client's key",
+					tame(t.Issuer))
 		}
 		t.Type, t.key, t.Key = "Bearer", nil, nil
 	default:
-		return nil, fmt.Errorf("mcpauth: the authorization server %s has issued a token of the unknown type %q", tame(t.Issuer), tame(a.TokenType))
+		return nil,
+			fmt.Errorf("mcpauth: the authorization server %s has issued a token of the unknown type %q",
+				tame(t.Issuer), tame(a.TokenType))
 	}
 	t.Access, t.Made, t.Expires = a.AccessToken, now.Unix(), 0
 	if a.ExpiresIn >= 0 {

@@ -27,10 +27,11 @@ func TestTokenAnswers(t *testing.T) {
 		`{"access_token":"x","token_type":"Bearer","expires_in":{"a":[]}}`:              "-1",
 		`{"access_token":"x","token_type":"Bearer","expires_in":"NaN"}`:                 "-1",
 		`{"access_token":"x","token_type":"Bearer","scope":["a"],"refresh_token":null}`: "-1",
-		`{"access_token":"x"}`:                                                 "no token_type",
-		`{"token_type":"Bearer"}`:                                              "no access_token",
-		`{"access_token":"","token_type":"Bearer"}`:                            "no access_token",
-		`{"access_token":7,"token_type":"Bearer"}`:                             "access_token is no string",
+		`{"access_token":"x"}`:                      "no token_type",
+		`{"token_type":"Bearer"}`:                   "no access_token",
+		`{"access_token":"","token_type":"Bearer"}`: "no access_token",
+		`{"access_token":7,` +
+			`"token_type":"Bearer"}`: "access_token is no string",
 		`{"access_token":"x","token_type":["Bearer"]}`:                         "token_type is no string",
 		`{"access_token":"x","access_token":"y","token_type":"Bearer"}`:        "twice",
 		`{"access_token":"x\r\nX-Evil: 1","token_type":"Bearer"}`:              "characters",
@@ -62,18 +63,36 @@ func TestTokenEndpointIsHostile(t *testing.T) {
 		reply func(w http.ResponseWriter)
 		want  string
 	}{
-		"huge":           {func(w http.ResponseWriter) { fmt.Fprintf(w, `{"x":"%s"}`, strings.Repeat("x", 2<<20)) }, fetch.ErrTooLarge.Error()},
-		"nothing":        {func(w http.ResponseWriter) { w.WriteHeader(http.StatusNoContent) }, "not JSON"},
-		"page":           {func(w http.ResponseWriter) { w.WriteHeader(http.StatusBadGateway); fmt.Fprint(w, "<h1>no</h1>") }, "status 502"},
-		"error with 200": {func(w http.ResponseWriter) { fmt.Fprint(w, `{"error":"bad_verification_code"}`) }, "bad_verification_code"},
+		"huge": {func(w http.ResponseWriter) {
+			fmt.Fprintf(w, `{"x":"%s"}`, strings.Repeat("x", 2<<20))
+		}, fetch.ErrTooLarge.Error()},
+		"nothing": {func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusNoContent)
+		}, "not JSON"},
+		"page": {func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusBadGateway)
+			fmt.Fprint(w, "<h1>no</h1>")
+		}, "status 502"},
+		"error with 200": {func(w http.ResponseWriter) {
+			fmt.Fprint(w, `{"error":"bad_verification_code"}`)
+		}, "bad_verification_code"},
 		"redirect": {func(w http.ResponseWriter) {
 			w.Header().Set("Location", "https://evil.example/")
 			w.WriteHeader(http.StatusTemporaryRedirect)
 		}, "status 307"},
-		"unknown type":     {func(w http.ResponseWriter) { fmt.Fprint(w, `{"access_token":"x","token_type":"mac\u001b[2J"}`) }, "characters that none may have"},
-		"another type":     {func(w http.ResponseWriter) { fmt.Fprint(w, `{"access_token":"x","token_type":"mac"}`) }, "unknown type \"mac\""},
-		"bound to no key":  {func(w http.ResponseWriter) { fmt.Fprint(w, `{"access_token":"x","token_type":"DPoP"}`) }, "that the client does not have"},
-		"error, no string": {func(w http.ResponseWriter) { w.WriteHeader(http.StatusBadRequest); fmt.Fprint(w, `{"error":{"a":1}}`) }, "status 400"},
+		"unknown type": {func(w http.ResponseWriter) {
+			fmt.Fprint(w, `{"access_token":"x","token_type":"mac\u001b[2J"}`)
+		}, "characters that none may have"},
+		"another type": {func(w http.ResponseWriter) {
+			fmt.Fprint(w, `{"access_token":"x","token_type":"mac"}`)
+		}, "unknown type \"mac\""},
+		"bound to no key": {func(w http.ResponseWriter) {
+			fmt.Fprint(w, `{"access_token":"x","token_type":"DPoP"}`)
+		}, "that the client does not have"},
+		"error, no string": {func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprint(w, `{"error":{"a":1}}`)
+		}, "status 400"},
 		"long words": {func(w http.ResponseWriter) {
 			w.WriteHeader(http.StatusBadRequest)
 			fmt.Fprintf(w, `{"error":"e","error_description":"%s"}`, strings.Repeat("é", 9999))
@@ -128,7 +147,11 @@ func TestNoSecretIsShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.own.hold(tok)
-	for _, v := range []any{o, &o, *o.Enterprise, o.Enterprise, tok, *tok, reg, *reg, s, c, tokenAnswer{AccessToken: secret}, &tokenAnswer{RefreshToken: secret}} {
+	for _, v := range []any{
+		o, &o, *o.Enterprise, o.Enterprise, tok, *tok, reg, *reg, s, c,
+		tokenAnswer{AccessToken: secret},
+		&tokenAnswer{RefreshToken: secret},
+	} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
 			if text := fmt.Sprintf(verb, v); strings.Contains(text, secret) {
 				t.Errorf("%s of %T: %s", verb, v, text)
@@ -143,15 +166,18 @@ func TestNoSecretIsShown(t *testing.T) {
 
 func FuzzTokenAnswer(f *testing.F) {
 	for _, seed := range []string{
-		`{"access_token":"x","token_type":"Bearer","expires_in":3600,"refresh_token":"y","scope":"a b"}`, `{"error":"x","error_description":"y"}`,
-		`{"access_token":"x","token_type":"DPoP","expires_in":"12"}`, `[]`, `{"client_id":"x","client_secret_expires_at":0}`, "{\"access_token\":\"\\ud800\"}",
+		`{"access_token":"x","token_type":"Bearer","expires_in":3600,"refresh_token":"y","scope":"a b"}`,
+		`{"error":"x","error_description":"y"}`,
+		`{"access_token":"x","token_type":"DPoP","expires_in":"12"}`, `[]`,
+		`{"client_id":"x","client_secret_expires_at":0}`, "{\"access_token\":\"\\ud800\"}",
 	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		a, err := parseAnswer(body)
 		if err == nil {
-			if a.AccessToken == "" || a.TokenType == "" || a.ExpiresIn < -1 || !headerSafe(a.AccessToken) || !headerSafe(a.RefreshToken) {
+			if a.AccessToken == "" || a.TokenType == "" || a.ExpiresIn < -1 || !headerSafe(a.AccessToken) ||
+				!headerSafe(a.RefreshToken) {
 				t.Errorf("%q is taken as %#v", body, *a)
 			}
 			if !json.Valid(body) {
@@ -163,11 +189,13 @@ func FuzzTokenAnswer(f *testing.F) {
 		if refusal := refusalOf(body); refusal != nil && tame(refusal.code) == "" {
 			t.Errorf("%q is a refusal without a reason", body)
 		}
-		if reg, err := readRegistration(body, "x"); err == nil && (reg.ClientID == "" || reg.Redirect != "x") {
+		if reg, err := readRegistration(body, "x"); err == nil &&
+			(reg.ClientID == "" || reg.Redirect != "x") {
 			t.Errorf("%q is a registration", body)
 		}
 		_, _ = readTokens(body)
-		if text := tame(string(body)); strings.ContainsAny(text, "\x00\x1b\r\n\u202e") || len(text) > 4*(maxTame+1) {
+		if text := tame(string(body)); strings.ContainsAny(text, "\x00\x1b\r\n\u202e") ||
+			len(text) > 4*(maxTame+1) {
 			t.Errorf("%q", text)
 		}
 	})

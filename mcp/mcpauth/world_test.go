@@ -108,7 +108,8 @@ func (w *world) call(ctx context.Context, c *Client) (status int, err error) {
 			return 0, err
 		}
 		resp.Body.Close()
-		if resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden || try == 2 {
+		if resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden ||
+			try == 2 {
 			return resp.StatusCode, nil
 		}
 		again, err := c.Challenge(ctx, resp)
@@ -177,13 +178,17 @@ type given struct {
 func (w *world) newAS(host string) *authServer {
 	a := &authServer{
 		w: w, issuer: "https://" + host, at: []string{"/.well-known/oauth-authorization-server"}, life: 3600, iss: "https://" + host,
-		clients: map[string]map[string]any{}, codes: map[string]url.Values{}, given: map[string]*given{}, refresh: map[string]*given{},
+		clients: map[string]map[string]any{}, codes: map[string]url.Values{}, given: map[string]*given{},
+		refresh: map[string]*given{},
 	}
 	a.metadata = map[string]any{
-		"issuer": a.issuer, "authorization_endpoint": a.issuer + "/authorize", "token_endpoint": a.issuer + "/token",
+		"issuer": a.issuer, "authorization_endpoint": a.issuer + "/authorize",
+		"token_endpoint":        a.issuer + "/token",
 		"registration_endpoint": a.issuer + "/register", "revocation_endpoint": a.issuer + "/revoke",
-		"code_challenge_methods_supported": []string{"S256"}, "token_endpoint_auth_methods_supported": []string{"none"},
-		"authorization_response_iss_parameter_supported": true, "scopes_supported": []string{"a", "b", "offline_access"},
+		"code_challenge_methods_supported":               []string{"S256"},
+		"token_endpoint_auth_methods_supported":          []string{"none"},
+		"authorization_response_iss_parameter_supported": true,
+		"scopes_supported":                               []string{"a", "b", "offline_access"},
 	}
 	w.hosts[host] = a
 	return a
@@ -193,7 +198,10 @@ func (w *world) newAS(host string) *authServer {
 func (w *world) newServer(as *authServer) *mcpServer {
 	s := &mcpServer{w: w, as: as, challenge: `Bearer error="invalid_token"`}
 	s.prm = map[string]map[string]any{
-		"/.well-known/oauth-protected-resource/mcp": {"resource": serverURL, "authorization_servers": []string{as.issuer}},
+		"/.well-known/oauth-protected-resource/mcp": {
+			"resource":              serverURL,
+			"authorization_servers": []string{as.issuer},
+		},
 	}
 	w.hosts["mcp.example"] = s
 	return s
@@ -293,7 +301,10 @@ func (a *authServer) token(w http.ResponseWriter, r *http.Request) {
 		a.refuse(w, "use_dpop_nonce", "")
 		return
 	}
-	g := &given{client: id, scope: form.Get("scope"), resource: form.Get("resource"), subject: form.Get("subject_token")}
+	g := &given{
+		client: id, scope: form.Get("scope"), resource: form.Get("resource"),
+		subject: form.Get("subject_token"),
+	}
 	switch form.Get("grant_type") {
 	case "authorization_code":
 		q := a.codes[form.Get("code")]
@@ -303,7 +314,8 @@ func (a *authServer) token(w http.ResponseWriter, r *http.Request) {
 		case q == nil:
 			a.refuse(w, "invalid_grant", "unknown code "+form.Get("code"))
 			return
-		case q.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(sum[:]), q.Get("redirect_uri") != form.Get("redirect_uri"),
+		case q.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(sum[:]),
+			q.Get("redirect_uri") != form.Get("redirect_uri"),
 			q.Get("client_id") != id, q.Get("resource") != form.Get("resource"):
 			a.refuse(w, "invalid_grant", "it does not fit the authorization request")
 			return
@@ -336,7 +348,10 @@ func (a *authServer) issue(w http.ResponseWriter, g *given, bound bool, grant st
 	}
 	g.ends = a.w.clock().Add(life)
 	a.given[access] = g
-	reply := map[string]any{"access_token": access, "token_type": g.kind, "scope": g.scope, "expires_in": a.life}
+	reply := map[string]any{
+		"access_token": access, "token_type": g.kind, "scope": g.scope,
+		"expires_in": a.life,
+	}
 	if strings.Contains(g.scope, "offline_access") && (grant != "refresh_token" || a.rotate) {
 		refresh := fmt.Sprintf("refresh-%d", a.n)
 		a.refresh[refresh] = g
@@ -356,8 +371,12 @@ func decoded(jwt string) string {
 }
 
 // user signs in at once. edit changes what the browser comes back with.
-func (a *authServer) user(edit func(q url.Values)) func(context.Context, string, func(string) (string, error)) (*url.URL, error) {
-	return func(_ context.Context, redirect string, begin func(string) (string, error)) (*url.URL, error) {
+func (a *authServer) user(
+	edit func(q url.Values),
+) func(context.Context, string, func(string) (string, error)) (*url.URL, error) {
+	return func(
+		_ context.Context, redirect string, begin func(string) (string, error),
+	) (*url.URL, error) {
 		if redirect == DefaultRedirect {
 			redirect = "http://127.0.0.1:5555/callback"
 		}
