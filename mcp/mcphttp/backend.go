@@ -63,17 +63,19 @@ type Resumer interface {
 	// Resumed before. It has agreed on the revision, and State of its Session has returned state; nil
 	// state is that of a session with a known revision and nothing else. state is valid until Resume
 	// returns. ctx and client are as in Accept. The Session is Resumable.
-	Resume(ctx context.Context, client farcall.Caller, rev *era.Revision, state []byte) (Session, error)
+	Resume(
+		ctx context.Context, client farcall.Caller, rev *era.Revision, state []byte,
+	) (Session, error)
 }
 
 // Resumable is the Session of a Resumer. One with a method Discard(context.Context) gets a call of
 // it when its client has ended the session by DELETE, whichever replica handles that: what is
-// stored of it elsewhere can go. One with a method Again() (requests [][]byte, err error) gets a call
-// of it when it goes on here: these requests of its client are made again, as if the client had sent
-// them, and then its method MadeAgain() is called. After an error Again is called again, for a
-// while, and then MadeAgain. The client that Accept and Resume get has a method Sealed() (id string,
-// until time.Time): a text that names the session at all replicas, "" where it is of this process
-// alone, and when it ends.
+// stored of it elsewhere can go. One with a method Again() (requests [][]byte, err error) gets a
+// call of it when it goes on here: these requests of its client are made again, as if the client
+// had sent them, and then its method MadeAgain() is called. After an error Again is called again,
+// for a while, and then MadeAgain. The client that Accept and Resume get has a method Sealed() (id
+// string, until time.Time): a text that names the session at all replicas, "" where it is of this
+// process alone, and when it ends.
 type Resumable interface {
 	Session
 	// State returns what Resume needs to go on, after initialize. It is sealed in the id of the
@@ -124,13 +126,15 @@ type Options struct {
 
 	// Forward has another replica answer a request with a body that has been read, and writes its
 	// answer to w as it comes, unless begun is false. sent is false when that replica has executed
-	// nothing. Route returns the replica that is to answer, "" for this one: of what has begun at home,
-	// or, where key is not "", at another one when that is not there; without home, of a new session or
-	// a request without a session of the caller with that key, "" for none. Replica is the name of this
-	// one: letters and digits, of one length for all. It begins the ids of sessions. Either all three
-	// are set, or none: then each request is answered here, but for answers to questions, see
-	// Advertise.
-	Forward func(w http.ResponseWriter, r *http.Request, replica string, body []byte) (begun, sent bool, err error)
+	// nothing. Route returns the replica that is to answer, "" for this one: of what has begun at
+	// home, or, where key is not "", at another one when that is not there; without home, of a new
+	// session or a request without a session of the caller with that key, "" for none. Replica is the
+	// name of this one: letters and digits, of one length for all. It begins the ids of sessions.
+	// Either all three are set, or none: then each request is answered here, but for answers to
+	// questions, see Advertise.
+	Forward func(
+		w http.ResponseWriter, r *http.Request, replica string, body []byte,
+	) (begun, sent bool, err error)
 	Route   func(ctx context.Context, home, key string) (replica string)
 	Replica string
 
@@ -208,7 +212,9 @@ func (o *Options) of(b Backend) Options {
 		c.Trace = own.Trace
 	}
 	if c.Owner == nil && named != nil {
-		c.Owner = func(r *http.Request) string { return named(context.WithValue(r.Context(), requestKey{}, r)) }
+		c.Owner = func(r *http.Request) string {
+			return named(context.WithValue(r.Context(), requestKey{}, r))
+		}
 	}
 	if len(c.Keys) == 0 {
 		c.Keys = own.Keys
@@ -260,7 +266,8 @@ func (o *Options) withDefaults() Options {
 // every transport.
 func Dialect() farcall.Dialect {
 	return farcall.Dialect{
-		CancelMethod: spec.NotificationCancelled, CancelID: "requestId", CancelReason: "reason", CancelSilent: true,
+		CancelMethod: spec.NotificationCancelled, CancelID: "requestId", CancelReason: "reason",
+		CancelSilent:   true,
 		ProgressMethod: spec.NotificationProgress, ProgressToken: spec.MetaProgressToken, Meta: "_meta",
 	}
 }
@@ -286,12 +293,16 @@ func NewHandler(b Backend, o *Options) *Handler {
 // seal prepares for sessions that are not kept in memory. It returns how long they stay there,
 // negative for those that are, and panics when the options are not valid.
 func (h *Handler) seal() (linger time.Duration) {
-	linger = map[string]time.Duration{sessionsMemory: -1, sessionsSealed: sealedLinger}[h.opts.Sessions]
+	linger = map[string]time.Duration{
+		sessionsMemory: -1,
+		sessionsSealed: sealedLinger,
+	}[h.opts.Sessions]
 	switch _, resumes := h.backend.(Resumer); {
 	case linger < 0:
 		return linger
 	case linger == 0 && h.opts.Sessions != sessionsNone:
-		misuse("Options.Sessions is %q; it must be %q, %q or %q", h.opts.Sessions, sessionsMemory, sessionsSealed, sessionsNone)
+		misuse("Options.Sessions is %q; it must be %q, %q or %q", h.opts.Sessions, sessionsMemory,
+			sessionsSealed, sessionsNone)
 	case !resumes:
 		misuse("Options.Sessions is %q, and the backend is no Resumer", h.opts.Sessions)
 	}

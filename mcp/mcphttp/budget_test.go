@@ -27,7 +27,9 @@ func free(t *testing.T, b *farcall.Budget) {
 }
 
 func padded(id int, tool, more string) string {
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"pad":%q%s}}`, id, tool, strings.Repeat("x", 300<<10), more)
+	return fmt.Sprintf(
+		`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"pad":%q%s}}`, id, tool,
+		strings.Repeat("x", 300<<10), more)
 }
 
 // Large requests give back what they hold, whatever becomes of them, also when the
@@ -36,19 +38,27 @@ func padded(id int, tool, more string) string {
 func TestBudget(t *testing.T) {
 	b := farcall.NewBudget(2<<20, 0)
 	e := serve(t, &Options{Budget: b})
-	const modern = `,"_meta":{"io.modelcontextprotocol/protocolVersion":"` + modernName + `","io.modelcontextprotocol/clientCapabilities":{}}`
+	const modern = `,"_meta":{"io.modelcontextprotocol/protocolVersion":"` + modernName +
+		`","io.modelcontextprotocol/clientCapabilities":{}}`
 	headers := func(tool string) []string {
-		return []string{"MCP-Protocol-Version: " + modernName, "Mcp-Method: tools/call", "Mcp-Name: " + tool}
+		return []string{
+			"MCP-Protocol-Version: " + modernName, "Mcp-Method: tools/call",
+			"Mcp-Name: " + tool,
+		}
 	}
-	session := "Mcp-Session-Id: " + e.post(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"`+legacyName+`"}}`).Header.Get("Mcp-Session-Id")
+	session := "Mcp-Session-Id: " +
+		e.post(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"`+legacyName+
+			`"}}`).Header.Get("Mcp-Session-Id")
 	for _, tool := range []string{"echo", "panic", "unknown"} {
-		if r := e.post(padded(1, tool, modern), headers(tool)...); r.StatusCode == http.StatusServiceUnavailable {
+		if r := e.post(padded(1, tool, modern),
+			headers(tool)...); r.StatusCode == http.StatusServiceUnavailable {
 			t.Errorf("%s: %s", tool, r.Status)
 		}
 		_, _ = io.Copy(io.Discard, e.post(padded(1, tool, ""), session).Body)
 	}
 	for _, header := range [][]string{headers("goexit"), {session}} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, e.url+"/mcp", strings.NewReader(padded(1, "goexit", modern)))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, e.url+"/mcp",
+			strings.NewReader(padded(1, "goexit", modern)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,11 +67,13 @@ func TestBudget(t *testing.T) {
 			name, value, _ := strings.Cut(h, ": ")
 			r.Header.Set(name, value)
 		}
-		if resp, err := http.DefaultClient.Do(r); err == nil { // the goroutine of the connection has ended
+		if resp, err := http.DefaultClient.Do(r); err == nil {
+			// the goroutine of the connection has ended
 			resp.Body.Close()
 		}
 	}
-	if r := e.post(padded(1, "echo", ""), "Mcp-Session-Id: gone"); r.StatusCode != http.StatusNotFound {
+	if r := e.post(padded(1, "echo", ""), "Mcp-Session-Id: gone"); r.StatusCode !=
+		http.StatusNotFound {
 		t.Errorf("a session that is gone: %s", r.Status)
 	}
 	if r := e.post(padded(1, "echo", "")+"x", session); r.StatusCode != http.StatusBadRequest {
@@ -81,14 +93,17 @@ func TestBudget(t *testing.T) {
 	}
 	defer conn.Close()
 	go func() {
-		_, _ = fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 40000000\r\n\r\n%s", strings.Repeat("x", 2<<20))
+		_, _ = fmt.Fprintf(conn,
+			"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
+				"Content-Length: 40000000\r\n\r\n%s", strings.Repeat("x", 2<<20))
 	}()
 	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	answer := make([]byte, 2000)
 	n, err := conn.Read(answer)
-	if text := string(answer[:n]); err != nil || !strings.HasPrefix(text, "HTTP/1.1 503") || !strings.Contains(text, "Retry-After: 1") || !strings.Contains(text, "-32010") {
+	if text := string(answer[:n]); err != nil || !strings.HasPrefix(text, "HTTP/1.1 503") ||
+		!strings.Contains(text, "Retry-After: 1") || !strings.Contains(text, "-32010") {
 		t.Errorf("%v: %s", err, text)
 	}
 	if r := e.post(padded(3, "echo", modern), headers("echo")...); r.StatusCode != http.StatusOK {
@@ -100,12 +115,16 @@ func TestBudget(t *testing.T) {
 
 // What a client reads is bounded by its budget, too.
 func TestBudgetOfAClient(t *testing.T) {
-	for name, contentType := range map[string]string{"answer": "application/json", "event": "text/event-stream"} {
+	for name, contentType := range map[string]string{
+		"answer": "application/json",
+		"event":  "text/event-stream",
+	} {
 		t.Run(name, func(t *testing.T) {
 			b := farcall.NewBudget(1<<20, 0)
 			h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", contentType)
-				_, _ = fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":%q}\n\n", strings.Repeat("x", 3<<20))
+				_, _ = fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":%q}\n\n",
+					strings.Repeat("x", 3<<20))
 			})
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
@@ -118,7 +137,10 @@ func TestBudgetOfAClient(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = c.Exchange(t.Context(), []byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`), func([]byte) error { return nil })
+			err = c.Exchange(t.Context(), []byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`),
+				func([]byte) error {
+					return nil
+				})
 			if err == nil || !strings.Contains(err.Error(), "no memory") {
 				t.Errorf("%.300v", err)
 			}

@@ -59,10 +59,11 @@ type state struct {
 	session []string // the session, as the value of a header; nil: none
 	events  *eventChannel
 
-	lastEvent  string // the last event of the session that Listen has handled; "": none
-	resumeFrom string // the last event that an earlier client has handled, for the first Listen; "": none
-	attached   bool   // the session is from Attach, and the server has accepted no request in it yet
-	detached   bool   // Close leaves the session on the server
+	lastEvent string // the last event of the session that Listen has handled; "": none
+	// the last event that an earlier client has handled, for the first Listen; "": none
+	resumeFrom string
+	attached   bool // the session is from Attach, and the server has accepted no request in it yet
+	detached   bool // Close leaves the session on the server
 }
 
 // legacyHeader adds what every legacy request but initialize carries.
@@ -128,9 +129,12 @@ func (c *Client) Detach(session string) (lastEvent string, err error) {
 func (c *Client) Attach(session, lastEvent string) error {
 	switch {
 	case !visible(session):
-		return errors.New("mcphttp: the id of the session is not valid: it must be visible ASCII characters")
+		return errors.New(
+			"mcphttp: the id of the session is not valid: it must be visible ASCII characters")
 	case !validEventID(lastEvent):
-		return fmt.Errorf("mcphttp: the id of the event is not valid: it must be printable ASCII characters, at most %d", maxEventID)
+		return fmt.Errorf(
+			"mcphttp: the id of the event is not valid: it must be printable ASCII characters, at most %d",
+			maxEventID)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -201,7 +205,8 @@ func (c *Client) EndSession(ctx context.Context) error {
 		return classify(err)
 	}
 	defer discard(resp)
-	if succeeded(resp) || resp.StatusCode == http.StatusMethodNotAllowed || resp.StatusCode == http.StatusNotFound {
+	if succeeded(resp) || resp.StatusCode == http.StatusMethodNotAllowed ||
+		resp.StatusCode == http.StatusNotFound {
 		return nil
 	}
 	return newStatusError(resp)
@@ -283,7 +288,9 @@ func (c *Client) ended(ctx context.Context, err error) error {
 
 // request returns a request with the headers that all have. The body must not
 // change any more.
-func (c *Client) request(ctx context.Context, method string, u *url.URL, body []byte) *http.Request {
+func (c *Client) request(
+	ctx context.Context, method string, u *url.URL, body []byte,
+) *http.Request {
 	r := &http.Request{
 		Method: method, URL: u, Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: make(http.Header, len(c.header)+8),
@@ -314,7 +321,9 @@ var (
 
 // do sends a request, with credentials, and again when the server asks for
 // better ones. The caller closes the body.
-func (c *Client) do(ctx context.Context, build func() (*http.Request, error)) (*http.Response, error) {
+func (c *Client) do(
+	ctx context.Context, build func() (*http.Request, error),
+) (*http.Response, error) {
 	auth := c.opts.Authorize
 	for try := 0; ; try++ {
 		r, err := build()
@@ -329,7 +338,8 @@ func (c *Client) do(ctx context.Context, build func() (*http.Request, error)) (*
 			}
 		}
 		resp, err := c.http.Do(r)
-		refused := err == nil && (resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden)
+		refused := err == nil &&
+			(resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden)
 		if auth == nil || !refused || try == maxChallenges {
 			return resp, err
 		}
@@ -349,7 +359,9 @@ func (c *Client) do(ctx context.Context, build func() (*http.Request, error)) (*
 // connection.
 type authError struct{ err error }
 
-func (e *authError) Error() string { return "mcphttp: cannot authorize the request: " + e.err.Error() }
+func (e *authError) Error() string {
+	return "mcphttp: cannot authorize the request: " + e.err.Error()
+}
 func (e *authError) Unwrap() error { return e.err }
 
 func succeeded(r *http.Response) bool { return r.StatusCode >= 200 && r.StatusCode < 300 }
@@ -413,8 +425,8 @@ type Authorizer interface {
 }
 
 // Dial returns a client of the server at an http or https URL, or one that the client of
-// DialOptions.HTTP sends. It fails when the address is invalid; nothing is connected before the first
-// exchange.
+// DialOptions.HTTP sends. It fails when the address is invalid; nothing is connected before the
+// first exchange.
 func Dial(address string, o *DialOptions) (*Client, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -462,9 +474,12 @@ func checkRedirect(r *http.Request, via []*http.Request) error {
 	first := via[0]
 	switch {
 	case !sameOrigin(r.URL, first.URL):
-		return fmt.Errorf("%w: the server redirects to %s, another origin; use that address if it is meant", farcall.ErrProtocol, r.URL.Redacted())
+		return fmt.Errorf(
+			"%w: the server redirects to %s, another origin; use that address if it is meant",
+			farcall.ErrProtocol, r.URL.Redacted())
 	case r.Method != first.Method:
-		return fmt.Errorf("%w: the server redirects to %s and loses the %s; use that address", farcall.ErrProtocol, r.URL.Redacted(), first.Method)
+		return fmt.Errorf("%w: the server redirects to %s and loses the %s; use that address",
+			farcall.ErrProtocol, r.URL.Redacted(), first.Method)
 	case len(via) >= maxRedirects:
 		return fmt.Errorf("%w: more than %d redirects", farcall.ErrProtocol, maxRedirects)
 	}

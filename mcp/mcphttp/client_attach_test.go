@@ -119,7 +119,8 @@ func TestDetach(t *testing.T) {
 		c.Close()
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		if last := k.all[len(k.all)-1]; last.Method != http.MethodDelete || last.Header.Get("Mcp-Session-Id") != "3" {
+		if last := k.all[len(k.all)-1]; last.Method != http.MethodDelete ||
+			last.Header.Get("Mcp-Session-Id") != "3" {
 			t.Errorf("the last request is %s of session %s", last.Method, last.Header.Get("Mcp-Session-Id"))
 		}
 	})
@@ -156,19 +157,62 @@ func TestAttach(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		streams []func(http.ResponseWriter, *http.Request) // of each GET
-		listens [][]int                                    // by client: how many messages each Listen gets
-		gets    []string                                   // Last-Event-ID of each GET
-		last    string                                     // what the last Detach returns
+		// by client: how many messages each Listen gets
+		listens [][]int
+		gets    []string // Last-Event-ID of each GET
+		last    string   // what the last Detach returns
 	}{
-		{"events go on", []func(http.ResponseWriter, *http.Request){sends("a", "b"), sends("c"), sends("d")}, [][]int{{2}, {1}, {1}}, []string{"", "b", "c"}, "d"},
-		{"no event yet", []func(http.ResponseWriter, *http.Request){sends("a"), sends(), sends("b")}, [][]int{{1}, {0}, {1}}, []string{"", "a", "a"}, "b"},
-		{"a client that does not listen", []func(http.ResponseWriter, *http.Request){sends("a"), sends("b")}, [][]int{{1}, nil, {1}}, []string{"", "a"}, "b"},
-		{"a stream that breaks", []func(http.ResponseWriter, *http.Request){sends("a"), broken("b"), sends("c")}, [][]int{{1}, {2}}, []string{"", "a", "b"}, "c"},
-		{"the first Listen only", []func(http.ResponseWriter, *http.Request){sends("a"), sends("b"), sends("c")}, [][]int{{1}, {1, 1}}, []string{"", "a", ""}, "c"},
-		{"events are not kept", []func(http.ResponseWriter, *http.Request){sends("a"), refuses, sends(), sends()}, [][]int{{1}, {0}, {0}}, []string{"", "a", "", ""}, ""},
-		{"events have no ids", []func(http.ResponseWriter, *http.Request){sends(""), sends("")}, [][]int{{1}, {1}}, []string{"", ""}, ""},
-		{"an id that is no header", []func(http.ResponseWriter, *http.Request){sends("a", "\x7f"), sends()}, [][]int{{2}, {0}}, []string{"", ""}, ""},
-		{"an id that is long", []func(http.ResponseWriter, *http.Request){sends(strings.Repeat("a", 5000)), sends()}, [][]int{{1}, {0}}, []string{"", ""}, ""},
+		{"events go on", []func(http.ResponseWriter, *http.Request){
+			sends("a", "b"), sends("c"),
+			sends("d"),
+		}, [][]int{{2}, {1}, {1}}, []string{"", "b", "c"}, "d"},
+		{
+			"no event yet",
+			[]func(http.ResponseWriter, *http.Request){sends("a"), sends(), sends("b")},
+			[][]int{{1}, {0}, {1}},
+			[]string{"", "a", "a"},
+			"b",
+		},
+		{
+			"a client that does not listen",
+			[]func(http.ResponseWriter, *http.Request){sends("a"), sends("b")},
+			[][]int{{1}, nil, {1}},
+			[]string{"", "a"},
+			"b",
+		},
+		{"a stream that breaks", []func(http.ResponseWriter, *http.Request){
+			sends("a"), broken("b"),
+			sends("c"),
+		}, [][]int{{1}, {2}}, []string{"", "a", "b"}, "c"},
+		{"the first Listen only", []func(http.ResponseWriter, *http.Request){
+			sends("a"), sends("b"),
+			sends("c"),
+		}, [][]int{{1}, {1, 1}}, []string{"", "a", ""}, "c"},
+		{"events are not kept", []func(http.ResponseWriter, *http.Request){
+			sends("a"), refuses, sends(),
+			sends(),
+		}, [][]int{{1}, {0}, {0}}, []string{"", "a", "", ""}, ""},
+		{
+			"events have no ids",
+			[]func(http.ResponseWriter, *http.Request){sends(""), sends("")},
+			[][]int{{1}, {1}},
+			[]string{"", ""},
+			"",
+		},
+		{
+			"an id that is no header",
+			[]func(http.ResponseWriter, *http.Request){sends("a", "\x7f"), sends()},
+			[][]int{{2}, {0}},
+			[]string{"", ""},
+			"",
+		},
+		{
+			"an id that is long",
+			[]func(http.ResponseWriter, *http.Request){sends(strings.Repeat("a", 5000)), sends()},
+			[][]int{{1}, {0}},
+			[]string{"", ""},
+			"",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -217,10 +261,13 @@ func TestAttach(t *testing.T) {
 					c.Close()
 				}
 				if last != test.last || !slices.Equal(k.gets, test.gets) {
-					t.Errorf("the last event is %q, want %q; Last-Event-ID is %q, want %q", last, test.last, k.gets, test.gets)
+					t.Errorf("the last event is %q, want %q; Last-Event-ID is %q, want %q", last, test.last,
+						k.gets, test.gets)
 				}
 				for n, r := range k.all[1:] {
-					if r.Method == http.MethodDelete || k.in[n+1] == "POST "+initialize || r.Header.Get("Mcp-Session-Id") != "1" || r.Header.Get("Mcp-Protocol-Version") != era.LatestLegacy().Name {
+					if r.Method == http.MethodDelete || k.in[n+1] == "POST "+initialize ||
+						r.Header.Get("Mcp-Session-Id") != "1" ||
+						r.Header.Get("Mcp-Protocol-Version") != era.LatestLegacy().Name {
 						t.Error(k.in[n+1], r.Header)
 					}
 				}
@@ -284,7 +331,8 @@ func TestAttachUnknown(t *testing.T) {
 				refuse = true
 				_, err := exchange(t.Context(), c, call(2, "x"))
 				var status *mcphttp.StatusError
-				if errors.Is(err, mcphttp.ErrSessionLost) != want || !errors.As(err, &status) || status.Status != test.status {
+				if errors.Is(err, mcphttp.ErrSessionLost) != want || !errors.As(err, &status) ||
+					status.Status != test.status {
 					t.Errorf("%v; lost: want %v", err, want)
 				}
 			})

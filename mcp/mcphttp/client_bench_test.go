@@ -22,7 +22,10 @@ func (c canned) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func BenchmarkExchange(b *testing.B) {
-	for _, answer := range []canned{{"application/json", result(1)}, {"text/event-stream", event("", result(1))}} {
+	for _, answer := range []canned{
+		{"application/json", result(1)},
+		{"text/event-stream", event("", result(1))},
+	} {
 		b.Run(answer.contentType, func(b *testing.B) {
 			c, err := mcphttp.Dial("http://server.test/mcp", &mcphttp.DialOptions{HTTP: &http.Client{Transport: answer}})
 			if err != nil {
@@ -30,7 +33,8 @@ func BenchmarkExchange(b *testing.B) {
 			}
 			defer c.Close()
 			c.Use(era.Latest())
-			frame, ctx := []byte(stateless(1, "tools/call", `"name":"add","arguments":{"a":1,"b":2},`)), b.Context()
+			frame, ctx := []byte(stateless(1, "tools/call", `"name":"add","arguments":{"a":1,"b":2},`)),
+				b.Context()
 			b.ReportAllocs()
 			for b.Loop() {
 				if err := c.Exchange(ctx, frame, func([]byte) error { return nil }); err != nil {
@@ -52,7 +56,8 @@ func BenchmarkNetwork(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer c.Close()
-	frame, ctx := []byte(stateless(1, "tools/call", `"name":"add","arguments":{"a":1,"b":2},`)), b.Context()
+	frame, ctx := []byte(stateless(1, "tools/call", `"name":"add","arguments":{"a":1,"b":2},`)),
+		b.Context()
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := c.Exchange(ctx, frame, func([]byte) error { return nil }); err != nil {

@@ -16,7 +16,9 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 	answers := map[string]http.HandlerFunc{
 		"json":   func(w http.ResponseWriter, _ *http.Request) { sendJSON(w, 200, result(1)) },
 		"events": func(w http.ResponseWriter, _ *http.Request) { events(w, event("", result(1))) },
-		"error":  func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusBadRequest) },
+		"error": func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "no", http.StatusBadRequest)
+		},
 		"accepted": func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusAccepted)
 			w.(http.Flusher).Flush() // a length is not declared
@@ -29,7 +31,9 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 				s := http.Server{Handler: answer}
 				go s.Serve(pipes{accepted})
 				connections := 0
-				transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+				transport := &http.Transport{DialContext: func(
+					context.Context, string, string,
+				) (net.Conn, error) {
 					connections++
 					ours, theirs := net.Pipe()
 					accepted <- theirs

@@ -16,7 +16,8 @@ import (
 )
 
 func TestStatusErrors(t *testing.T) {
-	rpcError := `{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"no such revision","data":{"supported":[]}}}`
+	rpcError := `{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"no such revision",` +
+		`"data":{"supported":[]}}}`
 	for _, c := range []struct {
 		name        string
 		status      int
@@ -26,8 +27,14 @@ func TestStatusErrors(t *testing.T) {
 	}{
 		{"rpc", 400, "application/json", rpcError, -32022},
 		{"rpc, wrong type", 400, "text/plain", rpcError, -32022},
-		{"id null", 404, "application/json", `{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"no"}}`, -32601},
-		{"no id", 403, "application/json", `{"jsonrpc":"2.0","error":{"code":-32000,"message":"no"}}`, -32000},
+		{
+			"id null", 404, "application/json",
+			`{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"no"}}`, -32601,
+		},
+		{
+			"no id", 403, "application/json", `{"jsonrpc":"2.0","error":{"code":-32000,"message":"no"}}`,
+			-32000,
+		},
 		{"no rpc", 400, "application/json", `{"error":{"code":5,"message":"no"}}`, 0},
 		{"oauth", 401, "application/json", `{"error":"invalid_token"}`, 0},
 		{"text", 404, "text/plain", "404 page not found", 0},
@@ -46,11 +53,13 @@ func TestStatusErrors(t *testing.T) {
 			if !errors.As(err, &status) {
 				t.Fatal(err)
 			}
-			if status.Status != c.status || status.ContentType != c.contentType || !strings.HasPrefix(c.body, string(status.Body)) || len(status.Body) > 4096 {
+			if status.Status != c.status || status.ContentType != c.contentType ||
+				!strings.HasPrefix(c.body, string(status.Body)) || len(status.Body) > 4096 {
 				t.Errorf("%+v", status)
 			}
 			var rpc *jsonrpc.Error
-			if errors.As(err, &rpc) != (c.code != 0) || rpc != nil && rpc.Code != c.code || errors.Is(err, farcall.ErrProtocol) != (rpc == nil) {
+			if errors.As(err, &rpc) != (c.code != 0) || rpc != nil && rpc.Code != c.code ||
+				errors.Is(err, farcall.ErrProtocol) != (rpc == nil) {
 				t.Errorf("%v", err)
 			}
 		})
@@ -65,7 +74,10 @@ func TestStatusText(t *testing.T) {
 		want      string
 	}{
 		{401, "", `HTTP status 401 Unauthorized, text/plain: "no"`},
-		{401, "Bearer", `HTTP status 401 Unauthorized (the server wants credentials: "Bearer"), text/plain: "no"`},
+		{
+			401, "Bearer",
+			`HTTP status 401 Unauthorized (the server wants credentials: "Bearer"), text/plain: "no"`,
+		},
 		{404, "", `HTTP status 404 Not Found, text/plain: "no"`},
 	} {
 		x := open(t, serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -85,7 +97,8 @@ func TestStatusText(t *testing.T) {
 
 func TestUnreachable(t *testing.T) {
 	plain := serve(t, func(http.ResponseWriter, *http.Request) {})
-	secure := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	secure := httptest.NewUnstartedServer(
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
 	secure.StartTLS()
 	defer secure.Close()
@@ -123,7 +136,8 @@ func TestUnreachable(t *testing.T) {
 	}
 	transport, _ := secure.Client().Transport.(*http.Transport)
 	x := open(t, secure.URL, &mcphttp.DialOptions{TLS: transport.TLSClientConfig})
-	if _, err := exchange(t.Context(), x, call(1, "x")); err == nil || errors.Is(err, mcphttp.ErrConnect) {
+	if _, err := exchange(t.Context(), x, call(1, "x")); err == nil ||
+		errors.Is(err, mcphttp.ErrConnect) {
 		t.Error(err) // an empty 200 is no answer, but TLS worked
 	}
 }

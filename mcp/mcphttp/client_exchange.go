@@ -163,7 +163,8 @@ func (x *trip) run(ctx context.Context, body []byte) error {
 		x.c.accepted(&x.st)
 	}
 	switch {
-	case len(x.out.open) == 0, resp.StatusCode == http.StatusAccepted, resp.StatusCode == http.StatusNoContent:
+	case len(x.out.open) == 0, resp.StatusCode == http.StatusAccepted,
+		resp.StatusCode == http.StatusNoContent:
 		discard(resp)
 		return nil
 	case isEvents(contentType):
@@ -185,7 +186,10 @@ func (x *trip) run(ctx context.Context, body []byte) error {
 		}
 		return x.give(answer)
 	}
-	return &StatusError{Status: resp.StatusCode, ContentType: contentType, Body: answer[:min(len(answer), maxExcerpt)]}
+	return &StatusError{
+		Status: resp.StatusCode, ContentType: contentType,
+		Body: answer[:min(len(answer), maxExcerpt)],
+	}
 }
 
 // give hands a frame to the one that waits for it.
@@ -222,9 +226,13 @@ func (x *trip) follow(resp *http.Response) error {
 		case x.ctx.Err() != nil, errors.Is(err, farcall.ErrProtocol):
 			return err
 		case x.out.modern(&x.st):
-			return fmt.Errorf("%w: the event stream ended before the response and the request is lost; call again if that does no harm: %w", ErrConnect, err)
+			return fmt.Errorf(
+				"%w: the event stream ended before the response and the request is lost; call again if that "+
+					"does no harm: %w", ErrConnect, err)
 		case s.lastID == "":
-			return fmt.Errorf("%w: the event stream ended before the response, and its events have no ids to resume it by: %w", ErrConnect, err)
+			return fmt.Errorf(
+				"%w: the event stream ended before the response, and its events have no ids to "+
+					"resume it by: %w", ErrConnect, err)
 		}
 		if resp, err = s.open(x.ctx, err); err != nil {
 			return fmt.Errorf("the event stream ended before the response and cannot be resumed: %w", err)
@@ -233,7 +241,9 @@ func (x *trip) follow(resp *http.Response) error {
 }
 
 // post sends a frame.
-func (c *Client) post(ctx context.Context, to *url.URL, out *outgoing, st *state, body []byte) (*http.Response, error) {
+func (c *Client) post(
+	ctx context.Context, to *url.URL, out *outgoing, st *state, body []byte,
+) (*http.Response, error) {
 	return c.do(ctx, func() (*http.Request, error) {
 		r := c.request(ctx, http.MethodPost, to, body)
 		return r, out.header(r.Header, st)
@@ -248,12 +258,16 @@ func (c *Client) begin(resp *http.Response) ([]string, error) {
 	}
 	// 2025-11-25, Transports, "Session Management".
 	if len(session) > 1 || len(session) == 1 && !visible(session[0]) {
-		return nil, fmt.Errorf("%w: the server gives the session %q, which is not one value of visible ASCII characters", farcall.ErrProtocol, session)
+		return nil,
+			fmt.Errorf(
+				"%w: the server gives the session %q, which is not one value of visible ASCII characters",
+				farcall.ErrProtocol, session)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.st.session = session
-	c.st.lastEvent, c.st.resumeFrom, c.st.attached, c.st.detached = "", "", false, false // of the session before
+	// of the session before
+	c.st.lastEvent, c.st.resumeFrom, c.st.attached, c.st.detached = "", "", false, false
 	return session, nil
 }
 
@@ -267,7 +281,8 @@ func (c *Client) statusError(resp *http.Response, st *state, inSession bool) err
 	case http.StatusNotFound:
 		gone = e.RPC == nil || e.RPC.Code != jsonrpc.MethodNotFound
 	case http.StatusBadRequest:
-		gone = c.unproven(st) && (e.RPC == nil || e.RPC.Code != jsonrpc.MethodNotFound && e.RPC.Code != jsonrpc.InvalidParams)
+		gone = c.unproven(st) &&
+			(e.RPC == nil || e.RPC.Code != jsonrpc.MethodNotFound && e.RPC.Code != jsonrpc.InvalidParams)
 	}
 	if gone && inSession && (st.session != nil || st.events != nil) {
 		return fmt.Errorf("%w: %w", ErrSessionLost, e)
@@ -278,7 +293,8 @@ func (c *Client) statusError(resp *http.Response, st *state, inSession bool) err
 func (c *Client) read(resp *http.Response, loan *budget.Loan) ([]byte, error) {
 	body, err := loan.ReadAll(nil, resp.Body, resp.ContentLength, c.opts.MaxMessage, nil)
 	if errors.Is(err, budget.ErrTooLarge) {
-		return nil, fmt.Errorf("%w: the answer has more than %d bytes; raise DialOptions.MaxMessage", farcall.ErrProtocol, c.opts.MaxMessage)
+		return nil, fmt.Errorf("%w: the answer has more than %d bytes; raise DialOptions.MaxMessage",
+			farcall.ErrProtocol, c.opts.MaxMessage)
 	}
 	return body, err
 }
@@ -293,7 +309,8 @@ func (c *Client) sendCancelled(ctx context.Context, st state, ids [][]byte) {
 	}
 	for _, id := range ids {
 		params := append(append(append([]byte(`{"requestId":`), id...), why...), '}')
-		frames = append(frames, jsonrpc.V2.AppendRequest(nil, jsonrpc.ID{}, spec.NotificationCancelled, params))
+		frames = append(frames,
+			jsonrpc.V2.AppendRequest(nil, jsonrpc.ID{}, spec.NotificationCancelled, params))
 	}
 	c.spawn(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
@@ -389,7 +406,8 @@ func (e *StatusError) Unwrap() []error {
 func newStatusError(resp *http.Response) *StatusError {
 	const most = 1 << 20 // more is no error message
 	e := &StatusError{
-		Status: resp.StatusCode, ContentType: resp.Header.Get("Content-Type"), Challenge: onhttp.Challenge(resp),
+		Status: resp.StatusCode, ContentType: resp.Header.Get("Content-Type"),
+		Challenge:  onhttp.Challenge(resp),
 		RetryAfter: backoff.RetryAfter(resp.Header.Get("Retry-After"), time.Now()),
 	}
 	var loan *budget.Loan // so little needs none
@@ -426,17 +444,21 @@ func classify(err error) error {
 		hint   string
 	)
 	switch {
-	case errors.As(err, &auth), errors.As(err, &status), errors.Is(err, farcall.ErrProtocol), errors.Is(err, ErrConnect), errors.Is(err, budget.ErrNoRoom),
-		errors.Is(err, farcall.ErrClosed), errors.Is(err, context.DeadlineExceeded): // http.Client.Timeout
+	case errors.As(err, &auth), errors.As(err, &status), errors.Is(err, farcall.ErrProtocol),
+		errors.Is(err, ErrConnect), errors.Is(err, budget.ErrNoRoom),
+		errors.Is(err, farcall.ErrClosed), errors.Is(err, context.DeadlineExceeded):
+		// http.Client.Timeout
 		return err
 	case strings.Contains(err.Error(), "malformed HTTP"): // net/http has no type for it
 		return fmt.Errorf("%w: not an HTTP server: %w", farcall.ErrProtocol, err)
 	case strings.Contains(err.Error(), "server response headers exceeded"): // nor for this
 		return fmt.Errorf("%w: %w", farcall.ErrProtocol, err)
-	case errors.As(err, &record), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+	case errors.As(err, &record),
+		strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
 		hint = "it does not speak TLS: "
 	case errors.As(err, &cert) && errors.As(err, new(x509.UnknownAuthorityError)):
-		hint = "its certificate is not signed by an authority known here; if it is meant, set DialOptions.TLS.RootCAs: "
+		hint = "its certificate is not signed by an authority known here; if it is meant, set " +
+			"DialOptions.TLS.RootCAs: "
 	case errors.As(err, &cert):
 		hint = "its certificate is not valid for it: "
 	case errors.As(err, &dns):

@@ -20,9 +20,12 @@ import (
 // error has a class.
 func FuzzAnswer(f *testing.F) {
 	for _, body := range []string{
-		result(1), `{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}`, "[" + result(1) + "]", `{"jsonrpc":`, "", "null", "[]", `{"id":1}`,
-		event("1", notice) + event("2", result(1)), event("1", ""), "id: 1\nretry: 9\ndata\n\n", "data: " + result(1), "event: endpoint\ndata: /m\n\n" + event("", result(1)),
-		event("", `{"jsonrpc":"2.0","id":9,"method":"ping"}`) + event("", result(1)), event("", `{"jsonrpc":"2.0","id":null,"error":{}}`),
+		result(1), `{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}`,
+		"[" + result(1) + "]", `{"jsonrpc":`, "", "null", "[]", `{"id":1}`,
+		event("1", notice) + event("2", result(1)), event("1", ""), "id: 1\nretry: 9\ndata\n\n",
+		"data: " + result(1), "event: endpoint\ndata: /m\n\n" + event("", result(1)),
+		event("", `{"jsonrpc":"2.0","id":9,"method":"ping"}`) + event("", result(1)),
+		event("", `{"jsonrpc":"2.0","id":null,"error":{}}`),
 	} {
 		for _, kind := range []string{"application/json", "text/event-stream", "", "text/html"} {
 			f.Add(200, kind, body, false)
@@ -50,7 +53,10 @@ func FuzzAnswer(f *testing.F) {
 			}
 			var raw any
 			err := peer.Call(ctx, "x", nil, &raw)
-			classes := []error{farcall.ErrProtocol, mcphttp.ErrConnect, mcphttp.ErrSessionLost, context.DeadlineExceeded}
+			classes := []error{
+				farcall.ErrProtocol, mcphttp.ErrConnect, mcphttp.ErrSessionLost,
+				context.DeadlineExceeded,
+			}
 			known := slices.ContainsFunc(classes, func(class error) bool { return errors.Is(err, class) })
 			if err != nil && !known && !errors.As(err, new(*jsonrpc.Error)) {
 				t.Errorf("%T %v", err, err)
@@ -65,9 +71,12 @@ func FuzzAnswer(f *testing.F) {
 // FuzzFrame sends any frame: what cannot be sent fails, and nothing crashes.
 func FuzzFrame(f *testing.F) {
 	for _, frame := range []string{
-		initialize, notice, call(1, "x"), result(1), "[" + call(1, "x") + "," + notice + "]", "", "[", "{", "null",
-		stateless(1, "tools/call", `"name":"\u0000\ud800",`), stateless(1, "a\nb", ""), `{"method":1,"id":null,"params":[]}`,
-		`{"method":"x","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"","progressToken":1}}}`,
+		initialize, notice, call(1, "x"), result(1), "[" + call(1, "x") + "," + notice + "]", "", "[",
+		"{", "null",
+		stateless(1, "tools/call", `"name":"\u0000\ud800",`), stateless(1, "a\nb", ""),
+		`{"method":1,"id":null,"params":[]}`,
+		`{"method":"x","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"",` +
+			`"progressToken":1}}}`,
 	} {
 		f.Add(frame)
 	}

@@ -152,7 +152,9 @@ func result(id int) string { return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"resul
 
 // stateless is a call of the newest revision.
 func stateless(id int, method, params string) string {
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{%s"_meta":{"io.modelcontextprotocol/protocolVersion":%q}}}`,
+	return fmt.Sprintf(
+		`{"jsonrpc":"2.0","id":%d,"method":%q,`+
+			`"params":{%s"_meta":{"io.modelcontextprotocol/protocolVersion":%q}}}`,
 		id, method, params, era.Latest().Name)
 }
 

@@ -24,7 +24,9 @@ import (
 // on the stream is not looked at before take returns. So take must not wait for an exchange; its
 // error ends the stream, and its context ends with it. When the stream ends, so do all exchanges,
 // and later ones fail; call SSE again, and initialize.
-func (c *Client) SSE(ctx context.Context, take func(ctx context.Context, frame []byte) error) error {
+func (c *Client) SSE(
+	ctx context.Context, take func(ctx context.Context, frame []byte) error,
+) error {
 	st, err := c.now()
 	if err != nil {
 		return err
@@ -79,7 +81,8 @@ func (c *Client) openChannel(ctx context.Context, st *state) (*eventChannel, err
 	case err != nil:
 		err = fmt.Errorf("%w: the event stream ended before its first event: %w", ErrConnect, endOf(err))
 	case first.Type != "endpoint":
-		err = fmt.Errorf("%w: the event stream begins with an event of type %q instead of endpoint", farcall.ErrProtocol, first.Type)
+		err = fmt.Errorf("%w: the event stream begins with an event of type %q instead of endpoint",
+			farcall.ErrProtocol, first.Type)
 	default:
 		e.endpoint, err = endpoint(resp.Request.URL, string(first.Data))
 	}
@@ -98,7 +101,8 @@ func endpoint(base *url.URL, address string) (*url.URL, error) {
 		return nil, fmt.Errorf("%w: the endpoint %q is no URL: %w", farcall.ErrProtocol, address, err)
 	}
 	if !sameOrigin(u, base) {
-		return nil, fmt.Errorf("%w: the endpoint %q is of another origin than the event stream", farcall.ErrProtocol, u.Redacted())
+		return nil, fmt.Errorf("%w: the endpoint %q is of another origin than the event stream",
+			farcall.ErrProtocol, u.Redacted())
 	}
 	return u, nil
 }
@@ -141,7 +145,8 @@ func (e *eventChannel) run() {
 		case errors.Is(err, sse.ErrTooLarge):
 			err = fmt.Errorf("%w: %w; raise DialOptions.MaxEvent", farcall.ErrProtocol, err)
 		case err != nil:
-			err = fmt.Errorf("%w: the event stream that carries all answers has ended; connect again: %w", ErrConnect, endOf(err))
+			err = fmt.Errorf("%w: the event stream that carries all answers has ended; connect again: %w",
+				ErrConnect, endOf(err))
 		case len(ev.Data) == 0 || ev.Type != "" && ev.Type != "message":
 			continue
 		default:
@@ -165,7 +170,9 @@ func (e *eventChannel) sort(frame []byte) error {
 		return e.take(e.life, frame)
 	}
 	if !box.put(frame, e.c.opts.MaxMessage) {
-		return fmt.Errorf("%w: more than %d messages, or %d bytes, wait for one call to take them; raise DialOptions.MaxMessage",
+		return fmt.Errorf(
+			"%w: more than %d messages, or %d bytes, wait for one call to take them; raise "+
+				"DialOptions.MaxMessage",
 			farcall.ErrProtocol, maxWaiting, e.c.opts.MaxMessage)
 	}
 	return nil

@@ -79,7 +79,8 @@ func TestSSE(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		progress := `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"two","progress":1}}`
+		progress := `{"jsonrpc":"2.0","method":"notifications/progress",` +
+			`"params":{"progressToken":"two","progress":1}}`
 		question := `{"jsonrpc":"2.0","id":1,"method":"ping"}`
 		ctx, cancel := context.WithCancel(t.Context())
 		listened := make(chan error)
@@ -89,14 +90,17 @@ func TestSSE(t *testing.T) {
 			err    error
 		}
 		answers := [2]chan answer{make(chan answer, 1), make(chan answer, 1)}
-		for i, frame := range []string{call(1, "x"), `{"jsonrpc":"2.0","id":2,"method":"y","params":{"_meta":{"progressToken":"two"}}}`} {
+		for i, frame := range []string{
+			call(1, "x"), `{"jsonrpc":"2.0","id":2,"method":"y","params":{"_meta":{"progressToken":"two"}}}`,
+		} {
 			go func() {
 				frames, err := exchange(t.Context(), x, frame)
 				answers[i] <- answer{frames, err}
 			}()
 		}
 		synctest.Wait()
-		s.out <- event("", notice) + event("", progress) + event("", question) + "event: other\ndata: x\n\n" + event("", result(2)) + "event: message\n" + event("", result(1))
+		s.out <- event("", notice) + event("", progress) + event("", question) +
+			"event: other\ndata: x\n\n" + event("", result(2)) + "event: message\n" + event("", result(1))
 		for i, want := range [][]string{{result(1)}, {progress, result(2)}} {
 			if a := <-answers[i]; a.err != nil || !slices.Equal(a.frames, want) {
 				t.Errorf("%d: %q, %v", i, a.frames, a.err)
@@ -121,7 +125,8 @@ func TestSSE(t *testing.T) {
 		}
 		synctest.Wait()
 		posts := s.posts.seen()
-		if want := `POST {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3,"reason":"deadline exceeded"}}`; posts[len(posts)-1] != want {
+		if want := `POST {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3,` +
+			`"reason":"deadline exceeded"}}`; posts[len(posts)-1] != want {
 			t.Errorf("%q", posts)
 		}
 		// The end of the stream is the end of all.
@@ -131,7 +136,8 @@ func TestSSE(t *testing.T) {
 		}()
 		synctest.Wait()
 		close(s.out)
-		if a := <-answers[0]; !errors.Is(a.err, mcphttp.ErrConnect) || !strings.Contains(a.err.Error(), "ended") {
+		if a := <-answers[0]; !errors.Is(a.err, mcphttp.ErrConnect) ||
+			!strings.Contains(a.err.Error(), "ended") {
 			t.Error(a.err)
 		}
 		for _, frame := range []string{call(5, "x"), notice} {

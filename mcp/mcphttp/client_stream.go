@@ -73,7 +73,9 @@ func (c *Client) Listen(ctx context.Context, opened func(), reply func(frame []b
 	return c.ended(ctx, err)
 }
 
-func (c *Client) listen(ctx context.Context, st *state, opened func(), reply func(frame []byte) error) error {
+func (c *Client) listen(
+	ctx context.Context, st *state, opened func(), reply func(frame []byte) error,
+) error {
 	s := eventStream{c: c, st: st, tried: opened, lastID: c.takeResumeFrom()}
 	s.handled = func(event string) { c.handled(st.session, event) }
 	resumed := s.lastID != ""
@@ -381,7 +383,8 @@ func (o *outgoing) header(h http.Header, st *state) error {
 		}
 	}
 	if !visible(version[0]) {
-		return fmt.Errorf("%w: params._meta has the revision %q, which no header can carry", farcall.ErrProtocol, version[0])
+		return fmt.Errorf("%w: params._meta has the revision %q, which no header can carry",
+			farcall.ErrProtocol, version[0])
 	}
 	h[headerVersion] = version
 	if o.method == nil {

@@ -120,7 +120,8 @@ func TestResume(t *testing.T) {
 					}
 					if r.Method == http.MethodGet {
 						gets = append(gets, get{r.Header.Get("Last-Event-Id"), time.Since(last)})
-						if r.Header.Get("Accept") != "text/event-stream" || r.Header.Get("Mcp-Session-Id") != "s" || r.Header.Get("Mcp-Protocol-Version") == "" {
+						if r.Header.Get("Accept") != "text/event-stream" || r.Header.Get("Mcp-Session-Id") != "s" ||
+							r.Header.Get("Mcp-Protocol-Version") == "" {
 							t.Error(r.Header)
 						}
 					}
@@ -140,7 +141,8 @@ func TestResume(t *testing.T) {
 				}
 				ok := len(gets) == len(c.gets)
 				for i := 0; ok && i < len(gets); i++ {
-					ok = gets[i].id == c.gets[i].id && gets[i].after >= c.gets[i].after && (c.gets[i].after == 0 || gets[i].after <= c.gets[i].after*5/4)
+					ok = gets[i].id == c.gets[i].id && gets[i].after >= c.gets[i].after &&
+						(c.gets[i].after == 0 || gets[i].after <= c.gets[i].after*5/4)
 				}
 				if !ok {
 					t.Errorf("GETs: %v, want %v", gets, c.gets)
@@ -183,7 +185,8 @@ func TestResumeGivesUp(t *testing.T) {
 		}, nil)
 		begin := time.Now()
 		_, err := exchange(t.Context(), x, call(1, "x"))
-		if took := time.Since(begin); !errors.Is(err, mcphttp.ErrConnect) || gets != 9 || took < 30*time.Second || took > 3*time.Minute {
+		if took := time.Since(begin); !errors.Is(err, mcphttp.ErrConnect) || gets != 9 ||
+			took < 30*time.Second || took > 3*time.Minute {
 			t.Errorf("%v after %d GETs, %v", err, gets, took)
 		}
 	})
@@ -239,12 +242,17 @@ func TestCancel(t *testing.T) {
 		want  []string // what the server gets after the call
 	}{
 		{"stateless", stateless(1, "x", ""), nil},
-		{"legacy", `{"jsonrpc":"2.0","id":"a","method":"x"}`, []string{`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a","reason":"deadline exceeded"}}`}},
+		{
+			"legacy", `{"jsonrpc":"2.0","id":"a","method":"x"}`,
+			[]string{`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a","reason":"deadline exceeded"}}`},
+		},
 		{"initialize", initialize, nil},
 		{"notification", notice, nil},
 		{"batch", "[" + call(1, "a") + "," + call(2, "b") + "]", []string{
-			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"deadline exceeded"}}`,
-			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2,"reason":"deadline exceeded"}}`,
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,` +
+				`"reason":"deadline exceeded"}}`,
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2,` +
+				`"reason":"deadline exceeded"}}`,
 		}},
 	} {
 		for _, kind := range []string{"silent", "events"} {
@@ -302,7 +310,8 @@ func TestCancelIsBounded(t *testing.T) {
 		defer cancel()
 		begin := time.Now()
 		for range 2 { // the second has no time at all
-			if _, err := exchange(ctx, x, call(1, "x")); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != time.Second {
+			if _, err := exchange(ctx, x, call(1, "x")); !errors.Is(err, context.DeadlineExceeded) ||
+				time.Since(begin) != time.Second {
 				t.Error(err, time.Since(begin))
 			}
 		}
@@ -338,7 +347,8 @@ func TestListen(t *testing.T) {
 		var gets []string
 		var last time.Time
 		x := offline(t, func(w http.ResponseWriter, r *http.Request) {
-			gets = append(gets, fmt.Sprintf("%s %v", r.Header.Get("Last-Event-Id"), time.Since(last).Round(time.Second)))
+			gets = append(gets,
+				fmt.Sprintf("%s %v", r.Header.Get("Last-Event-Id"), time.Since(last).Round(time.Second)))
 			last = time.Now()
 			switch len(gets) {
 			case 1:
@@ -348,7 +358,8 @@ func TestListen(t *testing.T) {
 			case 3:
 				w.WriteHeader(http.StatusBadGateway)
 			case 4:
-				events(w, event("", notice), ": beat\n\n", event("3", notice), "event: other\nid: 4\ndata: {}\n\n")
+				events(w, event("", notice), ": beat\n\n", event("3", notice),
+					"event: other\nid: 4\ndata: {}\n\n")
 				breakOff()
 			default:
 				events(w, event("5", notice))
@@ -371,7 +382,8 @@ func TestListen(t *testing.T) {
 		if !errors.Is(err, context.Canceled) || n != 4 {
 			t.Error(err, n)
 		}
-		if len(gets) != 5 || gets[0] != " 0s" || !strings.HasPrefix(gets[1], "2 1") || !strings.HasPrefix(gets[4], "4 1") {
+		if len(gets) != 5 || gets[0] != " 0s" || !strings.HasPrefix(gets[1], "2 1") ||
+			!strings.HasPrefix(gets[4], "4 1") {
 			t.Errorf("%q", gets)
 		}
 	})
@@ -401,12 +413,14 @@ func TestResponseOnTheWrongStream(t *testing.T) {
 				return nil
 			})
 		}()
-		if got, err := exchange(t.Context(), x, call(1, "x")); err != nil || !slices.Equal(got, []string{result(1)}) {
+		if got, err := exchange(t.Context(), x, call(1, "x")); err != nil ||
+			!slices.Equal(got, []string{result(1)}) {
 			t.Error(got, err)
 		}
 		synctest.Wait()
 		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) || !slices.Equal(heard, []string{notice, result(9)}) {
+		if err := <-ended; !errors.Is(err, context.Canceled) ||
+			!slices.Equal(heard, []string{notice, result(9)}) {
 			t.Errorf("%v, %q", err, heard)
 		}
 	})
@@ -421,14 +435,30 @@ func TestListenEnds(t *testing.T) {
 		session bool
 		err     error
 	}{
-		{"no stream", nil, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) }, false, nil},
-		{"stateless", era.Latest(), func(http.ResponseWriter, *http.Request) { t.Error("a GET") }, false, nil},
-		{"nothing to get", nil, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }, false, nil},
-		{"lost", nil, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }, true, mcphttp.ErrSessionLost},
-		{"unauthorized", nil, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, true, farcall.ErrProtocol},
-		{"json", nil, func(w http.ResponseWriter, _ *http.Request) { sendJSON(w, 200, "{}") }, true, farcall.ErrProtocol},
-		{"event too large", nil, func(w http.ResponseWriter, _ *http.Request) { events(w, event("", strings.Repeat("x", 5000))) }, true, farcall.ErrProtocol},
-		{"reply", nil, func(w http.ResponseWriter, _ *http.Request) { events(w, event("", notice)) }, true, no},
+		{"no stream", nil, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusMethodNotAllowed)
+		}, false, nil},
+		{"stateless", era.Latest(), func(http.ResponseWriter, *http.Request) {
+			t.Error("a GET")
+		}, false, nil},
+		{"nothing to get", nil, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusNotFound)
+		}, false, nil},
+		{"lost", nil, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusNotFound)
+		}, true, mcphttp.ErrSessionLost},
+		{"unauthorized", nil, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusUnauthorized)
+		}, true, farcall.ErrProtocol},
+		{"json", nil, func(w http.ResponseWriter, _ *http.Request) {
+			sendJSON(w, 200, "{}")
+		}, true, farcall.ErrProtocol},
+		{"event too large", nil, func(w http.ResponseWriter, _ *http.Request) {
+			events(w, event("", strings.Repeat("x", 5000)))
+		}, true, farcall.ErrProtocol},
+		{"reply", nil, func(w http.ResponseWriter, _ *http.Request) {
+			events(w, event("", notice))
+		}, true, no},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -447,7 +477,9 @@ func TestListenEnds(t *testing.T) {
 				}
 				x.Use(c.rev)
 				opened := 0
-				if err := x.Listen(t.Context(), func() { opened++ }, func([]byte) error { return no }); !errors.Is(err, c.err) {
+				if err := x.Listen(t.Context(), func() {
+					opened++
+				}, func([]byte) error { return no }); !errors.Is(err, c.err) {
 					t.Error(err)
 				}
 				if opened != 1 {

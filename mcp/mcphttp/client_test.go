@@ -51,19 +51,36 @@ func TestAnswers(t *testing.T) {
 			w.Header()["Content-Type"] = nil
 			io.WriteString(w, " "+one)
 		}, []string{" " + one}, nil},
-		{"wrong json is for the caller to refuse", send("application/json", `{"jsonrpc"]`), []string{`{"jsonrpc"]`}, nil},
+		{
+			"wrong json is for the caller to refuse", send("application/json", `{"jsonrpc"]`),
+			[]string{`{"jsonrpc"]`},
+			nil,
+		},
 		{"half json", send("application/json", `{"jsonrpc":`), nil, mcphttp.ErrConnect},
 		{"no json", send("application/json", ""), nil, mcphttp.ErrConnect},
 		{"events", send("text/event-stream", event("", note)+event("", one)), []string{note, one}, nil},
-		{"events with charset, priming and comments", send("text/event-stream; charset=utf-8", ": hi\n\n"+event("1", "")+"event: ping\ndata: x\n\n"+event("", one)), []string{one}, nil},
-		{"accepted", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }, nil, nil},
+		{
+			"events with charset, priming and comments",
+			send("text/event-stream; charset=utf-8",
+				": hi\n\n"+event("1", "")+"event: ping\ndata: x\n\n"+event("", one)),
+			[]string{one},
+			nil,
+		},
+		{"accepted", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusAccepted)
+		}, nil, nil},
 		{"accepted with words", func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusAccepted)
 			io.WriteString(w, "Accepted")
 		}, nil, nil},
-		{"no content", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }, nil, nil},
+		{"no content", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusNoContent)
+		}, nil, nil},
 		{"html", send("text/html", "<html>"), nil, farcall.ErrProtocol},
-		{"too large", send("application/json", `"`+strings.Repeat("x", 5000)+`"`), nil, farcall.ErrProtocol},
+		{
+			"too large", send("application/json", `"`+strings.Repeat("x", 5000)+`"`), nil,
+			farcall.ErrProtocol,
+		},
 		{"too large, length unknown", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			for range 100 {
@@ -71,7 +88,10 @@ func TestAnswers(t *testing.T) {
 				w.(http.Flusher).Flush()
 			}
 		}, nil, farcall.ErrProtocol},
-		{"event too large", send("text/event-stream", event("", strings.Repeat("x", 5000))), nil, farcall.ErrProtocol},
+		{
+			"event too large", send("text/event-stream", event("", strings.Repeat("x", 5000))), nil,
+			farcall.ErrProtocol,
+		},
 		{"endless line", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			for r.Context().Err() == nil {
@@ -83,16 +103,26 @@ func TestAnswers(t *testing.T) {
 		{"endless headers", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X", strings.Repeat("x", 1<<20))
 		}, nil, farcall.ErrProtocol},
-		{"broken events without ids", send("text/event-stream", event("", note)), []string{note}, mcphttp.ErrConnect},
+		{
+			"broken events without ids", send("text/event-stream", event("", note)),
+			[]string{note},
+			mcphttp.ErrConnect,
+		},
 		{"broken json", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("Content-Length", "100")
 			io.WriteString(w, "{")
 			breakOff()
 		}, nil, mcphttp.ErrConnect},
-		{"bad gateway", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusBadGateway) }, nil, mcphttp.ErrConnect},
-		{"error of the server", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusInternalServerError) }, nil, farcall.ErrProtocol},
-		{"not modified", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) }, nil, farcall.ErrProtocol},
+		{"bad gateway", func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "no", http.StatusBadGateway)
+		}, nil, mcphttp.ErrConnect},
+		{"error of the server", func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "no", http.StatusInternalServerError)
+		}, nil, farcall.ErrProtocol},
+		{"not modified", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusNotModified)
+		}, nil, farcall.ErrProtocol},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			x := open(t, serve(t, c.answer), &mcphttp.DialOptions{MaxMessage: 4096, MaxEvent: 4096})
@@ -141,25 +171,70 @@ func TestHeaders(t *testing.T) {
 		want  map[string]string // "": must be absent
 	}{
 		{"stateless", nil, stateless(1, "tools/call", `"name":"add",`), map[string]string{
-			"Mcp-Protocol-Version": latest.Name, "Mcp-Method": "tools/call", "Mcp-Name": "add", "Mcp-Session-Id": "",
-			"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+			"Mcp-Protocol-Version": latest.Name, "Mcp-Method": "tools/call", "Mcp-Name": "add",
+			"Mcp-Session-Id": "",
+			"Content-Type":   "application/json", "Accept": "application/json, text/event-stream",
 		}},
-		{"name in base64", latest, stateless(1, "tools/call", `"name":"Hello, \u4e16界",`), map[string]string{"Mcp-Name": "=?base64?SGVsbG8sIOS4lueVjA==?="}},
-		{"name after the rest", latest, `{"params":{"_meta":{},"uri":"file:///a b"},"method":"resources/read","id":"x"}`, map[string]string{
+		{
+			"name in base64", latest, stateless(1, "tools/call", `"name":"Hello, \u4e16界",`),
+			map[string]string{"Mcp-Name": "=?base64?SGVsbG8sIOS4lueVjA==?="},
+		},
+		{"name after the rest", latest, `{"params":{"_meta":{},"uri":"file:///a b"},` +
+			`"method":"resources/read","id":"x"}`, map[string]string{
 			"Mcp-Protocol-Version": latest.Name, "Mcp-Method": "resources/read", "Mcp-Name": "file:///a b",
 		}},
-		{"the body's revision counts", latest, `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2031-01-01"}}}`, map[string]string{
-			"Mcp-Protocol-Version": "2031-01-01", "Mcp-Method": "server/discover", "Mcp-Name": "",
-		}},
-		{"an invalid name", latest, stateless(1, "tools/list", `"name":"x",`), map[string]string{"Mcp-Name": ""}},
-		{"task", latest, stateless(1, "tasks/get", `"taskId":"t1",`), map[string]string{"Mcp-Name": "t1"}},
-		{"undecided", nil, call(1, "ping"), map[string]string{"Mcp-Protocol-Version": "", "Mcp-Method": "", "Mcp-Name": "", "Mcp-Session-Id": "s-1"}},
-		{"legacy", legacy, call(1, "ping"), map[string]string{"Mcp-Protocol-Version": legacy.Name, "Mcp-Method": "", "Mcp-Session-Id": "s-1", "Accept": "application/json, text/event-stream"}},
-		{"oldest", old, call(1, "ping"), map[string]string{"Mcp-Protocol-Version": "", "Mcp-Session-Id": "s-1"}},
-		{"initialize", legacy, initialize, map[string]string{"Mcp-Protocol-Version": "", "Mcp-Session-Id": ""}},
-		{"response", legacy, result(1), map[string]string{"Mcp-Protocol-Version": legacy.Name, "Mcp-Session-Id": "s-1"}},
-		{"batch", legacy, "[" + call(1, "a") + "," + call(2, "b") + "]", map[string]string{"Mcp-Protocol-Version": legacy.Name, "Mcp-Session-Id": "s-1"}},
-		{"of the call", legacy, call(1, "x"), map[string]string{"Mcp-Param-Region": "eu", "X-All": "call", "X-Dial": "dial", "Authorization": "Bearer a"}},
+		{
+			"the body's revision counts", latest, `{"jsonrpc":"2.0","id":1,"method":"server/discover",` +
+				`"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2031-01-01"}}}`,
+			map[string]string{
+				"Mcp-Protocol-Version": "2031-01-01", "Mcp-Method": "server/discover", "Mcp-Name": "",
+			},
+		},
+		{
+			"an invalid name", latest, stateless(1, "tools/list", `"name":"x",`),
+			map[string]string{"Mcp-Name": ""},
+		},
+		{
+			"task", latest, stateless(1, "tasks/get", `"taskId":"t1",`),
+			map[string]string{"Mcp-Name": "t1"},
+		},
+		{
+			"undecided", nil, call(1, "ping"),
+			map[string]string{
+				"Mcp-Protocol-Version": "", "Mcp-Method": "", "Mcp-Name": "",
+				"Mcp-Session-Id": "s-1",
+			},
+		},
+		{
+			"legacy", legacy, call(1, "ping"),
+			map[string]string{
+				"Mcp-Protocol-Version": legacy.Name, "Mcp-Method": "", "Mcp-Session-Id": "s-1",
+				"Accept": "application/json, text/event-stream",
+			},
+		},
+		{
+			"oldest", old, call(1, "ping"),
+			map[string]string{"Mcp-Protocol-Version": "", "Mcp-Session-Id": "s-1"},
+		},
+		{
+			"initialize", legacy, initialize,
+			map[string]string{"Mcp-Protocol-Version": "", "Mcp-Session-Id": ""},
+		},
+		{
+			"response", legacy, result(1),
+			map[string]string{"Mcp-Protocol-Version": legacy.Name, "Mcp-Session-Id": "s-1"},
+		},
+		{
+			"batch", legacy, "[" + call(1, "a") + "," + call(2, "b") + "]",
+			map[string]string{"Mcp-Protocol-Version": legacy.Name, "Mcp-Session-Id": "s-1"},
+		},
+		{
+			"of the call", legacy, call(1, "x"),
+			map[string]string{
+				"Mcp-Param-Region": "eu", "X-All": "call", "X-Dial": "dial",
+				"Authorization": "Bearer a",
+			},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var got http.Header
@@ -167,7 +242,10 @@ func TestHeaders(t *testing.T) {
 				got = r.Header
 				w.Header().Set("Mcp-Session-Id", "s-1")
 				w.WriteHeader(http.StatusAccepted)
-			}), &mcphttp.DialOptions{Header: http.Header{"x-dial": {"dial"}, "X-All": {"dial"}, "authorization": {"Bearer a"}}})
+			}),
+				&mcphttp.DialOptions{
+					Header: http.Header{"x-dial": {"dial"}, "X-All": {"dial"}, "authorization": {"Bearer a"}},
+				})
 			if _, err := exchange(t.Context(), x, initialize); err != nil {
 				t.Fatal(err)
 			}
@@ -175,7 +253,8 @@ func TestHeaders(t *testing.T) {
 				t.Errorf("the session is %q", x.Session())
 			}
 			x.Use(c.rev)
-			ctx := mcphttp.WithHeader(t.Context(), http.Header{"mcp-param-region": {"us"}, "x-all": {"call"}, "mcp-session-id": {"forged"}})
+			ctx := mcphttp.WithHeader(t.Context(),
+				http.Header{"mcp-param-region": {"us"}, "x-all": {"call"}, "mcp-session-id": {"forged"}})
 			ctx = mcphttp.WithHeader(ctx, http.Header{"Mcp-Param-Region": {"eu"}})
 			if session, ok := c.want["Mcp-Session-Id"]; ok && session == "" {
 				ctx = t.Context()
@@ -193,10 +272,14 @@ func TestHeaders(t *testing.T) {
 }
 
 func TestHeadersThatCannotBeSent(t *testing.T) {
-	x := open(t, serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }), nil)
+	x := open(t, serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusAccepted)
+	}), nil)
 	for _, frame := range []string{
-		`{"jsonrpc":"2.0","id":1,"method":"x","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"a\r\nb: c"}}}`,
-		`{"jsonrpc":"2.0","id":1,"method":"x\r\ny","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"a"}}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"x",` +
+			`"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"a\r\nb: c"}}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"x\r\ny",` +
+			`"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"a"}}}`,
 	} {
 		if _, err := exchange(t.Context(), x, frame); !errors.Is(err, farcall.ErrProtocol) {
 			t.Errorf("%s: %v", frame, err)
@@ -210,7 +293,8 @@ func TestSession(t *testing.T) {
 			w.Header().Set("Mcp-Session-Id", bad)
 			sendJSON(w, 200, result(0))
 		}, nil)
-		if _, err := exchange(t.Context(), x, initialize); !errors.Is(err, farcall.ErrProtocol) || x.Session() != "" {
+		if _, err := exchange(t.Context(), x, initialize); !errors.Is(err, farcall.ErrProtocol) ||
+			x.Session() != "" {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
@@ -239,7 +323,8 @@ func TestSession(t *testing.T) {
 	}
 	must(initialize)
 	must(call(1, "a"))
-	if _, err := exchange(t.Context(), x, call(1, "nosuch")); errors.Is(err, mcphttp.ErrSessionLost) || !errors.Is(err, jsonrpc.MethodNotFound) {
+	if _, err := exchange(t.Context(), x, call(1, "nosuch")); errors.Is(err, mcphttp.ErrSessionLost) ||
+		!errors.Is(err, jsonrpc.MethodNotFound) {
 		t.Error("an unknown method is no lost session:", err)
 	}
 	session = "two"
@@ -257,7 +342,8 @@ func TestSession(t *testing.T) {
 		t.Error(err)
 	}
 	seen := log.seen()
-	if n := len(seen); !strings.HasPrefix(seen[n-1], "DELETE") || strings.HasPrefix(seen[n-2], "DELETE") {
+	if n := len(seen); !strings.HasPrefix(seen[n-1], "DELETE") ||
+		strings.HasPrefix(seen[n-2], "DELETE") {
 		t.Error("not one DELETE:", seen)
 	}
 }
@@ -446,7 +532,10 @@ func TestServerAsks(t *testing.T) {
 	}), nil)
 	m := farcall.NewMux()
 	asked := 0
-	m.Handle("ask", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { asked++; return "yes", nil }))
+	m.Handle("ask", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
+		asked++
+		return "yes", nil
+	}))
 	peer := farcall.NewClient(x, m, nil)
 	defer peer.Close()
 	if err := peer.Call(t.Context(), "x", nil, nil); err != nil || asked != 1 {
@@ -462,7 +551,9 @@ func TestReplyRefuses(t *testing.T) {
 			io.WriteString(w, event("1", result(1)))
 		}), nil)
 		//nolint:errorlint // it must be the very error
-		if err := x.Exchange(t.Context(), []byte(call(1, "x")), func([]byte) error { return no }); err != no {
+		if err := x.Exchange(t.Context(), []byte(call(1, "x")), func([]byte) error {
+			return no
+		}); err != no {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}

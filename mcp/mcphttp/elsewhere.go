@@ -125,17 +125,21 @@ func errSilent(sent string) *jsonrpc.Error {
 	return &jsonrpc.Error{
 		Code:    jsonrpc.Unavailable,
 		Message: "Unavailable: the node that has this session or call has ended, or is not reached",
-		Data:    jsonrpc.Raw(`{"sent":"` + sent + `","retryable":` + map[string]string{"no": "true", "unknown": "false"}[sent] + `}`),
+		Data: jsonrpc.Raw(
+			`{"sent":"` + sent + `","retryable":` +
+				map[string]string{"no": "true", "unknown": "false"}[sent] + `}`),
 	}
 }
 
-// broken ends an answer that has begun and is not whole: an event stream with an error, and anything
-// else by closing the connection.
+// broken ends an answer that has begun and is not whole: an event stream with an error, and
+// anything else by closing the connection.
 func (h *Handler) broken(w http.ResponseWriter, frame []byte, err error) {
 	h.debug("a forwarded answer is not whole", "error", err)
-	if m, _ := h.peek(frame); m.Kind == jsonrpc.Request && strings.HasPrefix(w.Header().Get("Content-Type"), sse.ContentType) {
+	if m, _ := h.peek(frame); m.Kind == jsonrpc.Request &&
+		strings.HasPrefix(w.Header().Get("Content-Type"), sse.ContentType) {
 		ctl := http.NewResponseController(w)
-		_ = sse.NewWriter(w, ctl.Flush).Event(sse.Event{Type: "message", Data: jsonrpc.V2.AppendError([]byte{}, m.ID, errSilent("unknown"))})
+		_ = sse.NewWriter(w, ctl.Flush).Event(
+			sse.Event{Type: "message", Data: jsonrpc.V2.AppendError([]byte{}, m.ID, errSilent("unknown"))})
 		return
 	}
 	panic(http.ErrAbortHandler) //nolint:forbidigo // net/http has no other way to close it
