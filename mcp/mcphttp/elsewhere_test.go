@@ -34,11 +34,17 @@ func TestForwardFails(t *testing.T) {
 		status      int
 		want        string
 	}{
-		"not sent":             {method: spec.MethodToolsCall, status: 503, want: `"sent":"no"`},
-		"not sent, then here":  {method: spec.MethodToolsCall, here: true},
-		"sent":                 {method: spec.MethodToolsCall, sent: true, here: true, status: 502, want: `"sent":"unknown"`},
+		"not sent":            {method: spec.MethodToolsCall, status: 503, want: `"sent":"no"`},
+		"not sent, then here": {method: spec.MethodToolsCall, here: true},
+		"sent": {
+			method: spec.MethodToolsCall, sent: true, here: true, status: 502,
+			want: `"sent":"unknown"`,
+		},
 		"sent, and only reads": {method: spec.MethodToolsList, sent: true, here: true},
-		"begun":                {method: spec.MethodToolsCall, begun: true, sent: true, status: 200, want: "event: message\ndata: {"},
+		"begun": {
+			method: spec.MethodToolsCall, begun: true, sent: true, status: 200,
+			want: "event: message\ndata: {",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -70,26 +76,34 @@ func TestForwardFails(t *testing.T) {
 			r.Header.Set(headerSession, there+"x")
 			w := httptest.NewRecorder()
 			answered := h.answeredElsewhere(w, r, []byte(frame))
-			if answered != (c.status != 0) || answered && (w.Code != c.status || !strings.Contains(w.Body.String(), c.want)) {
+			if answered != (c.status != 0) ||
+				answered && (w.Code != c.status || !strings.Contains(w.Body.String(), c.want)) {
 				t.Errorf("%v: %d %s", answered, w.Code, w.Body)
 			}
 		})
 	}
 }
 
-// Calls and cancellations go where the session began, or goes on; answers of a sealed session nowhere,
-// since the id of the question says where; and a request that goes on to the replica that its state
-// names, whatever the session says.
+// Calls and cancellations go where the session began, or goes on; answers of a sealed session
+// nowhere, since the id of the question says where; and a request that goes on to the replica that
+// its state names, whatever the session says.
 func TestForwardTo(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ session, frame, home, key string }{
-		"a call":         {there + "x", `{"id":1,"method":"tools/call"}`, there, "x"},
-		"an answer":      {there + "x", `{"jsonrpc":"2.0","id":"q","result":{}}`, "", ""},
-		"a cancellation": {there + "x", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{}}`, there, "x"},
-		"a state":        {"", `{"id":1,"method":"tools/call","params":{"requestState":"` + there + `~abc"}}`, there, ""},
-		"another state":  {"", `{"id":1,"method":"tools/call","params":{"requestState":"abc~def"}}`, "", ""},
-		"no session":     {"", `{"id":1,"method":"initialize"}`, "", ""},
-		"a short id":     {"abc", `{"id":1,"method":"tools/call"}`, "", "abc"},
+		"a call":    {there + "x", `{"id":1,"method":"tools/call"}`, there, "x"},
+		"an answer": {there + "x", `{"jsonrpc":"2.0","id":"q","result":{}}`, "", ""},
+		"a cancellation": {
+			there + "x", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{}}`, there, "x",
+		},
+		"a state": {
+			"", `{"id":1,"method":"tools/call","params":{"requestState":"` + there + `~abc"}}`, there, "",
+		},
+		"another state": {
+			"", `{"id":1,"method":"tools/call","params":{"requestState":"abc~def"}}`, "",
+			"",
+		},
+		"no session": {"", `{"id":1,"method":"initialize"}`, "", ""},
+		"a short id": {"abc", `{"id":1,"method":"tools/call"}`, "", "abc"},
 	} {
 		asked := false
 		h := &Handler{opts: filled(Options{
@@ -100,13 +114,16 @@ func TestForwardTo(t *testing.T) {
 				}
 				return ""
 			},
-			Forward: func(http.ResponseWriter, *http.Request, string, []byte) (bool, bool, error) { return false, false, nil },
+			Forward: func(http.ResponseWriter, *http.Request, string, []byte) (bool, bool, error) {
+				return false, false, nil
+			},
 		})}
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", nil)
 		if c.session != "" {
 			r.Header.Set(headerSession, c.session)
 		}
-		if h.answeredElsewhere(httptest.NewRecorder(), r, []byte(c.frame)) || asked == (name == "an answer") {
+		if h.answeredElsewhere(httptest.NewRecorder(), r, []byte(c.frame)) ||
+			asked == (name == "an answer") {
 			t.Error(name)
 		}
 	}
@@ -144,7 +161,8 @@ func TestForwardedBySealOnly(t *testing.T) {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", nil)
 		r.Header.Set(headerSession, there+"x")
 		r.Header.Set(headerForwarded, c.value)
-		if h.answeredElsewhere(httptest.NewRecorder(), r, []byte(`{"id":1,"method":"ping"}`)); asked == c.here {
+		if h.answeredElsewhere(httptest.NewRecorder(), r,
+			[]byte(`{"id":1,"method":"ping"}`)); asked == c.here {
 			t.Errorf("%s: another replica was looked for: %v", name, asked)
 		}
 	}
@@ -163,11 +181,20 @@ func TestAnswerForReplica(t *testing.T) {
 		began         string // where the session has begun; "": here
 		sent          bool   // it breaks off when it has the answer, perhaps
 	}{
-		"it is gone":           {gone: 8 * time.Second, want: http.StatusAccepted, took: 8 * time.Second},
-		"it is there again":    {reached: 3 * time.Second, status: http.StatusAccepted, want: http.StatusAccepted, took: 3 * time.Second},
-		"it is not reached":    {want: http.StatusMisdirectedRequest, took: handTime},
-		"it ends just now":     {gone: 8 * time.Second, sent: true, want: http.StatusAccepted, took: 8 * time.Second},
-		"it refuses the frame": {reached: 1, status: http.StatusNotFound, want: http.StatusMisdirectedRequest},
+		"it is gone": {gone: 8 * time.Second, want: http.StatusAccepted, took: 8 * time.Second},
+		"it is there again": {
+			reached: 3 * time.Second, status: http.StatusAccepted,
+			want: http.StatusAccepted, took: 3 * time.Second,
+		},
+		"it is not reached": {want: http.StatusMisdirectedRequest, took: handTime},
+		"it ends just now": {
+			gone: 8 * time.Second, sent: true, want: http.StatusAccepted,
+			took: 8 * time.Second,
+		},
+		"it refuses the frame": {
+			reached: 1, status: http.StatusNotFound,
+			want: http.StatusMisdirectedRequest,
+		},
 		"the session has begun at one that is not reached": {
 			reached: 1, status: http.StatusAccepted, want: http.StatusAccepted, began: name("C"),
 		},
@@ -196,13 +223,15 @@ func TestAnswerForReplica(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			other, err := newSealing(&Options{Keys: keys, Replica: name("B"), SessionAge: time.Hour, MaxSessions: 10})
+			other, err := newSealing(
+				&Options{Keys: keys, Replica: name("B"), SessionAge: time.Hour, MaxSessions: 10})
 			if err != nil {
 				t.Fatal(err)
 			}
 			question := other.sealQuestion(v.key, 7)
 			id = cmp.Or(c.began, name("A")) + strings.TrimPrefix(id, name("A"))
-			w := direct(h, "POST", `{"jsonrpc":"2.0","id":`+string(question.Raw())+`,"result":{}}`, "Mcp-Session-Id", id)
+			w := direct(h, "POST", `{"jsonrpc":"2.0","id":`+string(question.Raw())+`,"result":{}}`,
+				"Mcp-Session-Id", id)
 			if took := time.Since(began); w.Code != c.want || took < c.took || took > c.took+handPause {
 				t.Errorf("%s: %d %s after %v", what, w.Code, w.Body, took)
 			}

@@ -80,9 +80,11 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 	rev := era.Lookup(version)
 	marked := bytes.Contains(b.In, modernKey)
 	switch {
-	case rev != nil && !rev.Handshake && marked && !isArray(b.In): // the backend and checkHeaders see to the rest
+	case rev != nil && !rev.Handshake && marked && !isArray(b.In):
+		// the backend and checkHeaders see to the rest
 		h.stateless(w, r, b, accept)
-	case len(session) > 0 && !marked && (rev == nil || rev.Handshake) && h.opts.Sessions != sessionsNone:
+	case len(session) > 0 && !marked && (rev == nil || rev.Handshake) &&
+		h.opts.Sessions != sessionsNone:
 		h.inSession(w, r, b, accept)
 	default:
 		h.classify(w, r, b, accept)
@@ -92,12 +94,15 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 // classify finds out what a frame is when the headers do not say: the begin of
 // a session, something of a client that forgot a header, or a text that only
 // looks like something else.
-func (h *Handler) classify(w http.ResponseWriter, r *http.Request, b *onhttp.Buffers, accept accepts) {
+func (h *Handler) classify(
+	w http.ResponseWriter, r *http.Request, b *onhttp.Buffers, accept accepts,
+) {
 	rev := era.Lookup(first(r.Header[headerVersion]))
 	m, batch := h.peek(b.In)
 	inSession := len(r.Header[headerSession]) > 0
 	if h.opts.Sessions == sessionsNone { // each message is a session
-		inSession = m.Kind == jsonrpc.Request && string(m.Method) != spec.MethodInitialize || m.Kind == jsonrpc.Notification || batch
+		inSession = m.Kind == jsonrpc.Request && string(m.Method) != spec.MethodInitialize ||
+			m.Kind == jsonrpc.Notification || batch
 	}
 	call := m.Kind == jsonrpc.Request || m.Kind == jsonrpc.Notification
 	modern := rev != nil && !rev.Handshake
@@ -128,7 +133,8 @@ func (h *Handler) noSession(w http.ResponseWriter, m *jsonrpc.Message, batch boo
 	case batch:
 		e.Message += ": batches are accepted in sessions of revisions that have them only"
 	default:
-		e.Message += ": the header Mcp-Session-Id is missing; begin with initialize, or send MCP-Protocol-Version, Mcp-Method and params._meta, as revisions without sessions have them"
+		e.Message += ": the header Mcp-Session-Id is missing; begin with initialize, or send " +
+			"MCP-Protocol-Version, Mcp-Method and params._meta, as revisions without sessions have them"
 	}
 	id := m.ID
 	if m.Kind == jsonrpc.Response {
@@ -164,7 +170,10 @@ func (h *Handler) dispatch(ctx context.Context, req *farcall.Request) (any, erro
 		if !req.InBatch() {
 			x.status = http.StatusBadRequest
 		}
-		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Invalid Request: the id must not be null"}
+		return nil, &jsonrpc.Error{
+			Code:    jsonrpc.InvalidRequest,
+			Message: "Invalid Request: the id must not be null",
+		}
 	}
 	if x.session != nil {
 		return x.session.serve(ctx, x, req)
@@ -236,7 +245,8 @@ func (x *exchange) ContextValue(key any) (any, bool) {
 		if x.session != nil {
 			return &x.session.owner, true
 		}
-		return owner.Or(x.h.principal(x.req), owner.Address(x.req.RemoteAddr)), true // of what the call leaves behind
+		// of what the call leaves behind
+		return owner.Or(x.h.principal(x.req), owner.Address(x.req.RemoteAddr)), true
 	case owner.SessionKey:
 		if x.session != nil {
 			return &x.session.owner, true
@@ -274,7 +284,8 @@ func (h *Handler) enter(w http.ResponseWriter) bool {
 	h.leave()
 	w.Header().Set("Retry-After", "1")
 	refuse(w, http.StatusServiceUnavailable, jsonrpc.NullID(), &jsonrpc.Error{
-		Code: jsonrpc.Overloaded, Message: "Shutting down", Data: jsonrpc.Raw(`{"sent":"no","retryable":true,"retryAfterMs":1000}`),
+		Code: jsonrpc.Overloaded, Message: "Shutting down",
+		Data: jsonrpc.Raw(`{"sent":"no","retryable":true,"retryAfterMs":1000}`),
 	})
 	return false
 }
@@ -358,7 +369,9 @@ func refuseMethod(w http.ResponseWriter, allowed, hint string) {
 // stateless answers a POST of a revision without sessions. The context of the
 // handlers is that of the request: a client that goes cancels (2026-07-28,
 // Streamable HTTP, "Cancellation").
-func (h *Handler) stateless(w http.ResponseWriter, r *http.Request, b *onhttp.Buffers, accept accepts) {
+func (h *Handler) stateless(
+	w http.ResponseWriter, r *http.Request, b *onhttp.Buffers, accept accepts,
+) {
 	defer h.pool.Put(b)
 	x := &exchange{h: h, req: r, accept: accept, events: events{out: h.stream(w)}}
 	x.derive(contextOf(r))
@@ -406,7 +419,8 @@ func (h *Handler) unanswered(w http.ResponseWriter, frame []byte) {
 		h.noSession(w, m, false)
 		return
 	}
-	refuse(w, http.StatusServiceUnavailable, jsonrpc.NullID(), jsonrpc.Refusal(jsonrpc.Overloaded, "more messages are in flight than the server takes"))
+	refuse(w, http.StatusServiceUnavailable, jsonrpc.NullID(),
+		jsonrpc.Refusal(jsonrpc.Overloaded, "more messages are in flight than the server takes"))
 }
 
 // subscribe lets Shutdown end the call. It returns what takes that back.

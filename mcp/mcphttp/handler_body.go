@@ -26,10 +26,13 @@ const (
 
 // read reads a POST: what the client accepts, and the body. When that fails, it
 // has answered.
-func (h *Handler) read(w http.ResponseWriter, r *http.Request) (b *onhttp.Buffers, accept accepts, ok bool) {
+func (h *Handler) read(
+	w http.ResponseWriter, r *http.Request,
+) (b *onhttp.Buffers, accept accepts, ok bool) {
 	if !onhttp.IsJSON(first(r.Header["Content-Type"])) || len(r.Header["Content-Encoding"]) > 0 {
 		w.Header().Set("Accept-Post", mediaJSON) // W3C LDP §7.1
-		refuseHTTP(w, http.StatusUnsupportedMediaType, "Content-Type must be application/json (charset utf-8), without Content-Encoding")
+		refuseHTTP(w, http.StatusUnsupportedMediaType,
+			"Content-Type must be application/json (charset utf-8), without Content-Encoding")
 		return nil, 0, false
 	}
 	if accept = readAccept(r.Header["Accept"]); accept == 0 {
@@ -38,7 +41,8 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) (b *onhttp.Buffer
 	}
 	b = h.pool.Get(h.opts.Budget)
 	var err error
-	b.In, err = b.Loan.ReadAll(b.In, slow.Limit(h.opts.BodyTimeout).Body(w, r), r.ContentLength, h.opts.MaxMessage, budget.Body(w, r))
+	b.In, err = b.Loan.ReadAll(b.In, slow.Limit(h.opts.BodyTimeout).Body(w, r), r.ContentLength,
+		h.opts.MaxMessage, budget.Body(w, r))
 	if err == nil {
 		slow.Limit(h.opts.BodyTimeout).End(w, r)
 		return b, accept, true
@@ -157,7 +161,8 @@ func nameParam(method string) string {
 		return "name"
 	case spec.MethodResourcesRead:
 		return "uri"
-	case spec.MethodTasksGet, spec.MethodTasksUpdate, spec.MethodTasksCancel: // tasks extension, "Routing Headers"
+	case spec.MethodTasksGet, spec.MethodTasksUpdate, spec.MethodTasksCancel:
+		// tasks extension, "Routing Headers"
 		return "taskId"
 	}
 	return ""

@@ -28,11 +28,13 @@ func TestBothEnds(t *testing.T) {
 		}
 		return answer
 	}
-	if got := exchange(modernBody("1", "tools/call", `"name":"progress","n":3`)); strings.Count(got, "progress") != 6 || !strings.HasSuffix(got, `"result":{"done":true},"id":1}`) {
+	if got := exchange(modernBody("1", "tools/call", `"name":"progress","n":3`)); strings.Count(got,
+		"progress") != 6 || !strings.HasSuffix(got, `"result":{"done":true},"id":1}`) {
 		t.Error(got)
 	}
 
-	exchange(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`)
+	exchange(
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`)
 	c.Use(era.Lookup(legacyName))
 	exchange(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -49,14 +51,17 @@ func TestBothEnds(t *testing.T) {
 		t.Error(got)
 	}
 	close(e.f.release)
-	if got := exchange(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"poll"}}`); !strings.Contains(got, `"progress":1`) || !strings.Contains(got, "polled") {
+	if got := exchange(
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"poll"}}`); !strings.Contains(got,
+		`"progress":1`) || !strings.Contains(got, "polled") {
 		t.Error(got)
 	}
 	if err := c.EndSession(t.Context()); err != nil {
 		t.Error(err)
 	}
 	cancel()
-	if err := <-listening; err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, ErrSessionLost) {
+	if err := <-listening; err != nil && !errors.Is(err, context.Canceled) &&
+		!errors.Is(err, ErrSessionLost) {
 		t.Error(err)
 	}
 	if e.h.Sessions() != 0 {

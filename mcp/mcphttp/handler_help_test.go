@@ -55,7 +55,10 @@ func (f *fake) ServeRPC(ctx context.Context, req *farcall.Request) (any, error) 
 		return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "_meta is incomplete")
 	}
 	if rev := era.Lookup(version); rev == nil || rev.Handshake {
-		return nil, &jsonrpc.Error{Code: spec.UnsupportedProtocolVersion, Message: "Unsupported protocol version"}
+		return nil, &jsonrpc.Error{
+			Code:    spec.UnsupportedProtocolVersion,
+			Message: "Unsupported protocol version",
+		}
 	}
 	return f.tool(ctx, req, farcall.CallerFrom(ctx))
 }
@@ -86,7 +89,8 @@ func (f *fake) tool(ctx context.Context, req *farcall.Request, client farcall.Ca
 		return req.Params, nil
 	case "progress":
 		for i := range p.N {
-			if err := client.Notify(ctx, "notifications/progress", map[string]int{"progress": i}); err != nil {
+			if err := client.Notify(ctx, "notifications/progress",
+				map[string]int{"progress": i}); err != nil {
 				return nil, err
 			}
 		}
@@ -105,10 +109,12 @@ func (f *fake) tool(ctx context.Context, req *farcall.Request, client farcall.Ca
 		ok := CloseStream(ctx)
 		f.began <- fmt.Sprint("closed ", ok)
 		<-f.release
-		return jsonrpc.Raw(`{"polled":true}`), client.Notify(ctx, "notifications/progress", map[string]int{"progress": 1})
+		return jsonrpc.Raw(`{"polled":true}`),
+			client.Notify(ctx, "notifications/progress", map[string]int{"progress": 1})
 	case "ask":
 		var answer jsonrpc.Raw
-		if err := client.Call(ctx, "elicitation/create", map[string]string{"message": "?"}, &answer); err != nil {
+		if err := client.Call(ctx, "elicitation/create", map[string]string{"message": "?"},
+			&answer); err != nil {
 			if wire := new(jsonrpc.Error); errors.As(err, &wire) {
 				return nil, farcall.PassOn(err)
 			}
@@ -261,7 +267,8 @@ func (r *reply) is(status int, body string) *reply {
 	if r.StatusCode != status || !strings.Contains(got, body) || body == "" && got != "" {
 		r.t.Errorf("%d %s, want %d %s", r.StatusCode, got, status, body)
 	}
-	if got != "" && r.Header.Get("Content-Type") != "application/json" || got != "" && !json.Valid([]byte(got)) {
+	if got != "" && r.Header.Get("Content-Type") != "application/json" ||
+		got != "" && !json.Valid([]byte(got)) {
 		r.t.Errorf("%s: %s", r.Header.Get("Content-Type"), got)
 	}
 	return r
@@ -313,7 +320,8 @@ func modernBody(id, method, params string) string {
 		id = `"id":` + id + `,`
 	}
 	return `{"jsonrpc":"2.0",` + id + `"method":"` + method + `","params":{` + params +
-		`"_meta":{"io.modelcontextprotocol/protocolVersion":"` + modernName + `","io.modelcontextprotocol/clientCapabilities":{}}}}`
+		`"_meta":{"io.modelcontextprotocol/protocolVersion":"` + modernName +
+		`","io.modelcontextprotocol/clientCapabilities":{}}}}`
 }
 
 // session is a client's view of a session.
@@ -324,7 +332,8 @@ type view struct {
 
 func (e *env) session(version string) *view {
 	e.t.Helper()
-	r := e.post(`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"` + version + `"}}`)
+	r := e.post(
+		`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"` + version + `"}}`)
 	v := &view{e, r.Header.Get("Mcp-Session-Id"), version}
 	r.is(200, `"protocolVersion":"`+version+`"`)
 	if v.id == "" {
@@ -345,7 +354,8 @@ func (v *view) send(body string, headers ...string) *reply {
 
 func (v *view) call(id, tool, params string, headers ...string) *reply {
 	v.t.Helper()
-	return v.send(`{"jsonrpc":"2.0","id":`+id+`,"method":"tools/call","params":{"name":"`+tool+`"`+params+`}}`, headers...)
+	return v.send(`{"jsonrpc":"2.0","id":`+id+`,"method":"tools/call","params":{"name":"`+tool+`"`+
+		params+`}}`, headers...)
 }
 
 func (v *view) get(headers ...string) *reply {

@@ -15,10 +15,13 @@ import (
 	"github.com/farcall-dev/farcall/mcp/era"
 )
 
-const sessionNotFound = "Session not found: it has ended; begin a new one with initialize, without Mcp-Session-Id"
+const sessionNotFound = "Session not found: it has ended; begin a new one with initialize, " +
+	"without Mcp-Session-Id"
 
 // inSession answers a POST in a session.
-func (h *Handler) inSession(w http.ResponseWriter, r *http.Request, b *onhttp.Buffers, accept accepts) {
+func (h *Handler) inSession(
+	w http.ResponseWriter, r *http.Request, b *onhttp.Buffers, accept accepts,
+) {
 	s := h.find(w, r, b.In)
 	if s == nil {
 		h.pool.Put(b)
@@ -31,14 +34,17 @@ func (h *Handler) inSession(w http.ResponseWriter, r *http.Request, b *onhttp.Bu
 // When there is none, it has answered; frame is what that was about.
 func (h *Handler) find(w http.ResponseWriter, r *http.Request, frame []byte) *session {
 	reject := func(status int, message string) *session {
-		refuse(w, status, h.requestID(frame), &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: message})
+		refuse(w, status, h.requestID(frame),
+			&jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: message})
 		return nil
 	}
 	var rev *era.Revision
 	if versions := r.Header[headerVersion]; len(versions) == 0 {
 		rev = assumed()
 	} else if rev = era.Lookup(versions[0]); len(versions) > 1 || rev == nil || !rev.Handshake {
-		return reject(http.StatusBadRequest, "Bad Request: MCP-Protocol-Version is no revision that has sessions; send the one that was agreed upon")
+		return reject(http.StatusBadRequest,
+			"Bad Request: MCP-Protocol-Version is no revision that has sessions; send the one that was "+
+				"agreed upon")
 	}
 	s, full := h.lookup(r, rev)
 	switch {
@@ -64,7 +70,9 @@ func (h *Handler) requestID(frame []byte) jsonrpc.ID {
 
 // answer answers a POST in a session. The call goes on when the connection
 // breaks (2025-11-25, transports, "Sending Messages to the Server").
-func (h *Handler) answer(w http.ResponseWriter, r *http.Request, s *session, b *onhttp.Buffers, accept accepts) {
+func (h *Handler) answer(
+	w http.ResponseWriter, r *http.Request, s *session, b *onhttp.Buffers, accept accepts,
+) {
 	p := &posted{}
 	x := &p.exchange
 	x.h, x.req, x.accept, x.session = h, r, accept, s
@@ -154,7 +162,8 @@ func (h *Handler) unwatch(x *exchange) {
 // run handles a frame of a session, and ends the exchange.
 func (h *Handler) run(x *exchange, b *onhttp.Buffers) {
 	s, st := x.session, x.stream
-	held := h.sealed != nil && h.table.hold(s) // its connection may break, and the answer is still to be kept
+	// its connection may break, and the answer is still to be kept
+	held := h.sealed != nil && h.table.hold(s)
 	defer func() {
 		st.abort()
 		s.forgetEvents()
@@ -167,11 +176,14 @@ func (h *Handler) run(x *exchange, b *onhttp.Buffers) {
 	batch := isArray(b.In)
 	if batch && !s.takesBatch(x, b.In) {
 		st.answer(http.StatusBadRequest, jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), &jsonrpc.Error{
-			Code: jsonrpc.InvalidRequest, Message: "Invalid Request: the revision of this session has no batches",
+			Code:    jsonrpc.InvalidRequest,
+			Message: "Invalid Request: the revision of this session has no batches",
 		}))
 		return
 	}
-	b.Out = x.wanted(h.calls.Respond(x, b.Out, b.In, func(frame []byte) error { return s.send(x, frame, false) }))
+	b.Out = x.wanted(h.calls.Respond(x, b.Out, b.In, func(frame []byte) error {
+		return s.send(x, frame, false)
+	}))
 	switch {
 	case x.silent:
 		st.silence(true)
@@ -199,7 +211,8 @@ func (st *stream) abort() {
 	defer st.mu.Unlock()
 	if st.conn != nil && st.id == 0 {
 		st.conn.plain(func(w http.ResponseWriter) {
-			refuse(w, http.StatusInternalServerError, jsonrpc.NullID(), &jsonrpc.Error{Code: jsonrpc.InternalError, Message: "Internal error"})
+			refuse(w, http.StatusInternalServerError, jsonrpc.NullID(),
+				&jsonrpc.Error{Code: jsonrpc.InternalError, Message: "Internal error"})
 		})
 	}
 	st.finish()
@@ -243,7 +256,8 @@ func (s *session) delivered(x *exchange, frame []byte) bool {
 // ends the session.
 func (h *Handler) withSession(w http.ResponseWriter, r *http.Request) {
 	rev := era.Lookup(first(r.Header[headerVersion]))
-	if len(r.Header[headerSession]) == 0 || rev != nil && !rev.Handshake || h.opts.Sessions == sessionsNone {
+	if len(r.Header[headerSession]) == 0 || rev != nil && !rev.Handshake ||
+		h.opts.Sessions == sessionsNone {
 		hint := "GET needs the Mcp-Session-Id of a session; use POST"
 		if r.Method == http.MethodDelete {
 			hint = "without Mcp-Session-Id there is no session to end"
@@ -296,7 +310,8 @@ func (s *session) listen(w http.ResponseWriter, r *http.Request) {
 	}
 	e := &events{out: s.h.stream(w), done: make(chan struct{})}
 	if err := st.attach(e, after, before); err != nil {
-		refuseHTTP(w, http.StatusBadRequest, "Bad Request: the events after Last-Event-ID are not there any more; send the request again")
+		refuseHTTP(w, http.StatusBadRequest,
+			"Bad Request: the events after Last-Event-ID are not there any more; send the request again")
 		return
 	}
 	if s.h.draining.Load() {
@@ -309,9 +324,9 @@ func (s *session) listen(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// reopened returns a stream with a connection that the client has lost, the event after which it goes
-// on, and what comes before. The client's own stream of another process goes on in a new one. While
-// the store does not answer that the replicas share, the client waits.
+// reopened returns a stream with a connection that the client has lost, the event after which it
+// goes on, and what comes before. The client's own stream of another process goes on in a new one.
+// While the store does not answer that the replicas share, the client waits.
 func (s *session) reopened(
 	ctx context.Context, id, n uint64, call jsonrpc.ID,
 ) (st *stream, after uint64, before rest) {
@@ -325,7 +340,8 @@ func (s *session) reopened(
 	if st.lost {
 		for try := 1; ; try++ {
 			var err error
-			if before, err = st.kept(n); err == nil || try == storeTries || backoff.Sleep(ctx, storePause) != nil {
+			if before, err = st.kept(n); err == nil || try == storeTries ||
+				backoff.Sleep(ctx, storePause) != nil {
 				break
 			}
 		}

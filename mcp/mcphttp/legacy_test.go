@@ -26,26 +26,50 @@ func TestSession(t *testing.T) {
 		body   string
 	}{
 		{"call", v.call("1", "echo", ""), 200, `"result":{"name":"echo"}`},
-		{"without a version", e.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id: "+v.id), 200, `"ok":true`},
-		{"another version", e.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id: "+v.id, "MCP-Protocol-Version: "+batchName), 200, `"ok":true`},
-		{"unknown version", e.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id: "+v.id, "MCP-Protocol-Version: x"), 400, `"id":1}`},
-		{"modern header", e.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id: "+v.id, "MCP-Protocol-Version: "+modernName, "Mcp-Method: ping"), 400, `-32602`},
-		{"text that looks modern", v.call("1", "echo", `,"text":"io.modelcontextprotocol/protocolVersion"`), 200, `"text"`},
+		{
+			"without a version", e.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id: "+v.id),
+			200, `"ok":true`,
+		},
+		{"another version", e.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id: "+v.id,
+			"MCP-Protocol-Version: "+batchName), 200, `"ok":true`},
+		{"unknown version", e.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id: "+v.id,
+			"MCP-Protocol-Version: x"), 400, `"id":1}`},
+		{"modern header", e.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id: "+v.id,
+			"MCP-Protocol-Version: "+modernName, "Mcp-Method: ping"), 400, `-32602`},
+		{
+			"text that looks modern",
+			v.call("1", "echo", `,"text":"io.modelcontextprotocol/protocolVersion"`), 200, `"text"`,
+		},
 		{"modern body", v.send(modernBody("1", "tools/list", "")), 400, `-32020`},
 		{"exact id", v.call("1.50", "echo", ""), 200, `"id":1.50}`},
 		{"null id", v.call("null", "echo", ""), 400, `-32600`},
 		{"unknown method", v.send(`{"jsonrpc":"2.0","id":1,"method":"x"}`), 200, `-32601`},
 		{"panic", v.call("1", "panic", ""), 200, `-32603`},
 		{"Goexit", v.call("1", "goexit", ""), 500, `-32603`},
-		{"trace", v.call("1", "trace", "", "Traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"), 200, `"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"`},
+		{
+			"trace",
+			v.call("1", "trace", "", "Traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+			200, `"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"`,
+		},
 		{"no JSON", v.send(`{`), 400, `-32700`},
 		{"no message", v.send(`{"id":7}`), 400, `"id":7}`},
 		{"notification", v.send(`{"jsonrpc":"2.0","method":"notifications/x"}`), 202, ""},
 		{"unexpected response", v.send(`{"jsonrpc":"2.0","id":1,"result":{}}`), 202, ""},
 		{"batch", v.send(`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`), 400, `no batches`},
-		{"second initialize", v.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`), 200, `Initialized already`},
-		{"bad cancel", v.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":77}}`), 202, ""},
-		{"CloseStream, JSON only", v.call("1", "header", "", "Accept: application/json", "X-Test: yes"), 200, `"yes"`},
+		{
+			"second initialize",
+			v.send(`{"jsonrpc":"2.0","id":1,"method":"initialize",` +
+				`"params":{"protocolVersion":"2025-11-25"}}`), 200, `Initialized already`,
+		},
+		{
+			"bad cancel",
+			v.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":77}}`), 202,
+			"",
+		},
+		{
+			"CloseStream, JSON only", v.call("1", "header", "", "Accept: application/json", "X-Test: yes"),
+			200, `"yes"`,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.reply.t = t
@@ -75,9 +99,14 @@ func TestPrincipal(t *testing.T) {
 
 func TestBatch(t *testing.T) {
 	v := serve(t, nil).session(batchName)
-	v.send(`[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/x"},{"jsonrpc":"2.0","id":2.0,"method":"tools/call","params":{"name":"echo"}},1]`).
-		is(200, `[{"jsonrpc":"2.0","result":{"ok":true},"id":1},{"jsonrpc":"2.0","result":{"name":"echo"},"id":2.0},{"jsonrpc":"2.0","error":{"code":-32600,"message":"Invalid Request","data":{"reason":"a message must be an object at offset 161"}},"id":null}]`)
-	v.send(`[{"jsonrpc":"2.0","method":"notifications/x"},{"jsonrpc":"2.0","id":1,"result":{}}]`).is(202, "")
+	v.send(`[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/x"},`+
+		`{"jsonrpc":"2.0","id":2.0,"method":"tools/call","params":{"name":"echo"}},1]`).
+		is(200,
+			`[{"jsonrpc":"2.0","result":{"ok":true},"id":1},{"jsonrpc":"2.0","result":{"name":"echo"},`+
+				`"id":2.0},{"jsonrpc":"2.0","error":{"code":-32600,"message":"Invalid Request",`+
+				`"data":{"reason":"a message must be an object at offset 161"}},"id":null}]`)
+	v.send(`[{"jsonrpc":"2.0","method":"notifications/x"},{"jsonrpc":"2.0","id":1,"result":{}}]`).
+		is(202, "")
 	v.send(`[]`).is(400, "-32600")
 	v.send(`[{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}]`).is(200, "batch")
 	r := v.send(`[{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"progress","n":2}}]`)
@@ -122,14 +151,16 @@ func TestAskFails(t *testing.T) {
 	r := v.call("3", "ask", "")
 	r.wants("", "elicitation/create")
 	v.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}`).is(202, "")
-	r.wants(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2,"reason":"context canceled"}}`, "EOF")
+	r.wants(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2,`+
+		`"reason":"context canceled"}}`, "EOF")
 
 	// The session ends.
 	r = v.call("4", "ask", "")
 	r.wants("", "elicitation/create")
 	v.do("DELETE", "/mcp", "", v.headers()...).is(204, "")
 	r.wants("error")
-	if err := e.f.last().client.Call(t.Context(), "ping", nil, nil); !errors.Is(err, farcall.ErrClosed) {
+	if err := e.f.last().client.Call(t.Context(), "ping", nil, nil); !errors.Is(err,
+		farcall.ErrClosed) {
 		t.Error(err)
 	}
 }
@@ -141,7 +172,8 @@ func TestCancel(t *testing.T) {
 		got := make(chan *reply)
 		go func() { got <- v.call(`"x"`, "wait", "", "Accept: "+accept) }()
 		<-e.f.began
-		v.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"x","reason":"r"}}`).is(202, "")
+		v.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"x",`+
+			`"reason":"r"}}`).is(202, "")
 		if s := <-e.f.began; s != "ended" {
 			t.Error(s)
 		}
@@ -184,12 +216,14 @@ func TestOwnStreams(t *testing.T) {
 	client := e.f.last().client
 	note := func(n int) {
 		t.Helper()
-		if err := client.Notify(context.Background(), "notifications/message", map[string]int{"n": n}); err != nil {
+		if err := client.Notify(context.Background(), "notifications/message",
+			map[string]int{"n": n}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	note(1)
-	v.call("1", "progress", `,"n":1`, "Accept: application/json").is(200, "done") // its notification waits, too
+	// its notification waits, too
+	v.call("1", "progress", `,"n":1`, "Accept: application/json").is(200, "done")
 	note(2)
 	one := v.get()
 	one.wants("", `"n":1`, `"progress":0`, `"n":2`)
@@ -216,7 +250,8 @@ func TestOwnStreams(t *testing.T) {
 	go func() { answer <- client.Call(t.Context(), "ping", nil, &result) }()
 	got := again.next()
 	v.send(`{"jsonrpc":"2.0","id":1,"result":{"Pong":7}}`).is(202, "")
-	if err := <-answer; err != nil || result.Pong != 7 || !strings.Contains(got, `"method":"ping","id":1}`) {
+	if err := <-answer; err != nil || result.Pong != 7 ||
+		!strings.Contains(got, `"method":"ping","id":1}`) {
 		t.Errorf("%v %s", err, got)
 	}
 	v.do("DELETE", "/mcp", "", v.headers()...).is(204, "")
@@ -298,7 +333,10 @@ func TestInterceptorEnds(t *testing.T) {
 			return h.ServeRPC(ctx, req)
 		})
 	}
-	e := serve(t, &Options{KeepConnections: true, RPC: &farcall.Options{Interceptors: []farcall.Interceptor{ending}}})
+	e := serve(t,
+		&Options{
+			KeepConnections: true, RPC: &farcall.Options{Interceptors: []farcall.Interceptor{ending}},
+		})
 	v := e.session(legacyName)
 	done := make(chan *reply)
 	go func() { done <- v.call("1", "wait", "") }()
@@ -370,14 +408,18 @@ func TestBatchCancelled(t *testing.T) {
 	}
 	cancel := func(id string) {
 		t.Helper()
-		v.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+id+`}}`).is(202, "")
+		v.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+id+`}}`).
+			is(202, "")
 	}
 	for _, test := range []struct {
 		batch, id string
 		status    int
 		want      string
 	}{
-		{`[` + wait(`"a"`) + `,{"jsonrpc":"2.0","id":2,"method":"ping"}]`, `"\u0061"`, 200, `[{"jsonrpc":"2.0","result":{"ok":true},"id":2}]`},
+		{
+			`[` + wait(`"a"`) + `,{"jsonrpc":"2.0","id":2,"method":"ping"}]`, `"\u0061"`, 200,
+			`[{"jsonrpc":"2.0","result":{"ok":true},"id":2}]`,
+		},
 		{`[` + wait("3") + `]`, "3", 202, ""},
 	} {
 		answer := make(chan *reply)
@@ -399,7 +441,8 @@ func TestResumeTooLate(t *testing.T) {
 	for r.next() != "EOF" {
 	}
 	text := v.get("Last-Event-ID: 1-0").text()
-	if !strings.Contains(text, " events are lost") || !strings.Contains(text, `"done":true`) || strings.Contains(text, `"progress":0`) {
+	if !strings.Contains(text, " events are lost") || !strings.Contains(text, `"done":true`) ||
+		strings.Contains(text, `"progress":0`) {
 		t.Error(text)
 	}
 	if v.call("1", "progress", `,"n":20`).text(); true {
@@ -437,7 +480,8 @@ func TestHTTPSSE(t *testing.T) {
 	e.do("POST", path, `{`).is(400, "-32700")
 	e.do("POST", path, `[{"jsonrpc":"2.0","id":4,"method":"ping"}]`).is(400, "-32600")
 	id := strings.TrimPrefix(path, "/messages?sessionId=")
-	e.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id: "+id).is(404, "Session not found")
+	e.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id: "+id).is(404,
+		"Session not found")
 
 	// The session ends with its stream.
 	r.cancel()

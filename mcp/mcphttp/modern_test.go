@@ -29,26 +29,68 @@ func TestModern(t *testing.T) {
 		{"exact id", e.modern("1.5", "tools/list", ""), 200, `"id":1.5}`},
 		{"exact id", e.modern(`"a\u0041"`, "tools/list", ""), 200, `"id":"a\u0041"}`},
 		{"null id", e.modern("null", "tools/list", ""), 400, `"code":-32600`},
-		{"unknown method", e.modern("1", "no/such", ""), 404, `"code":-32601,"message":"Method not found"},"id":1}`},
+		{
+			"unknown method", e.modern("1", "no/such", ""), 404,
+			`"code":-32601,"message":"Method not found"},"id":1}`,
+		},
 		{"initialize", e.modern("7", "initialize", ""), 404, `"code":-32601`},
 		{"unknown tool", e.modern("1", "tools/call", `"name":"none"`), 200, `"code":-32602`},
 		{"capability", e.modern("1", "tools/call", `"name":"capability"`), 400, `"code":-32021`},
 		{"panic", e.modern("1", "tools/call", `"name":"panic"`), 200, `"code":-32603`},
-		{"notification", e.post(modernBody("", "notifications/x", ""), "MCP-Protocol-Version: "+modernName), 202, ""},
-		{"notification, other version", e.post(modernBody("", "notifications/x", ""), "MCP-Protocol-Version: v999"), 400, `"code":-32020`},
+		{
+			"notification",
+			e.post(modernBody("", "notifications/x", ""), "MCP-Protocol-Version: "+modernName), 202, "",
+		},
+		{
+			"notification, other version",
+			e.post(modernBody("", "notifications/x", ""), "MCP-Protocol-Version: v999"), 400,
+			`"code":-32020`,
+		},
 		{"session ignored", e.modern("1", "tools/list", "", "Mcp-Session-Id: x"), 200, `"ok":true`},
-		{"version missing", e.post(modernBody("3", "tools/list", ""), "Mcp-Method: tools/list"), 400, `"code":-32020`},
-		{"version missing in a session", e.post(modernBody("3", "tools/list", ""), "Mcp-Method: tools/list", "Mcp-Session-Id: x"), 400, `"code":-32020`},
-		{"version differs", e.modern("3", "tools/list", "", "MCP-Protocol-Version: "+legacyName), 400, `"code":-32020`},
-		{"version unknown", e.modern("3", "tools/list", "", "MCP-Protocol-Version: v9"), 400, `"code":-32020`},
-		{"version unknown in both", e.post(strings.Replace(modernBody("3", "tools/list", ""), modernName, "v9", 1), "MCP-Protocol-Version: v9"), 400, `"code":-32022`},
-		{"no _meta", e.post(`{"jsonrpc":"2.0","id":101,"method":"server/discover","params":{}}`, "MCP-Protocol-Version: "+modernName, "Mcp-Method: server/discover"), 400, `"code":-32602,"message":"_meta is incomplete"},"id":101}`},
-		{"no capabilities", e.post(`{"jsonrpc":"2.0","id":101,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`, "MCP-Protocol-Version: "+modernName, "Mcp-Method: server/discover"), 400, `"code":-32602`},
+		{
+			"version missing", e.post(modernBody("3", "tools/list", ""), "Mcp-Method: tools/list"), 400,
+			`"code":-32020`,
+		},
+		{
+			"version missing in a session",
+			e.post(modernBody("3", "tools/list", ""), "Mcp-Method: tools/list", "Mcp-Session-Id: x"), 400,
+			`"code":-32020`,
+		},
+		{
+			"version differs", e.modern("3", "tools/list", "", "MCP-Protocol-Version: "+legacyName), 400,
+			`"code":-32020`,
+		},
+		{
+			"version unknown", e.modern("3", "tools/list", "", "MCP-Protocol-Version: v9"), 400,
+			`"code":-32020`,
+		},
+		{
+			"version unknown in both",
+			e.post(strings.Replace(modernBody("3", "tools/list", ""), modernName, "v9", 1),
+				"MCP-Protocol-Version: v9"), 400, `"code":-32022`,
+		},
+		{
+			"no _meta", e.post(`{"jsonrpc":"2.0","id":101,"method":"server/discover","params":{}}`,
+				"MCP-Protocol-Version: "+modernName, "Mcp-Method: server/discover"), 400,
+			`"code":-32602,"message":"_meta is incomplete"},"id":101}`,
+		},
+		{
+			"no capabilities",
+			e.post(`{"jsonrpc":"2.0","id":101,"method":"server/discover",`+
+				`"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`,
+				"MCP-Protocol-Version: "+modernName, "Mcp-Method: server/discover"), 400, `"code":-32602`,
+		},
 		{"name differs", e.modern("3", "tools/call", call, "Mcp-Name: other"), 400, `"code":-32020`},
 		{"name trimmed", e.modern("3", "tools/call", call, "Mcp-Name:   echo  "), 200, `"result"`},
 		{"method missing", e.modern("3", "tools/list", "", "Mcp-Method: "), 400, `"code":-32020`},
-		{"HTTP request", e.modern("3", "tools/call", `"name":"header"`, "X-Test: yes"), 200, `"result":"yes"`},
-		{"JSON only", e.modern("3", "tools/call", `"name":"progress","n":3`, "Accept: application/json"), 200, `"done":true`},
+		{
+			"HTTP request", e.modern("3", "tools/call", `"name":"header"`, "X-Test: yes"), 200,
+			`"result":"yes"`,
+		},
+		{
+			"JSON only", e.modern("3", "tools/call", `"name":"progress","n":3`, "Accept: application/json"),
+			200, `"done":true`,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.reply.t = t
@@ -70,7 +112,11 @@ func TestRefused(t *testing.T) {
 		{"media type", e.post(`{}`, "Content-Type: text/plain"), 415, `"code":-32600`},
 		{"encoding", e.post(`{}`, "Content-Encoding: gzip"), 415, `"code":-32600`},
 		{"not acceptable", e.post(`{}`, "Accept: text/html"), 406, `"code":-32600`},
-		{"too large", e.post(strings.Repeat(" ", 1001)), 413, `"code":-32012,"message":"Request too large: the limit is 1000 bytes","data":{"maxSize":1000,"unit":"bytes"}}`},
+		{
+			"too large", e.post(strings.Repeat(" ", 1001)), 413,
+			`"code":-32012,"message":"Request too large: the limit is 1000 bytes","data":{"maxSize":1000,` +
+				`"unit":"bytes"}}`,
+		},
 		{"too large, modern", e.post(strings.Repeat(" ", 1001), version), 413, `"code":-31012,`},
 		{"method", e.do("PUT", "/mcp", ""), 405, `"code":-32600`},
 		{"GET", e.do("GET", "/mcp", ""), 405, `"code":-32600`},
@@ -78,18 +124,48 @@ func TestRefused(t *testing.T) {
 		{"DELETE", e.do("DELETE", "/mcp", ""), 405, `"code":-32600`},
 		{"origin", e.post(`{}`, "Origin: http://evil.example.com"), 403, `"code":-32600`},
 		{"host", e.post(`{}`, "Host: evil.example.com"), 403, `"code":-32600`},
-		{"no JSON", e.post(`{"a`), 400, `"code":-32700,"message":"Parse error: unexpected end at offset 3","data":{"reason":"unexpected end at offset 3"}},"id":null}`},
-		{"no JSON, modern", e.post(`{"a":"io.modelcontextprotocol/protocolVersion`, version), 400, `"code":-32700`},
-		{"no message", e.post(`{"id":5}`), 400, `"message":"Invalid Request: \"jsonrpc\" must be \"2.0\" at offset 0","data":{"reason":"\"jsonrpc\" must be \"2.0\" at offset 0"}},"id":5}`},
-		{"Method", e.post(`{"jsonrpc":"2.0","id":5,"Method":"tools/list"}`, version), 400, `there is no method`},
-		{"no session", e.post(`{"jsonrpc":"2.0","id":5,"method":"tools/list"}`), 400, `begin with initialize`},
-		{"no session, id", e.post(`{"jsonrpc":"2.0","id":5,"method":"tools/list"}`, "MCP-Protocol-Version: "+legacyName), 400, `"id":5}`},
+		{
+			"no JSON", e.post(`{"a`), 400,
+			`"code":-32700,"message":"Parse error: unexpected end at offset 3",` +
+				`"data":{"reason":"unexpected end at offset 3"}},"id":null}`,
+		},
+		{
+			"no JSON, modern", e.post(`{"a":"io.modelcontextprotocol/protocolVersion`, version), 400,
+			`"code":-32700`,
+		},
+		{
+			"no message", e.post(`{"id":5}`), 400,
+			`"message":"Invalid Request: \"jsonrpc\" must be \"2.0\" at offset 0",` +
+				`"data":{"reason":"\"jsonrpc\" must be \"2.0\" at offset 0"}},"id":5}`,
+		},
+		{
+			"Method", e.post(`{"jsonrpc":"2.0","id":5,"Method":"tools/list"}`, version), 400,
+			`there is no method`,
+		},
+		{
+			"no session", e.post(`{"jsonrpc":"2.0","id":5,"method":"tools/list"}`), 400,
+			`begin with initialize`,
+		},
+		{
+			"no session, id",
+			e.post(`{"jsonrpc":"2.0","id":5,"method":"tools/list"}`, "MCP-Protocol-Version: "+legacyName),
+			400, `"id":5}`,
+		},
 		{"response", e.post(`{"jsonrpc":"2.0","id":5,"result":{}}`, version), 400, `"id":null}`},
 		{"batch", e.post(`[`+modernBody("1", "tools/list", "")+`]`, version), 400, `batches`},
-		{"unknown session", e.post(`{"jsonrpc":"2.0","id":5,"method":"tools/list"}`, "Mcp-Session-Id: x"), 404, `"id":5}`},
+		{
+			"unknown session", e.post(`{"jsonrpc":"2.0","id":5,"method":"tools/list"}`, "Mcp-Session-Id: x"),
+			404, `"id":5}`,
+		},
 		{"unknown session, GET", e.do("GET", "/mcp", "", "Mcp-Session-Id: x"), 404, `Session not found`},
-		{"unknown session, DELETE", e.do("DELETE", "/mcp", "", "Mcp-Session-Id: x"), 404, `Session not found`},
-		{"failed initialize", e.post(`{"jsonrpc":"2.0","id":5,"method":"initialize","params":{}}`), 200, `"code":-32602`},
+		{
+			"unknown session, DELETE", e.do("DELETE", "/mcp", "", "Mcp-Session-Id: x"), 404,
+			`Session not found`,
+		},
+		{
+			"failed initialize", e.post(`{"jsonrpc":"2.0","id":5,"method":"initialize","params":{}}`), 200,
+			`"code":-32602`,
+		},
 		{"messages", e.do("POST", "/messages?sessionId=x", `{}`), 404, `Session not found`},
 		{"messages, GET", e.do("GET", "/messages", ""), 405, `"code":-32600`},
 		{"sse, POST", e.do("POST", "/sse", ""), 405, `"code":-32600`},
@@ -155,9 +231,11 @@ func TestModernStream(t *testing.T) {
 func TestModernDisconnect(t *testing.T) {
 	e := serve(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
-	r, _ := http.NewRequestWithContext(ctx, http.MethodPost, e.url+"/mcp", strings.NewReader(modernBody("1", "tools/call", `"name":"wait"`)))
+	r, _ := http.NewRequestWithContext(ctx, http.MethodPost, e.url+"/mcp",
+		strings.NewReader(modernBody("1", "tools/call", `"name":"wait"`)))
 	r.Header = http.Header{
-		"Content-Type": {"application/json"}, "Mcp-Protocol-Version": {modernName}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {"wait"},
+		"Content-Type": {"application/json"}, "Mcp-Protocol-Version": {modernName},
+		"Mcp-Method": {"tools/call"}, "Mcp-Name": {"wait"},
 	}
 	failed := make(chan error)
 	go func() {
@@ -195,8 +273,12 @@ func TestHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := NewHandler(newFake(), &Options{Heartbeat: time.Second})
 		ctx, cancel := context.WithCancel(t.Context())
-		r, _ := http.NewRequestWithContext(ctx, http.MethodPost, "/mcp", strings.NewReader(modernBody("1", "subscriptions/listen", "")))
-		r.Header = http.Header{"Content-Type": {"application/json"}, "Mcp-Protocol-Version": {modernName}, "Mcp-Method": {"subscriptions/listen"}}
+		r, _ := http.NewRequestWithContext(ctx, http.MethodPost, "/mcp",
+			strings.NewReader(modernBody("1", "subscriptions/listen", "")))
+		r.Header = http.Header{
+			"Content-Type": {"application/json"}, "Mcp-Protocol-Version": {modernName},
+			"Mcp-Method": {"subscriptions/listen"},
+		}
 		w := &pipe{header: http.Header{}}
 		go func() {
 			<-time.After(3500 * time.Millisecond)
@@ -224,7 +306,9 @@ func TestPreflight(t *testing.T) {
 	e := serve(t, &Options{Origins: []string{"https://app.example.com"}})
 	r := e.do("OPTIONS", "/mcp", "", "Origin: https://app.example.com", "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: mcp-method")
 	io.Copy(io.Discard, r.Body)
-	if r.StatusCode != http.StatusNoContent || r.Header.Get("Access-Control-Allow-Headers") != "mcp-method" || r.Header.Get("Access-Control-Allow-Methods") == "" {
+	if r.StatusCode != http.StatusNoContent ||
+		r.Header.Get("Access-Control-Allow-Headers") != "mcp-method" ||
+		r.Header.Get("Access-Control-Allow-Methods") == "" {
 		t.Errorf("%d %v", r.StatusCode, r.Header)
 	}
 	r = e.modern("1", "tools/list", "", "Origin: https://app.example.com").is(200, "ok")
@@ -247,17 +331,22 @@ func TestLate(t *testing.T) {
 		}{
 			{
 				modernBody("1", "tools/call", `"name":"wait"`),
-				http.Header{"Mcp-Protocol-Version": {modernName}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {"wait"}},
+				http.Header{
+					"Mcp-Protocol-Version": {modernName}, "Mcp-Method": {"tools/call"},
+					"Mcp-Name": {"wait"},
+				},
 				": \n\n: \n\n: \n\ndata: {\"jsonrpc\":\"2.0\",\"result\":{\"waited\":true},\"id\":1}\n\n",
 			},
 			{
 				`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}`,
 				http.Header{"Mcp-Session-Id": {id}},
-				"id: 1-0\ndata: \n\nretry: 1000\n\n: \n\n: \n\nid: 1-1\ndata: {\"jsonrpc\":\"2.0\",\"result\":{\"waited\":true},\"id\":1}\n\n",
+				"id: 1-0\ndata: \n\nretry: 1000\n\n: \n\n: \n\nid: 1-1\n" +
+					"data: {\"jsonrpc\":\"2.0\",\"result\":{\"waited\":true},\"id\":1}\n\n",
 			},
 		} {
 			f.release = make(chan struct{})
-			r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", strings.NewReader(test.body))
+			r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp",
+				strings.NewReader(test.body))
 			r.Header = test.headers
 			r.Header.Set("Content-Type", "application/json")
 			w := &pipe{header: http.Header{}}
@@ -283,8 +372,11 @@ func TestOverloaded(t *testing.T) {
 	listen := e.modern("1", "subscriptions/listen", "") // does not count
 	listen.wants("acknowledged")
 	e.modern("2", "tools/list", "").is(503, `"code":-32010`)
-	e.post(modernBody("", "notifications/x", ""), "MCP-Protocol-Version: "+modernName).is(503, `"code":-32010`)
-	r := v.call("3", "echo", "").is(503, `"code":-32010,"message":"Overloaded","data":{"reason":"the limit of 1 requests in flight is reached"}},"id":3}`)
+	e.post(modernBody("", "notifications/x", ""), "MCP-Protocol-Version: "+modernName).is(503,
+		`"code":-32010`)
+	r := v.call("3", "echo", "").is(503,
+		`"code":-32010,"message":"Overloaded","data":{"reason":"the limit of 1 requests in flight is `+
+			`reached"}},"id":3}`)
 	if r.Header.Get("Retry-After") == "" {
 		t.Error("no Retry-After")
 	}
@@ -307,8 +399,10 @@ func TestRefusalStatus(t *testing.T) {
 	e := serve(t, nil)
 	for _, row := range jsonrpc.Conditions() {
 		switch row.Name {
-		case "Rate limited", "Unauthenticated", "Replayed request", "Bad signature", "Stale request", "Permission denied":
-			e.modern("1", "tools/call", `"name":"refused","code":`+strconv.Itoa(int(row.Modern))).is(row.HTTPStatus, `"Refused"`)
+		case "Rate limited", "Unauthenticated", "Replayed request", "Bad signature", "Stale request",
+			"Permission denied":
+			e.modern("1", "tools/call",
+				`"name":"refused","code":`+strconv.Itoa(int(row.Modern))).is(row.HTTPStatus, `"Refused"`)
 		}
 	}
 	e.modern("1", "tools/call", `"name":"theirs"`).is(200, "another server")

@@ -31,7 +31,8 @@ func (c caller) send(h http.Handler, method, session, body string) *httptest.Res
 }
 
 func (c caller) open(h http.Handler) (session string, status int) {
-	w := c.send(h, http.MethodPost, "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+legacyName+`"}}`)
+	w := c.send(h, http.MethodPost, "",
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+legacyName+`"}}`)
 	return w.Header().Get(headerSession), w.Code
 }
 
@@ -42,14 +43,22 @@ func (c caller) ping(h http.Handler, session string) int {
 // Two owners of every pair: one opens more sessions than there is room for, and loses its own. The
 // other keeps its session, can open more, and neither can use the other's.
 func TestSessionsOfOwners(t *testing.T) {
-	callers := []caller{{"ada", "192.0.2.1:1"}, {"bob", "192.0.2.1:2"}, {"", "192.0.2.1:3"}, {"", "198.51.100.7:1"}, {"", "[2001:db8::1]:1"}}
+	callers := []caller{
+		{"ada", "192.0.2.1:1"},
+		{"bob", "192.0.2.1:2"},
+		{"", "192.0.2.1:3"},
+		{"", "198.51.100.7:1"},
+		{"", "[2001:db8::1]:1"},
+	}
 	for _, greedy := range callers {
 		for _, other := range callers {
 			if greedy == other {
 				continue
 			}
 			t.Run(fmt.Sprintf("%v/%v", greedy, other), func(t *testing.T) {
-				h := NewHandler(newFake(), &Options{MaxSessions: 20, Owner: func(r *http.Request) string { return r.Header.Get("X-User") }})
+				h := NewHandler(newFake(), &Options{MaxSessions: 20, Owner: func(r *http.Request) string {
+					return r.Header.Get("X-User")
+				}})
 				defer shutDown(h)
 				session, _ := other.open(h)
 				var last string
@@ -85,7 +94,9 @@ func TestSessionsOfOwners(t *testing.T) {
 
 // Sessions that are in use make room as well, for an owner that has fewer.
 func TestSessionsInUseMakeRoom(t *testing.T) {
-	e := serve(t, &Options{MaxSessions: 3, Owner: func(r *http.Request) string { return r.Header.Get("X-User") }})
+	e := serve(t, &Options{MaxSessions: 3, Owner: func(r *http.Request) string {
+		return r.Header.Get("X-User")
+	}})
 	var streams []*reply
 	for range 3 {
 		v := e.session(legacyName)
@@ -130,7 +141,8 @@ func TestOwnerInContext(t *testing.T) {
 		if got := owner.SessionFrom(x); got != x.session.owner {
 			t.Errorf("%v: the owner of the session is %v", tt.c, got)
 		}
-		if got := owner.From(x); got.Authenticated() != (tt.c.user != "") || got.Group() != tt.want.Group() {
+		if got := owner.From(x); got.Authenticated() != (tt.c.user != "") ||
+			got.Group() != tt.want.Group() {
 			t.Errorf("%v: the owner in a session is %v", tt.c, got)
 		}
 	}

@@ -86,7 +86,8 @@ func originOf(text string) (string, error) {
 		return "", nil
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || len(text) > maxAddress ||
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||
+		len(text) > maxAddress ||
 		u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" {
 		return "", fmt.Errorf("Options.Advertise is %q; it must be a scheme and a host, as http://10.0.0.3:7331", text)
 	}
@@ -116,7 +117,8 @@ func (z *sealing) sealID(v *sealedSession, principal owner.Key) (string, error) 
 		text = append(binary.AppendUvarint(text, uint64(len(part))), part...)
 	}
 	if most := maxSealedText - len(text); len(v.state) > most {
-		return "", fmt.Errorf("mcphttp: the state of the session has %d bytes; at most %d fit into its id", len(v.state), most)
+		return "", fmt.Errorf(
+			"mcphttp: the state of the session has %d bytes; at most %d fit into its id", len(v.state), most)
 	}
 	return z.ids.Seal(append(text, v.state...), principal.Text(), z.until(v.issued)), nil
 }
@@ -258,7 +260,8 @@ type elsewhere struct {
 func (x *exchange) pass() (status int, e *jsonrpc.Error) {
 	for _, one := range x.elsewhere {
 		if status, e = x.passOne(one); e != nil {
-			x.h.debug("an answer did not reach the replica that has asked", "error", e.Error(), "cause", e.Cause)
+			x.h.debug("an answer did not reach the replica that has asked", "error", e.Error(),
+				"cause", e.Cause)
 			return status, e
 		}
 	}
@@ -272,7 +275,8 @@ func (x *exchange) passOne(one elsewhere) (status int, e *jsonrpc.Error) {
 	switch {
 	case x.h.forwarded(x.req):
 		return http.StatusMisdirectedRequest, &jsonrpc.Error{
-			Code: jsonrpc.InvalidRequest, Message: "Misdirected: the replica that has asked this is gone; call again",
+			Code:    jsonrpc.InvalidRequest,
+			Message: "Misdirected: the replica that has asked this is gone; call again",
 		}
 	case one.address == "":
 		return http.StatusMisdirectedRequest, &jsonrpc.Error{
@@ -283,7 +287,8 @@ func (x *exchange) passOne(one elsewhere) (status int, e *jsonrpc.Error) {
 	}
 	if err := x.forward(one); err != nil {
 		return http.StatusBadGateway, &jsonrpc.Error{
-			Code: jsonrpc.InvalidRequest, Message: "the replica that has asked this does not take the answer; call again", Cause: err,
+			Code:    jsonrpc.InvalidRequest,
+			Message: "the replica that has asked this does not take the answer; call again", Cause: err,
 		}
 	}
 	return http.StatusAccepted, nil
@@ -323,10 +328,13 @@ func (x *exchange) forward(one elsewhere) error {
 	if err != nil {
 		return err
 	}
-	to := one.address + (&url.URL{Path: from.Path, RawPath: from.RawPath, RawQuery: from.RawQuery}).RequestURI()
+	to := one.address +
+		(&url.URL{Path: from.Path, RawPath: from.RawPath, RawQuery: from.RawQuery}).RequestURI()
 	// Some clients cancel this request as soon as the other replica has answered the call.
 	ctx := context.WithoutCancel(x.req.Context())
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(bytes.Clone(one.frame))) // it may be read on when the answer is there
+	// it may be read on when the answer is there
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to,
+		bytes.NewReader(bytes.Clone(one.frame)))
 	if err != nil {
 		return err
 	}
@@ -386,7 +394,10 @@ func (s *session) seal() error {
 	if err != nil {
 		return err
 	}
-	v := &sealedSession{issued: time.Now(), key: s.key, address: s.movable.address, rev: b.Revision(), state: state}
+	v := &sealedSession{
+		issued: time.Now(), key: s.key, address: s.movable.address, rev: b.Revision(),
+		state: state,
+	}
 	id, err := s.h.sealed.sealID(v, s.principal())
 	if err != nil {
 		return err
@@ -548,7 +559,8 @@ const streamTime = 2 * time.Second
 
 var errStreamElsewhere = &jsonrpc.Error{
 	Code: jsonrpc.InvalidRequest,
-	Message: "Invalid Request: notifications of this session would have to go out on its event stream, which is not open at this replica; " +
+	Message: "Invalid Request: notifications of this session would have to go out on its event " +
+		"stream, which is not open at this replica; " +
 		"open it with GET, and have all requests of a session routed to one replica",
 }
 
