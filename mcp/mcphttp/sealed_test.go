@@ -33,7 +33,10 @@ func FuzzOpenID(f *testing.F) {
 		f.Fatal(err)
 	}
 	ann := owner.Named("ann")
-	id, err := z.sealID(&sealedSession{issued: time.Now(), key: "k", address: "192.0.2.1", rev: era.LatestLegacy(), state: []byte("{}")}, ann)
+	id, err := z.sealID(&sealedSession{
+		issued: time.Now(), key: "k", address: "192.0.2.1",
+		rev: era.LatestLegacy(), state: []byte("{}"),
+	}, ann)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -74,7 +77,10 @@ func TestEndedSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var e ended
 		e.init(20)
-		callers := []owner.Key{owner.Named("ann"), owner.Named("bob"), owner.Session("s", "192.0.2.1"), owner.Session("t", "198.51.100.7")}
+		callers := []owner.Key{
+			owner.Named("ann"), owner.Named("bob"), owner.Session("s", "192.0.2.1"),
+			owner.Session("t", "198.51.100.7"),
+		}
 		for i, greedy := range callers {
 			for j, other := range callers {
 				if i == j {
@@ -105,7 +111,9 @@ type resumer struct{ quiet }
 
 func (resumer) Accept(context.Context, farcall.Caller) Session { return &resumable{} }
 
-func (resumer) Resume(_ context.Context, _ farcall.Caller, rev *era.Revision, _ []byte) (Session, error) {
+func (resumer) Resume(
+	_ context.Context, _ farcall.Caller, rev *era.Revision, _ []byte,
+) (Session, error) {
 	s := &resumable{}
 	s.rev.Store(rev)
 	return s, nil
@@ -151,9 +159,13 @@ func TestStreamGoesOnElsewhere(t *testing.T) {
 	defer shutDown(one)
 	defer shutDown(other)
 	id := begin(t, one)
-	for stream, want := range map[uint64]int{1<<40 + 1: http.StatusOK, 1<<40 + 2: http.StatusBadRequest} {
+	for stream, want := range map[uint64]int{
+		1<<40 + 1: http.StatusOK,
+		1<<40 + 2: http.StatusBadRequest,
+	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		w := directTo(ctx, other, "GET", "Mcp-Session-Id", id, "Last-Event-ID", eventID(stream, 3), "Accept", "text/event-stream")
+		w := directTo(ctx, other, "GET", "Mcp-Session-Id", id, "Last-Event-ID", eventID(stream, 3),
+			"Accept", "text/event-stream")
 		cancel()
 		if w.Code != want {
 			t.Errorf("stream %d: %d %s", stream, w.Code, w.Body)
@@ -218,7 +230,8 @@ func TestCallEndsElsewhere(t *testing.T) {
 			t.Errorf("at another replica, after %q: %s", id, text)
 		}
 		time.AfterFunc(time.Second, func() { close(w.answer) })
-		if text := rest(one); !strings.Contains(text, `"result":{"content":[]},"id":"q\n1"}`) || strings.Contains(text, "error") {
+		if text := rest(one); !strings.Contains(text, `"result":{"content":[]},"id":"q\n1"}`) ||
+			strings.Contains(text, "error") {
 			t.Errorf("where it runs: %s", text)
 		}
 		if text := rest(one); !strings.Contains(text, `"result"`) || strings.Contains(text, "error") {
@@ -234,8 +247,12 @@ func TestForgedQuestion(t *testing.T) {
 	h := NewHandler(resumer{}, &Options{Keys: [][]byte{bytes.Repeat([]byte("k"), 32)}})
 	defer shutDown(h)
 	id := begin(t, h)
-	for _, answer := range []jsonrpc.ID{jsonrpc.IntID(1), jsonrpc.StringID("x"), jsonrpc.StringID(strings.Repeat("A", 5000)), h.sealed.sealQuestion("other", 1)} {
-		w := direct(h, "POST", `{"jsonrpc":"2.0","id":`+string(answer.Raw())+`,"result":{}}`, "Mcp-Session-Id", id)
+	for _, answer := range []jsonrpc.ID{
+		jsonrpc.IntID(1), jsonrpc.StringID("x"),
+		jsonrpc.StringID(strings.Repeat("A", 5000)), h.sealed.sealQuestion("other", 1),
+	} {
+		w := direct(h, "POST", `{"jsonrpc":"2.0","id":`+string(answer.Raw())+`,"result":{}}`,
+			"Mcp-Session-Id", id)
 		if w.Code != http.StatusAccepted {
 			t.Errorf("%.40s: %d %s", answer.Raw(), w.Code, w.Body)
 		}

@@ -28,8 +28,9 @@ import (
 // A stream is locked before its session, and a session before the table, never
 // the other way round.
 type session struct {
-	h        *Handler
-	key      string    // under which the table and the event store have it; its id, unless that is sealed
+	h *Handler
+	// under which the table and the event store have it; its id, unless that is sealed
+	key      string
 	owner    owner.Key // of what belongs to it: the principal, or else the session
 	only     *stream   // HTTP+SSE: the one stream there is
 	accepted sync.Once
@@ -191,7 +192,8 @@ func (s *session) serve(ctx context.Context, x *exchange, req *farcall.Request) 
 	case req.Method != spec.MethodInitialize || req.IsNotification():
 		return s.handle(ctx, x, req)
 	case req.InBatch(): // 2025-03-26, lifecycle, "Initialization"
-		return nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "Invalid Request: initialize must not be part of a batch")
+		return nil, jsonrpc.Errorf(jsonrpc.InvalidRequest,
+			"Invalid Request: initialize must not be part of a batch")
 	}
 	if s.only == nil && !s.isAccepted() {
 		return s.begin(ctx, x, req)
@@ -239,7 +241,10 @@ func (h *Handler) admit(s *session) bool {
 }
 
 func errSessions() *jsonrpc.Error {
-	return &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "Overloaded: too many sessions; end one with DELETE, or try again later"}
+	return &jsonrpc.Error{
+		Code:    jsonrpc.Overloaded,
+		Message: "Overloaded: too many sessions; end one with DELETE, or try again later",
+	}
 }
 
 // accept makes the backend's half of the session.
@@ -319,10 +324,16 @@ func (s *session) enter(c *incoming) (Session, *jsonrpc.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || s.backend == nil {
-		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Invalid Request: the session has ended"}
+		return nil, &jsonrpc.Error{
+			Code:    jsonrpc.InvalidRequest,
+			Message: "Invalid Request: the session has ended",
+		}
 	}
 	if c.id != nil && s.find(c.id) != nil {
-		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Invalid Request: the id is in use by a request in flight"}
+		return nil, &jsonrpc.Error{
+			Code:    jsonrpc.InvalidRequest,
+			Message: "Invalid Request: the id is in use by a request in flight",
+		}
 	}
 	c.next, s.calls = s.calls, c
 	s.h.table.hold(s)

@@ -24,7 +24,9 @@ const maxPending = 4096
 var (
 	errSessionEnded = fmt.Errorf("%w: the client's session has ended", farcall.ErrClosed)
 	errPending      = fmt.Errorf("%d calls to this client wait for their answers already", maxPending)
-	errNoStream     = errors.New("the client takes no event stream for this call and has none open; it must accept text/event-stream or open a stream with GET")
+	errNoStream     = errors.New(
+		"the client takes no event stream for this call and has none open; it must accept " +
+			"text/event-stream or open a stream with GET")
 )
 
 // outgoingCall is a call to the client that waits for its answer.

@@ -38,8 +38,9 @@ type stream struct {
 	connected atomic.Bool
 	call      jsonrpc.ID // that is answered on it, where it may be asked for at another replica
 
-	mu    sync.Mutex
-	id    uint64  // 0 until the first event; event 7 of stream 3 has the id "3-7". Changed with both locks held.
+	mu sync.Mutex
+	// 0 until the first event; event 7 of stream 3 has the id "3-7". Changed with both locks held.
+	id    uint64
 	conn  *events // nil: none at the moment
 	last  uint64  // the last event
 	sent  uint64  // the last event that a connection has taken
@@ -223,7 +224,8 @@ func (st *stream) finish() {
 // staysOpen reports whether it is certain that letGo will do nothing.
 func (st *stream) staysOpen() bool {
 	rev := st.s.revision()
-	return rev != nil && (st.s.h.opts.KeepConnections || !rev.PollingStreams || st.accept&acceptsEvents == 0)
+	return rev != nil &&
+		(st.s.h.opts.KeepConnections || !rev.PollingStreams || st.accept&acceptsEvents == 0)
 }
 
 // letGo closes the connection, but not the stream.
@@ -254,8 +256,8 @@ func (st *stream) detach(e *events) {
 const fromSent = math.MaxUint64
 
 // attach gives the stream a connection, and sends what comes after the event
-// with the number after, and before that what is left of a stream that was lost. A connection that it
-// has is taken for broken.
+// with the number after, and before that what is left of a stream that was lost. A connection that
+// it has is taken for broken.
 func (st *stream) attach(e *events, after uint64, before rest) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -299,7 +301,8 @@ func (st *stream) resume(e *events, after uint64, before rest) error {
 	}
 	if before.lost > 0 {
 		st.s.h.debug("a client came back too late for some events", "stream", st.id, "lost", before.lost)
-		if err := e.comment(strconv.FormatUint(before.lost, 10) + " events are lost: they were kept no longer"); err != nil {
+		if err := e.comment(
+			strconv.FormatUint(before.lost, 10) + " events are lost: they were kept no longer"); err != nil {
 			return err
 		}
 	}

@@ -272,7 +272,8 @@ type keptEvent struct {
 func newMemoryStore(perSession int) *memoryStore {
 	return &memoryStore{
 		perSession: perSession, sessions: map[string][]*keptEvent{},
-		events: share.NewTable[*keptEvent, *keptEvent](share.Bounds{Total: perSession * storeFactor, Owner: perSession}),
+		events: share.NewTable[*keptEvent, *keptEvent](
+			share.Bounds{Total: perSession * storeFactor, Owner: perSession}),
 	}
 }
 
@@ -280,7 +281,8 @@ func newMemoryStore(perSession int) *memoryStore {
 func (m *memoryStore) Append(group, session string, stream, n uint64, data []byte) error {
 	cost := len(data) + eventCost
 	if cost > m.perSession {
-		return fmt.Errorf("mcphttp: a message of %d bytes is too large to be kept; raise Options.EventBytes", len(data))
+		return fmt.Errorf(
+			"mcphttp: a message of %d bytes is too large to be kept; raise Options.EventBytes", len(data))
 	}
 	e := &keptEvent{session: session, stream: stream, n: n, data: slices.Clone(data)}
 	m.mu.Lock()
@@ -294,14 +296,17 @@ func (m *memoryStore) Append(group, session string, stream, n uint64, data []byt
 		}
 	}
 	if !ok {
-		return fmt.Errorf("mcphttp: there is no room for %d bytes to be replayed; raise Options.EventBytes", len(data))
+		return fmt.Errorf(
+			"mcphttp: there is no room for %d bytes to be replayed; raise Options.EventBytes", len(data))
 	}
 	m.sessions[session] = append(m.sessions[session], e)
 	return nil
 }
 
 // Replay implements EventStore.
-func (m *memoryStore) Replay(session string, stream, n uint64, yield func(n uint64, data []byte) error) error {
+func (m *memoryStore) Replay(
+	session string, stream, n uint64, yield func(n uint64, data []byte) error,
+) error {
 	m.mu.Lock()
 	events := slices.Clone(m.sessions[session]) // which never change
 	m.mu.Unlock()

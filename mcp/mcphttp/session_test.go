@@ -23,7 +23,9 @@ func direct(h http.Handler, method, body string, headers ...string) *httptest.Re
 }
 
 // directTo is direct in a context. What follows an empty header is the body.
-func directTo(ctx context.Context, h http.Handler, method string, headers ...string) *httptest.ResponseRecorder {
+func directTo(
+	ctx context.Context, h http.Handler, method string, headers ...string,
+) *httptest.ResponseRecorder {
 	body := ""
 	if n := len(headers); n > 1 && headers[n-2] == "" {
 		headers, body = headers[:n-2], headers[n-1]
@@ -40,7 +42,8 @@ func directTo(ctx context.Context, h http.Handler, method string, headers ...str
 
 func begin(t *testing.T, h http.Handler) string {
 	t.Helper()
-	w := direct(h, "POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`)
+	w := direct(h, "POST",
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`)
 	if w.Code != 200 || w.Header().Get("Mcp-Session-Id") == "" {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
@@ -48,7 +51,8 @@ func begin(t *testing.T, h http.Handler) string {
 }
 
 func ping(h http.Handler, session string) int {
-	return direct(h, "POST", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id", session).Code
+	return direct(h, "POST", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id",
+		session).Code
 }
 
 func TestIdle(t *testing.T) {
@@ -108,8 +112,10 @@ func TestMaxSessions(t *testing.T) {
 			go h.ServeHTTP(httptest.NewRecorder(), r)
 		}
 		synctest.Wait()
-		w := direct(h, "POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`)
-		if w.Code != 503 || w.Header().Get("Mcp-Session-Id") != "" || w.Header().Get("Retry-After") == "" {
+		w := direct(h, "POST",
+			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`)
+		if w.Code != 503 || w.Header().Get("Mcp-Session-Id") != "" ||
+			w.Header().Get("Retry-After") == "" {
 			t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 		}
 		cancel()
@@ -165,7 +171,8 @@ func TestIdleSessionMemory(t *testing.T) {
 	before, goroutines := memory(), runtime.NumGoroutine()
 	for i := range sessions {
 		ids[i] = begin(t, h)
-		w := direct(h, "POST", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}`, "Mcp-Session-Id", ids[i])
+		w := direct(h, "POST", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}`,
+			"Mcp-Session-Id", ids[i])
 		if w.Code != 200 {
 			t.Fatal(w.Code)
 		}
@@ -199,7 +206,9 @@ type heldSession struct {
 	ctx context.Context
 }
 
-func (holding) Accept(ctx context.Context, _ farcall.Caller) Session { return &heldSession{ctx: ctx} }
+func (holding) Accept(ctx context.Context, _ farcall.Caller) Session {
+	return &heldSession{ctx: ctx}
+}
 
 var modernCall = modernBody("1", "tools/call", `"name":"echo","arguments":{"a":1,"b":2}`)
 
@@ -237,8 +246,12 @@ func TestAllocations(t *testing.T) {
 		t.Logf("%v allocations without a session", n)
 	}
 	id := begin(t, h)
-	header := http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Mcp-Session-Id": {id}}
-	call = requester(h, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}`, header)
+	header := http.Header{
+		"Content-Type": {"application/json"},
+		"Accept":       {"application/json, text/event-stream"}, "Mcp-Session-Id": {id},
+	}
+	call = requester(h, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}`,
+		header)
 	if n := testing.AllocsPerRun(200, func() { call() }); n > 25 {
 		t.Errorf("a call in a session has %v allocations", n)
 	} else {
@@ -259,9 +272,15 @@ func BenchmarkModern(b *testing.B) {
 
 func BenchmarkSession(b *testing.B) {
 	h := NewHandler(quiet{}, nil)
-	w := direct(h, "POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`)
-	header := http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Mcp-Session-Id": {w.Header().Get("Mcp-Session-Id")}}
-	call := requester(h, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}`, header)
+	w := direct(h, "POST",
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`)
+	header := http.Header{
+		"Content-Type":   {"application/json"},
+		"Accept":         {"application/json, text/event-stream"},
+		"Mcp-Session-Id": {w.Header().Get("Mcp-Session-Id")},
+	}
+	call := requester(h, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}`,
+		header)
 	b.ReportAllocs()
 	for b.Loop() {
 		if call() != 200 {
@@ -294,19 +313,24 @@ func FuzzPost(f *testing.F) {
 	f.Add(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":{}}}`, false)
 	f.Add(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"x"}}`, true)
 	h := NewHandler(quiet{}, &Options{MaxSessions: 10})
-	w := direct(h, "POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26"}}`)
+	w := direct(h, "POST",
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26"}}`)
 	id := w.Header().Get("Mcp-Session-Id")
 	f.Cleanup(func() { h.Shutdown(context.Background()) })
 	f.Fuzz(func(t *testing.T, body string, modern bool) {
 		headers := []string{"Mcp-Session-Id", id}
 		if modern {
-			headers = []string{"Mcp-Protocol-Version", modernName, "Mcp-Method", "tools/call", "Mcp-Name", "echo"}
+			headers = []string{
+				"Mcp-Protocol-Version", modernName, "Mcp-Method", "tools/call",
+				"Mcp-Name", "echo",
+			}
 		}
 		w := direct(h, "POST", body, headers...)
 		text := w.Body.String()
 		switch {
 		case w.Code == 202 && text == "":
-		case w.Header().Get("Content-Type") == "application/json" && strings.Contains(text, `"jsonrpc":"2.0"`):
+		case w.Header().Get("Content-Type") == "application/json" &&
+			strings.Contains(text, `"jsonrpc":"2.0"`):
 		default:
 			t.Errorf("%q: %d %v %q", body, w.Code, w.Header(), text)
 		}

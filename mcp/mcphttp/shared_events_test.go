@@ -65,11 +65,14 @@ func newSharing(t *testing.T) *sharing {
 }
 
 // read is what a client of a session reads within a time, and the id of the last event.
-func (s *sharing) read(h *Handler, session string, d time.Duration, method string, more ...string) (text, id string) {
+func (s *sharing) read(
+	h *Handler, session string, d time.Duration, method string, more ...string,
+) (text, id string) {
 	ctx, leave := context.WithTimeout(s.t.Context(), d)
 	defer leave()
 	headers := []string{
-		"Mcp-Session-Id", session, "Mcp-Protocol-Version", "2025-11-25", "Accept", "application/json, text/event-stream",
+		"Mcp-Session-Id", session, "Mcp-Protocol-Version", "2025-11-25", "Accept",
+		"application/json, text/event-stream",
 	}
 	got := directTo(ctx, h, method, append(headers, more...)...)
 	text = got.Body.String()
@@ -92,8 +95,8 @@ func (s *sharing) call() (last string) {
 }
 
 // What a replica has sent after its client had gone is at another replica, which goes on with the
-// session: the answer to a call, once and without an error, and what came on the stream of the client.
-// Another session has nothing of it. While the store does not answer, the client waits.
+// session: the answer to a call, once and without an error, and what came on the stream of the
+// client. Another session has nothing of it. While the store does not answer, the client waits.
 func TestSharedEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSharing(t)
@@ -117,7 +120,8 @@ func TestSharedEvents(t *testing.T) {
 		}
 		s.events.fails = false
 		text, _ := s.rest(s.session, called)
-		if strings.Count(text, "data: {") != 1 || !strings.Contains(text, `"result":{"content":[]},"id":"q"}`) {
+		if strings.Count(text, "data: {") != 1 ||
+			!strings.Contains(text, `"result":{"content":[]},"id":"q"}`) {
 			t.Errorf("the rest of the call: %s", text)
 		}
 		text, last := s.rest(s.session, listened)
@@ -130,7 +134,8 @@ func TestSharedEvents(t *testing.T) {
 			t.Errorf("after the last one: %s", text)
 		}
 		for _, id := range []string{called, listened} {
-			if text, _ := s.rest(another, id); strings.Contains(text, "notifications/") || strings.Contains(text, "result") {
+			if text, _ := s.rest(another, id); strings.Contains(text, "notifications/") ||
+				strings.Contains(text, "result") {
 				t.Errorf("another session has %s", text)
 			}
 		}
@@ -146,7 +151,8 @@ func TestSharedEventsInParts(t *testing.T) {
 		const n = 40
 		for i := range n {
 			params := map[string]string{"x": strings.Repeat("x", 60<<10)}
-			if err := s.client.Notify(t.Context(), fmt.Sprintf("notifications/%02d", i), params); err != nil {
+			if err := s.client.Notify(t.Context(), fmt.Sprintf("notifications/%02d", i),
+				params); err != nil {
 				t.Error(err)
 			}
 		}
@@ -162,7 +168,8 @@ func TestSharedEventsInParts(t *testing.T) {
 		}
 		for i := range n {
 			if strings.Count(got, fmt.Sprintf("notifications/%02d", i)) != 1 {
-				t.Errorf("notification %d is there %d times", i, strings.Count(got, fmt.Sprintf("notifications/%02d", i)))
+				t.Errorf("notification %d is there %d times", i,
+					strings.Count(got, fmt.Sprintf("notifications/%02d", i)))
 			}
 		}
 		if parts < 2 {
@@ -214,8 +221,8 @@ func (s *undecidedSession) Again() ([][]byte, error) {
 
 func (s *undecidedSession) MadeAgain() { s.made.Add(1) }
 
-// What a client has asked of another replica is asked for again while the store does not answer, and
-// given up in the end, so that what the client asks here is stored.
+// What a client has asked of another replica is asked for again while the store does not answer,
+// and given up in the end, so that what the client asks here is stored.
 func TestAgainIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := Options{Keys: [][]byte{bytes.Repeat([]byte("k"), 32)}}

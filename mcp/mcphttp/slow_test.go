@@ -153,7 +153,9 @@ func (s *timedServer) free(h *hasty) {
 
 func requestText(method, path, body string, headers ...string) string {
 	var head strings.Builder
-	fmt.Fprintf(&head, "%s %s HTTP/1.1\r\nHost: localhost\r\nAccept: application/json, text/event-stream\r\n", method, path)
+	fmt.Fprintf(&head,
+		"%s %s HTTP/1.1\r\nHost: localhost\r\nAccept: application/json, text/event-stream\r\n",
+		method, path)
 	for _, h := range headers {
 		head.WriteString(h + "\r\n")
 	}
@@ -164,35 +166,50 @@ func requestText(method, path, body string, headers ...string) string {
 }
 
 func modernText(name, params string, headers ...string) string {
-	all := append([]string{"MCP-Protocol-Version: " + modernName, "Mcp-Method: tools/call", "Mcp-Name: " + name}, headers...)
-	return requestText("POST", "/mcp", modernBody("1", "tools/call", `"name":"`+name+`"`+params), all...)
+	all := append([]string{
+		"MCP-Protocol-Version: " + modernName, "Mcp-Method: tools/call",
+		"Mcp-Name: " + name,
+	}, headers...)
+	return requestText("POST", "/mcp", modernBody("1", "tools/call", `"name":"`+name+`"`+params),
+		all...)
 }
 
 // helloText is the body of a request to initialize.
-const helloText = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` + legacyName + `","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+const helloText = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` +
+	legacyName + `","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
 
 // Anyone who does not read holds no handler, and in the end no connection, whatever the request
 // was.
 func TestDeafClients(t *testing.T) {
 	t.Parallel()
 	for name, request := range map[string]string{
-		"small":                       modernText("echo", ""),
-		"below a buffer":              modernText("echo", `,"text":"`+strings.Repeat("x", 60<<10)+`"`),
-		"large":                       modernText("echo", `,"text":"`+strings.Repeat("x", 1<<20)+`"`),
-		"events":                      modernText("progress", `,"n":100`),
-		"refused":                     requestText("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"x"}`),
-		"no such method":              requestText("PUT", "/mcp", ""),
-		"preflight":                   requestText("OPTIONS", "/mcp", ""),
-		"a notification":              requestText("POST", "/mcp", modernBody("", "notifications/x", ""), "MCP-Protocol-Version: "+modernName),
-		"subscription":                requestText("POST", "/mcp", modernBody("1", "subscriptions/listen", ""), "MCP-Protocol-Version: "+modernName, "Mcp-Method: subscriptions/listen"),
-		"initialize":                  requestText("POST", "/mcp", helloText),
-		"call":                        requestText("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","text":"`+strings.Repeat("x", 60<<10)+`"}}`, "SESSION"),
-		"call, events":                requestText("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"progress","n":100}}`, "SESSION"),
-		"stream":                      requestText("GET", "/mcp", "", "SESSION"),
-		"delete":                      requestText("DELETE", "/mcp", "", "SESSION"),
-		"notified":                    requestText("POST", "/mcp", `{"jsonrpc":"2.0","method":"notifications/x"}`, "SESSION"),
-		"HTTP+SSE":                    requestText("GET", "/sse", ""),
-		"HTTP+SSE, without a session": requestText("POST", "/messages?sessionId=x", `{"jsonrpc":"2.0","method":"x"}`),
+		"small":          modernText("echo", ""),
+		"below a buffer": modernText("echo", `,"text":"`+strings.Repeat("x", 60<<10)+`"`),
+		"large":          modernText("echo", `,"text":"`+strings.Repeat("x", 1<<20)+`"`),
+		"events":         modernText("progress", `,"n":100`),
+		"refused": requestText("POST", "/mcp",
+			`{"jsonrpc":"2.0","id":1,"method":"x"}`),
+		"no such method": requestText("PUT", "/mcp", ""),
+		"preflight":      requestText("OPTIONS", "/mcp", ""),
+		"a notification": requestText("POST", "/mcp", modernBody("", "notifications/x", ""),
+			"MCP-Protocol-Version: "+modernName),
+		"subscription": requestText("POST", "/mcp",
+			modernBody("1", "subscriptions/listen", ""), "MCP-Protocol-Version: "+modernName,
+			"Mcp-Method: subscriptions/listen"),
+		"initialize": requestText("POST", "/mcp", helloText),
+		"call": requestText("POST", "/mcp",
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","text":"`+
+				strings.Repeat("x", 60<<10)+`"}}`, "SESSION"),
+		"call, events": requestText("POST", "/mcp",
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"progress","n":100}}`,
+			"SESSION"),
+		"stream": requestText("GET", "/mcp", "", "SESSION"),
+		"delete": requestText("DELETE", "/mcp", "", "SESSION"),
+		"notified": requestText("POST", "/mcp",
+			`{"jsonrpc":"2.0","method":"notifications/x"}`, "SESSION"),
+		"HTTP+SSE": requestText("GET", "/sse", ""),
+		"HTTP+SSE, without a session": requestText("POST", "/messages?sessionId=x",
+			`{"jsonrpc":"2.0","method":"x"}`),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -200,10 +217,12 @@ func TestDeafClients(t *testing.T) {
 		})
 	}
 	for name, request := range map[string]string{
-		"TCP":           strings.Repeat(modernText("echo", `,"text":"`+strings.Repeat("x", 50<<10)+`"`), 200),
-		"TCP, large":    modernText("echo", `,"text":"`+strings.Repeat("x", 20<<20)+`"`),
-		"TCP, events":   modernText("progress", `,"n":1000000`),
-		"TCP, refusals": strings.Repeat(requestText("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"x"}`), 50_000),
+		"TCP": strings.Repeat(modernText("echo", `,"text":"`+strings.Repeat("x", 50<<10)+`"`),
+			200),
+		"TCP, large":  modernText("echo", `,"text":"`+strings.Repeat("x", 20<<20)+`"`),
+		"TCP, events": modernText("progress", `,"n":1000000`),
+		"TCP, refusals": strings.Repeat(
+			requestText("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"x"}`), 50_000),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -228,7 +247,8 @@ func deaf(t *testing.T, request string) {
 		}
 		_, _ = io.Copy(io.Discard, resp.Body)
 		resp.Body.Close()
-		request = strings.Replace(request, "SESSION", "Mcp-Session-Id: "+resp.Header.Get("Mcp-Session-Id"), 1)
+		request = strings.Replace(request, "SESSION",
+			"Mcp-Session-Id: "+resp.Header.Get("Mcp-Session-Id"), 1)
 	}
 	conn, theirs := s.dial()
 	// On a loaded machine a large request misses the deadlines of a hasty connection.
@@ -253,9 +273,15 @@ func TestSlowBodies(t *testing.T) {
 		{"just in time", modernText("echo", ""), 20, time.Second, "200 "},
 		{"large", large, 100 << 10, 900 * time.Millisecond, "200 "},
 		{"large and slow", large, 50 << 10, time.Second, "408 "},
-		{"unwanted", requestText("POST", "/mcp", strings.Repeat("x", 1000), "Content-Encoding: gzip"), 1, time.Minute, ""},
+		{
+			"unwanted", requestText("POST", "/mcp", strings.Repeat("x", 1000), "Content-Encoding: gzip"), 1,
+			time.Minute, "",
+		},
 		{"of a page", requestText("POST", "/mcp", strings.Repeat("x", 1000), "Origin: http://evil.example", "Content-Type: application/json"), 1, time.Minute, ""},
-		{"messages", requestText("POST", "/messages?sessionId=x", strings.Repeat("x", 1000)), 1, time.Minute, "408 "},
+		{
+			"messages", requestText("POST", "/messages?sessionId=x", strings.Repeat("x", 1000)), 1,
+			time.Minute, "408 ",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -221,7 +221,8 @@ func (h *Handler) ServeMessages(w http.ResponseWriter, r *http.Request) {
 	}
 	if s == nil {
 		refuse(w, http.StatusNotFound, h.requestID(b.In), &jsonrpc.Error{
-			Code: jsonrpc.InvalidRequest, Message: "Session not found: it ends with its event stream; open a new one",
+			Code:    jsonrpc.InvalidRequest,
+			Message: "Session not found: it ends with its event stream; open a new one",
 		})
 		h.pool.Put(b)
 		return
