@@ -31,9 +31,13 @@ func Client(tb testing.TB, s *mcp.Server, o *mcp.ClientOptions) *mcp.Client {
 }
 
 // connect serves far and connects a client with near.
-func connect(tb testing.TB, s *mcp.Server, near, far farcall.Transport, o *mcp.ClientOptions) *mcp.Client {
+func connect(
+	tb testing.TB, s *mcp.Server, near, far farcall.Transport, o *mcp.ClientOptions,
+) *mcp.Client {
 	tb.Helper()
-	serve(tb, "a handler still runs for the client", func(ctx context.Context) error { return s.Serve(ctx, far) })
+	serve(tb, "a handler still runs for the client", func(ctx context.Context) error {
+		return s.Serve(ctx, far)
+	})
 	var opts mcp.ClientOptions
 	if o != nil {
 		opts = *o
@@ -65,7 +69,9 @@ func Listen(tb testing.TB, s *mcp.Server) string {
 	if err != nil {
 		tb.Fatalf("mcptest: %v", err)
 	}
-	serve(tb, "the HTTP server does not stop", func(ctx context.Context) error { return s.ServeListener(ctx, l) })
+	serve(tb, "the HTTP server does not stop", func(ctx context.Context) error {
+		return s.ServeListener(ctx, l)
+	})
 	return "http://" + l.Addr().String() + "/mcp"
 }
 
@@ -87,7 +93,8 @@ func serve(tb testing.TB, stuck string, f func(ctx context.Context) error) {
 			}
 		case <-timer.C:
 			stacks := make([]byte, 1<<20)
-			tb.Errorf("mcptest: %s %v after its end:\n\n%s", stuck, stopTime, stacks[:runtime.Stack(stacks, true)])
+			tb.Errorf("mcptest: %s %v after its end:\n\n%s", stuck, stopTime,
+				stacks[:runtime.Stack(stacks, true)])
 		}
 	})
 }

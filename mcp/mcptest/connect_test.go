@@ -26,7 +26,8 @@ func newCalc() *mcp.Server {
 // add calls the tool of newCalc.
 func add(t *testing.T, c *mcp.Client) {
 	t.Helper()
-	if sum, err := mcp.CallTool[int](t.Context(), c, "add", map[string]int{"a": 2, "b": 3}); err != nil || sum != 5 {
+	if sum, err := mcp.CallTool[int](t.Context(), c, "add",
+		map[string]int{"a": 2, "b": 3}); err != nil || sum != 5 {
 		t.Errorf("got %d, %v; want 5", sum, err)
 	}
 }
@@ -84,10 +85,11 @@ func TestHandlerLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		s := mcp.NewServer("stuck", "1", nil)
-		mcp.AddTool(s, mcp.Tool{Name: "wait", Description: "Wait"}, func(context.Context, struct{}) (string, error) {
-			<-release
-			return "", nil
-		})
+		mcp.AddTool(s, mcp.Tool{Name: "wait", Description: "Wait"},
+			func(context.Context, struct{}) (string, error) {
+				<-release
+				return "", nil
+			})
 		f := &fakeTB{TB: t}
 		c := Client(f, s, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

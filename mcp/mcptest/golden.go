@@ -47,7 +47,10 @@ const updateEnv = "MCPTEST_UPDATE"
 // same order each time: make one call after the other, do not cancel calls, and
 // wait for each notification that you cause. A talk that fails is not compared
 // and writes no file.
-func Golden(t *testing.T, s *mcp.Server, dir string, o *mcp.ClientOptions, talk func(t *testing.T, c *mcp.Client)) {
+func Golden(
+	t *testing.T, s *mcp.Server, dir string, o *mcp.ClientOptions,
+	talk func(t *testing.T, c *mcp.Client),
+) {
 	t.Helper()
 	var opts mcp.ClientOptions
 	if o != nil {
@@ -130,8 +133,9 @@ var (
 	scalar = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|[-+.0-9A-Za-z]+`)
 	moment = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`)
 	random = map[string]bool{
-		`"cursor"`: true, `"elicitationId"`: true, `"nextCursor"`: true, `"progressToken"`: true, `"requestState"`: true,
-		`"sessionId"`: true, `"subscriptionId"`: true, `"taskId"`: true,
+		`"cursor"`: true, `"elicitationId"`: true, `"nextCursor"`: true, `"progressToken"`: true,
+		`"requestState"`: true,
+		`"sessionId"`:    true, `"subscriptionId"`: true, `"taskId"`: true,
 	}
 )
 
@@ -182,7 +186,8 @@ func (p placeholders) of(member, value string) string {
 // compare checks a transcript against its file, or writes the file.
 func compare(tb testing.TB, file, got string) {
 	tb.Helper()
-	text, err := os.ReadFile(file) // when it is written, too: the test cache depends on what a test reads
+	// when it is written, too: the test cache depends on what a test reads
+	text, err := os.ReadFile(file)
 	want := strings.ReplaceAll(string(text), "\r\n", "\n")
 	switch update := os.Getenv(updateEnv); {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
@@ -196,9 +201,11 @@ func compare(tb testing.TB, file, got string) {
 			tb.Errorf("mcptest: %v", err)
 		}
 	case err != nil:
-		tb.Errorf("mcptest: %s does not exist: run the test with %s=1 in the environment to write it", file, updateEnv)
+		tb.Errorf("mcptest: %s does not exist: run the test with %s=1 in the environment to write it",
+			file, updateEnv)
 	default:
-		tb.Errorf("mcptest: %s:%s\nIf this is intended, run the test with %s=1 in the environment to write the file.", file, difference(want, got), updateEnv)
+		tb.Errorf("mcptest: %s:%s\nIf this is intended, run the test with %s=1 in the environment to "+
+			"write the file.", file, difference(want, got), updateEnv)
 	}
 }
 
@@ -215,7 +222,8 @@ func difference(want, got string) string {
 	for at < len(a) && at < len(b) && a[at] == b[at] {
 		at++
 	}
-	return fmt.Sprintf("%d: the frames differ\n\twant %s\n\tgot  %s", n+1, around(a, at), around(b, at))
+	return fmt.Sprintf("%d: the frames differ\n\twant %s\n\tgot  %s", n+1, around(a, at),
+		around(b, at))
 }
 
 // around returns what a person needs to see of a line that differs at a byte.
@@ -250,14 +258,17 @@ func NewModel(tb testing.TB, answers ...*spec.CreateMessageResult) *Model {
 }
 
 // Sample gives the next answer. It has the type of ClientOptions.Sample.
-func (m *Model) Sample(_ context.Context, p *spec.CreateMessageRequestParams) (*spec.CreateMessageResult, error) {
+func (m *Model) Sample(
+	_ context.Context, p *spec.CreateMessageRequestParams,
+) (*spec.CreateMessageResult, error) {
 	return m.next(p)
 }
 
 // Says is the answer of a model that has written text and is done.
 func Says(text string) *spec.CreateMessageResult {
 	return &spec.CreateMessageResult{
-		Role: spec.RoleAssistant, Model: fakeModel, StopReason: spec.StopEndTurn, Content: []mcp.Content{mcp.Text(text)},
+		Role: spec.RoleAssistant, Model: fakeModel, StopReason: spec.StopEndTurn,
+		Content: []mcp.Content{mcp.Text(text)},
 	}
 }
 

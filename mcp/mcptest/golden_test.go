@@ -32,7 +32,9 @@ func newWeather(description string) *mcp.Server {
 
 // asked is a client with a user that wants to know about Berlin.
 func asked() *mcp.ClientOptions {
-	return &mcp.ClientOptions{Elicit: func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
+	return &mcp.ClientOptions{Elicit: func(
+		context.Context, *spec.ElicitRequestParams,
+	) (*spec.ElicitResult, error) {
 		return &spec.ElicitResult{Action: "accept", Content: []byte(`{"city":"Berlin"}`)}, nil
 	}}
 }
@@ -89,7 +91,8 @@ func TestCompareFails(t *testing.T) {
 	fails("> 1\n< " + long + "Tell the weather\n")
 	t.Setenv(updateEnv, "")
 	fails("> 1\n< " + long + "Tell the weather\n")
-	fails("> 1\n< "+long+"Predict the weather\n", file+":2:", "Tell the weather", "Predict the weather")
+	fails("> 1\n< "+long+"Predict the weather\n", file+":2:", "Tell the weather",
+		"Predict the weather")
 	fails("> 1\n", file+":2:", "got  no frame")
 }
 
@@ -99,8 +102,14 @@ func TestPlaceholders(t *testing.T) {
 	for _, test := range [][2]string{
 		{`{"nextCursor": "a\"b", "id":1.50}`, `{"nextCursor": "<cursor 1>", "id":1.50}`},
 		{`{"cursor":"c","x":["cursor","d"]}`, `{"cursor":"<cursor 2>","x":["cursor","d"]}`},
-		{`{"cursor":"a\"b","at":"on 2026-07-28T01:02:03.4Z."}`, `{"cursor":"<cursor 1>","at":"on <time>."}`},
-		{`{"progressToken":7,"protocolVersion":"2025-11-25"}`, `{"progressToken":"<progressToken 1>","protocolVersion":"2025-11-25"}`},
+		{
+			`{"cursor":"a\"b","at":"on 2026-07-28T01:02:03.4Z."}`,
+			`{"cursor":"<cursor 1>","at":"on <time>."}`,
+		},
+		{
+			`{"progressToken":7,"protocolVersion":"2025-11-25"}`,
+			`{"progressToken":"<progressToken 1>","protocolVersion":"2025-11-25"}`,
+		},
 		{"{\n\"a\":{}}", `{ "a":{}}`},
 	} {
 		if got := p.replace(test[0]); got != test[1] {

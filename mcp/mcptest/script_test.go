@@ -23,7 +23,9 @@ func asker() *mcp.Server {
 			return "", err
 		}
 		r, err := mcp.Sample(ctx, &spec.CreateMessageRequestParams{
-			Messages: []spec.SamplingMessage{{Role: spec.RoleUser, Content: []mcp.Content{mcp.Text("Explain " + form.Topic)}}}, MaxTokens: 10,
+			Messages: []spec.SamplingMessage{
+				{Role: spec.RoleUser, Content: []mcp.Content{mcp.Text("Explain " + form.Topic)}},
+			}, MaxTokens: 10,
 		})
 		if err != nil {
 			return "", err
@@ -37,8 +39,11 @@ func TestModelAndUser(t *testing.T) {
 	for _, revision := range []string{"2025-06-18", "2025-11-25", "2026-07-28"} {
 		t.Run(revision, func(t *testing.T) {
 			model := mcptest.NewModel(t, mcptest.Says("Tea is a drink."), mcptest.Says("Rain is water."))
-			user := mcptest.NewUser(t, mcptest.Accepts(map[string]any{"topic": "tea"}), mcptest.Accepts(map[string]any{"topic": "rain"}), &spec.ElicitResult{Action: spec.ElicitDecline})
-			c := mcptest.Client(t, asker(), &mcp.ClientOptions{Era: revision, Sample: model.Sample, Elicit: user.Elicit})
+			user := mcptest.NewUser(t, mcptest.Accepts(map[string]any{"topic": "tea"}),
+				mcptest.Accepts(map[string]any{"topic": "rain"}),
+				&spec.ElicitResult{Action: spec.ElicitDecline})
+			c := mcptest.Client(t, asker(),
+				&mcp.ClientOptions{Era: revision, Sample: model.Sample, Elicit: user.Elicit})
 			for _, want := range []string{"Tea is a drink.", "Rain is water."} {
 				if got, err := mcp.CallTool[string](t.Context(), c, "ask", nil); got != want || err != nil {
 					t.Errorf("got %q, %v; want %q", got, err, want)
@@ -92,11 +97,13 @@ func TestScriptFails(t *testing.T) {
 	short := &recorder{}
 	m := mcptest.NewModel(short, mcptest.UsesTool("1", "add", map[string]any{"a": 1}))
 	first, err := m.Sample(t.Context(), &spec.CreateMessageRequestParams{})
-	if err != nil || first.StopReason != spec.StopToolUse || string(first.Content[0].Input) != `{"a":1}` {
+	if err != nil || first.StopReason != spec.StopToolUse ||
+		string(first.Content[0].Input) != `{"a":1}` {
 		t.Errorf("%+v, %v", first, err)
 	}
 	_, err = m.Sample(t.Context(), &spec.CreateMessageRequestParams{SystemPrompt: "the second"})
-	if got := short.end(); err == nil || !strings.Contains(got, "no answer left for request 2") || !strings.Contains(got, "the second") {
+	if got := short.end(); err == nil || !strings.Contains(got, "no answer left for request 2") ||
+		!strings.Contains(got, "the second") {
 		t.Errorf("a request too many: %v, %q", err, got)
 	}
 	defer func() {
