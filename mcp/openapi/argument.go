@@ -147,7 +147,8 @@ func forbiddenHeader(name string) bool {
 	name = textproto.CanonicalMIMEHeaderKey(name)
 	return slices.Contains([]string{
 		"Accept", "Content-Type", "Authorization",
-		"Host", "Cookie", "Content-Length", "Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Keep-Alive", "Expect",
+		"Host", "Cookie", "Content-Length", "Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+		"Keep-Alive", "Expect",
 		"Forwarded", "Accept-Encoding", "Via",
 	}, name) || strings.HasPrefix(name, "Proxy-") || strings.HasPrefix(name, "X-Forwarded-")
 }
@@ -287,7 +288,8 @@ func mediaName(s string) string {
 }
 
 func isJSON(media string) bool {
-	return media == "application/json" || strings.HasSuffix(media, "+json") || media == "text/json" || media == "*/*" || media == "application/*"
+	return media == "application/json" || strings.HasSuffix(media, "+json") || media == "text/json" ||
+		media == "*/*" || media == "application/*"
 }
 
 // An escaper writes a text so that it is no delimiter of where it goes.
@@ -406,7 +408,10 @@ func (a *argument) pairs(raw []byte, escape escaper, indexed bool) []pair {
 	if a.explode || len(list) == 0 || raw[0] != '[' && raw[0] != '{' {
 		return list
 	}
-	between := map[style]string{styleForm: ",", styleSpace: "%20", stylePipe: "%7C", styleTab: "%09"}[a.style]
+	between := map[style]string{
+		styleForm: ",", styleSpace: "%20", stylePipe: "%7C",
+		styleTab: "%09",
+	}[a.style]
 	return []pair{{name, join(list, object, between, between)}}
 }
 
@@ -446,7 +451,9 @@ func checkSegment(value string) error {
 		if v == "" {
 			return errors.New("it must not be empty")
 		}
-		for segment := range strings.FieldsFuncSeq(v, func(r rune) bool { return r == '/' || r == '\\' }) {
+		for segment := range strings.FieldsFuncSeq(v, func(r rune) bool {
+			return r == '/' || r == '\\'
+		}) {
 			if segment == "." || segment == ".." {
 				return errors.New("it must not have a segment of dots only")
 			}

@@ -53,7 +53,9 @@ func TestAuthorizer(t *testing.T) {
 	call := func(a *tokens, tool, args string) *spec.CallToolResult {
 		auth = nil
 		o := &Options{BaseURL: api.URL, Servers: []string{other.URL}, Authorizer: a}
-		return callTool(t, dialAPI(t, mustLoad(t, docOf(strings.Replace(securedOps, "SERVER", other.URL, 1)), o)), tool, args)
+		return callTool(t,
+			dialAPI(t, mustLoad(t, docOf(strings.Replace(securedOps, "SERVER", other.URL, 1)), o)),
+			tool, args)
 	}
 	for _, test := range []struct{ tool, args, want string }{
 		{"get", `{}`, "/get Bearer old |/get Bearer new "},
@@ -63,13 +65,17 @@ func TestAuthorizer(t *testing.T) {
 	} {
 		r := call(&tokens{}, test.tool, test.args)
 		if got := strings.Join(auth, "|"); got != test.want || r.IsError {
-			t.Errorf("%s: the API got %q, want %q; the result is an error: %v", test.tool, got, test.want, r.IsError)
+			t.Errorf("%s: the API got %q, want %q; the result is an error: %v", test.tool, got, test.want,
+				r.IsError)
 		}
 	}
 	refused := &tokens{challenged: 1}
-	api.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
+	api.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+	})
 	r := call(refused, "get", `{}`)
-	if text := r.Content[0].Text; !r.IsError || !strings.Contains(text, "there is no third token") || refused.asked != 2 {
+	if text := r.Content[0].Text; !r.IsError || !strings.Contains(text, "there is no third token") ||
+		refused.asked != 2 {
 		t.Errorf("a failure of the Authorizer: %q after %d requests", text, refused.asked)
 	}
 }
@@ -77,7 +83,8 @@ func TestAuthorizer(t *testing.T) {
 // The origin that a document chooses gets no credentials.
 func TestAuthorizerNeedsBase(t *testing.T) {
 	doc := `{"openapi":"3.1.0","servers":[{"url":"https://example.com"}],"paths":{` + getOp + `}}`
-	if _, err := New([]byte(doc), &Options{Authorizer: &tokens{}}); err == nil || !strings.Contains(err.Error(), "BaseURL") {
+	if _, err := New([]byte(doc), &Options{Authorizer: &tokens{}}); err == nil ||
+		!strings.Contains(err.Error(), "BaseURL") {
 		t.Errorf("the error is %v", err)
 	}
 }
@@ -87,11 +94,17 @@ func TestTraceContext(t *testing.T) {
 	got := make(http.Header)
 	api := serveAPI(t, func(_ http.ResponseWriter, r *http.Request) { got = r.Header })
 	c := dialAPI(t, mustLoad(t, docOf(getOp), &Options{BaseURL: api.URL}))
-	want := farcall.Trace{Parent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", State: "a=b", Baggage: "k=v"}
+	want := farcall.Trace{
+		Parent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+		State:  "a=b", Baggage: "k=v",
+	}
 	if _, err := c.CallTool(farcall.WithTrace(t.Context(), want), "op", nil); err != nil {
 		t.Fatal(err)
 	}
-	if is := (farcall.Trace{Parent: got.Get("Traceparent"), State: got.Get("Tracestate"), Baggage: got.Get("Baggage")}); is != want {
+	if is := (farcall.Trace{
+		Parent: got.Get("Traceparent"), State: got.Get("Tracestate"),
+		Baggage: got.Get("Baggage"),
+	}); is != want {
 		t.Errorf("the API got %+v, want %+v", is, want)
 	}
 }
@@ -100,7 +113,8 @@ func TestTraceContext(t *testing.T) {
 func TestDigest(t *testing.T) {
 	seen := map[string]string{}
 	for _, doc := range []string{
-		`{"openapi":"3.1.0","paths":{` + getOp + `}}`, `{"openapi":"3.1.0","servers":[{"url":"/v2"}],"paths":{` + getOp + `}}`,
+		`{"openapi":"3.1.0","paths":{` + getOp + `}}`,
+		`{"openapi":"3.1.0","servers":[{"url":"/v2"}],"paths":{` + getOp + `}}`,
 	} {
 		one, two := mustLoad(t, []byte(doc), nil).Digest(), mustLoad(t, []byte(doc), nil).Digest()
 		if one != two || seen[one] != "" {

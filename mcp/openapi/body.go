@@ -27,8 +27,10 @@ type body struct {
 }
 
 // fileSchema describes a file. %s is a description.
-const fileSchema = `{"type":"object"%s,"properties":{"data":{"type":"string","description":"the content in base64","contentEncoding":"base64"},` +
-	`"filename":{"type":"string"},"mime_type":{"type":"string"}},"required":["data"],"additionalProperties":false}`
+const fileSchema = `{"type":"object"%s,"properties":{"data":{"type":"string","description":"the ` +
+	`content in base64","contentEncoding":"base64"},` +
+	`"filename":{"type":"string"},"mime_type":{"type":"string"}},"required":["data"],` +
+	`"additionalProperties":false}`
 
 // kindOf returns how a media type is written, and how much it is preferred: less is more.
 func kindOf(media string) (kind bodyKind, rank int) {
@@ -56,7 +58,10 @@ func kindOf(media string) (kind bodyKind, rank int) {
 func binary(media string) bool {
 	top, sub, _ := strings.Cut(media, "/")
 	return top == "image" || top == "audio" || top == "video" || top == "font" ||
-		slices.Contains([]string{"pdf", "zip", "gzip", "x-gzip", "x-tar", "octet-stream", "cbor", "protobuf", "x-protobuf", "msgpack", "wasm"}, sub)
+		slices.Contains([]string{
+			"pdf", "zip", "gzip", "x-gzip", "x-tar", "octet-stream", "cbor",
+			"protobuf", "x-protobuf", "msgpack", "wasm",
+		}, sub)
 }
 
 // body reads the body of an operation, and its arguments.
@@ -236,7 +241,8 @@ type property struct {
 // flatten returns the properties of a schema that is one object and nothing else. An allOf of
 // such objects is one, too.
 func (b *builder) flatten(schema node, depth int) (props []property, ok bool, err error) {
-	if schema, err = b.d.deref(schema); err != nil || depth > maxSchemaNesting || !plainObject(schema) {
+	if schema, err = b.d.deref(schema); err != nil || depth > maxSchemaNesting ||
+		!plainObject(schema) {
 		return nil, false, err
 	}
 	if err := b.shaper.spend(schema); err != nil {
@@ -275,7 +281,10 @@ func (b *builder) flatten(schema node, depth int) (props []property, ok bool, er
 // plainObject reports whether a schema says of an object which properties it has, and no more than
 // arguments side by side can say.
 func plainObject(schema node) bool {
-	for _, k := range []string{"oneOf", "anyOf", "not", "if", "patternProperties", "enum", "const", "propertyNames", "minProperties", "dependentSchemas"} {
+	for _, k := range []string{
+		"oneOf", "anyOf", "not", "if", "patternProperties", "enum", "const",
+		"propertyNames", "minProperties", "dependentSchemas",
+	} {
 		if schema.get(k).there() {
 			return false
 		}
@@ -306,7 +315,9 @@ func addProperty(props []property, p property) []property {
 	for i := range props {
 		if props[i].name == p.name {
 			if !slices.ContainsFunc(props[i].schemas, func(n node) bool {
-				return slices.ContainsFunc(p.schemas, func(m node) bool { return string(m.raw) == string(n.raw) })
+				return slices.ContainsFunc(p.schemas, func(m node) bool {
+					return string(m.raw) == string(n.raw)
+				})
 			}) {
 				props[i].schemas = append(props[i].schemas, p.schemas...)
 			}
@@ -345,7 +356,8 @@ func (b *builder) swaggerBody(o *operation) (*body, []*argument, error) {
 				return nil, nil, err
 			}
 			out.kind, out.media = max(out.kind, bodyForm), "application/x-www-form-urlencoded"
-			if a.file = p.get("type").text() == "file"; a.file || slices.Contains(consumes, "multipart/form-data") {
+			if a.file = p.get("type").text() == "file"; a.file ||
+				slices.Contains(consumes, "multipart/form-data") {
 				out.kind = bodyMultipart
 			}
 			if a.file {

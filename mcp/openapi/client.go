@@ -62,13 +62,16 @@ func (b *builder) newSender() (*sender, error) {
 func (b *builder) checkBase() error {
 	_, err := fetch.Transport(b.base, b.origin, b.o.AllowPrivate)
 	if err != nil {
-		err = errors.New("the document's server " + originOf(b.base) + ": " + err.Error() + "; set Options.BaseURL to reach it")
+		err = errors.New("the document's server " + originOf(b.base) + ": " + err.Error() +
+			"; set Options.BaseURL to reach it")
 	}
 	return err
 }
 
 // trusts reports whether credentials are sent with a request, of an operation that may need none.
-func (s *sender) trusts(r *http.Request, open bool) bool { return !open && originOf(r.URL) == s.origin }
+func (s *sender) trusts(r *http.Request, open bool) bool {
+	return !open && originOf(r.URL) == s.origin
+}
 
 // addHeader adds the headers of the options, for the origin that they are for.
 func (s *sender) addHeader(r *http.Request, open bool) {
@@ -88,7 +91,8 @@ func (s *sender) addHeader(r *http.Request, open bool) {
 // checkRedirect follows redirects of GET within an origin, and leaves any other to the model.
 func checkRedirect(r *http.Request, via []*http.Request) error {
 	first := via[0]
-	if first.Method != http.MethodGet || len(via) > maxRedirects || originOf(r.URL) != originOf(first.URL) || r.URL.User != nil {
+	if first.Method != http.MethodGet || len(via) > maxRedirects ||
+		originOf(r.URL) != originOf(first.URL) || r.URL.User != nil {
 		return http.ErrUseLastResponse
 	}
 	return nil
@@ -145,7 +149,8 @@ func (s *sender) authorized(r *http.Request, open bool) (*http.Response, error) 
 			return nil, &authError{err}
 		}
 		resp, err := s.client.Do(r)
-		if err != nil || try == maxChallenges || resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden {
+		if err != nil || try == maxChallenges ||
+			resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden {
 			return resp, err
 		}
 		again, err := s.auth.Challenge(r.Context(), resp)
@@ -206,14 +211,18 @@ func (s *sender) failure(ctx context.Context, err error) error {
 		err = u.Err
 	}
 	if errors.Is(err, fetch.ErrAddress) {
-		return errors.New("the API at " + s.origin + " may not be reached: its name leads to an address that is not public")
+		return errors.New(
+			"the API at " + s.origin +
+				" may not be reached: its name leads to an address that is not public")
 	}
 	return errors.New("the API at " + s.origin + " cannot be reached: " + clean(err.Error()))
 }
 
 // read reads the body of a response, as far as the limits allow. Each event of a stream is passed
 // on when it comes; what has come when the time is over is the response.
-func (s *sender) read(ctx context.Context, resp *http.Response, event func(data string) error) (*response, error) {
+func (s *sender) read(
+	ctx context.Context, resp *http.Response, event func(data string) error,
+) (*response, error) {
 	defer resp.Body.Close()
 	out := &response{Response: resp, media: mediaName(resp.Header.Get("Content-Type")), whole: true}
 	limit := int64(maxTextBody)

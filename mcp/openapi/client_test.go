@@ -32,7 +32,8 @@ func answer(t *testing.T, status int, media, body string) *spec.CallToolResult {
 		w.WriteHeader(status)
 		io.WriteString(w, body)
 	})
-	return callTool(t, dialAPI(t, mustLoad(t, docOf(getOp), &Options{BaseURL: api.URL, MaxText: 200})), "op", `{}`)
+	return callTool(t, dialAPI(t, mustLoad(t, docOf(getOp), &Options{BaseURL: api.URL, MaxText: 200})),
+		"op", `{}`)
 }
 
 // TestResponses: rows 34 to 37.
@@ -47,42 +48,90 @@ func TestResponses(t *testing.T) {
 		json   string
 		failed bool
 	}{
-		{"34 JSON", 200, "application/json", ` {"a":1.10,"b":9007199254740993} `, `{"a":1.10,"b":9007199254740993}`, `{"a":1.10,"b":9007199254740993}`, false},
+		{
+			"34 JSON", 200, "application/json", ` {"a":1.10,"b":9007199254740993} `,
+			`{"a":1.10,"b":9007199254740993}`, `{"a":1.10,"b":9007199254740993}`, false,
+		},
 		{"34 JSON of any type", 201, "application/vnd.x+json; charset=utf-8", `[1]`, `[1]`, `[1]`, false},
 		{"34 JSON that says it is text", 200, "text/plain", `{"a":1}`, `{"a":1}`, `{"a":1}`, false},
 		{"34 invalid JSON", 200, "application/json", `{"a":`, `{"a":`, ``, false},
 		{"no content", 204, "", "", "204 No Content", "", false},
 		{"text", 200, "text/csv", "a,b\n", "a,b\n", "", false},
-		{"text that is long", 200, "text/plain", strings.Repeat("ü", 150), strings.Repeat("ü", 100) + "\n… the rest of 300 bytes is left out", "", false},
-		{"an array that is long", 200, "application/json", items, `[` + strings.TrimSuffix(strings.Repeat(`{"n":12345678},`, 13), ",") + "]\n… 37 of 50 items left out; narrow the request, or ask for another page", `[` + strings.TrimSuffix(strings.Repeat(`{"n":12345678},`, 13), ",") + `]`, false},
-		{"an array within", 200, "application/json", `{"more":true,"data":` + items + `}`, `{"more":true,"data":[` + strings.TrimSuffix(strings.Repeat(`{"n":12345678},`, 11), ",") + "]}\n… 39 of 50 items left out; narrow the request, or ask for another page", `{"more":true,"data":[` + strings.TrimSuffix(strings.Repeat(`{"n":12345678},`, 11), ",") + `]}`, false},
-		{"an array that a text repeats", 200, "application/json", `{"s":"` + strings.Repeat("[1]", 1) + `","a":[1],"b":[` + strings.Repeat("12345678,", 30) + `1]}`, `{"s":"[1]","a":[1],"b":[` + strings.TrimSuffix(strings.Repeat("12345678,", 19), ",") + "]}\n… 12 of 31 items left out; narrow the request, or ask for another page", `{"s":"[1]","a":[1],"b":[` + strings.TrimSuffix(strings.Repeat("12345678,", 19), ",") + `]}`, false},
-		{"an object that is long", 200, "application/json", `{"a":"` + strings.Repeat("x", 300) + `"}`, `{"a":"` + strings.Repeat("x", 194) + "\n… the rest of 308 bytes is left out", "", false},
-		{"37 not found", 404, "application/json", `{"message":"no pet"}`, "404 Not Found\n{\"message\":\"no pet\"}", "", true},
-		{"37 a problem", 409, "application/problem+json", `{"type":"about:blank","title":"Taken","detail":"The name is taken.","status":409,"name":"Rex"}`, "409 Conflict\nTaken\nThe name is taken.\nname: \"Rex\"", "", true},
-		{"37 a page", 502, "text/html", "<html><h1>Bad</h1>gateway</html>", "502 Bad Gateway\nBad gateway", "", true},
-		{"37 a long error", 500, "text/plain", strings.Repeat("x", 5000), "500 Internal Server Error\n" + strings.Repeat("x", maxProblem), "", true},
-		{"an unexpected status", 302, "", "", "302 Found: the API redirects to , which is not followed", "", true},
+		{
+			"text that is long", 200, "text/plain", strings.Repeat("ü", 150),
+			strings.Repeat("ü", 100) + "\n… the rest of 300 bytes is left out", "", false,
+		},
+		{
+			"an array that is long", 200, "application/json", items,
+			`[` + strings.TrimSuffix(strings.Repeat(`{"n":12345678},`, 13), ",") +
+				"]\n… 37 of 50 items left out; narrow the request, or ask for another page",
+			`[` + strings.TrimSuffix(strings.Repeat(`{"n":12345678},`, 13), ",") + `]`, false,
+		},
+		{
+			"an array within", 200, "application/json", `{"more":true,"data":` + items + `}`,
+			`{"more":true,"data":[` + strings.TrimSuffix(strings.Repeat(`{"n":12345678},`, 11), ",") +
+				"]}\n… 39 of 50 items left out; narrow the request, or ask for another page",
+			`{"more":true,"data":[` + strings.TrimSuffix(strings.Repeat(`{"n":12345678},`, 11), ",") + `]}`,
+			false,
+		},
+		{
+			"an array that a text repeats", 200, "application/json",
+			`{"s":"` + strings.Repeat("[1]", 1) + `","a":[1],"b":[` + strings.Repeat("12345678,", 30) +
+				`1]}`,
+			`{"s":"[1]","a":[1],"b":[` + strings.TrimSuffix(strings.Repeat("12345678,", 19), ",") +
+				"]}\n… 12 of 31 items left out; narrow the request, or ask for another page",
+			`{"s":"[1]","a":[1],"b":[` + strings.TrimSuffix(strings.Repeat("12345678,", 19), ",") + `]}`,
+			false,
+		},
+		{
+			"an object that is long", 200, "application/json", `{"a":"` + strings.Repeat("x", 300) + `"}`,
+			`{"a":"` + strings.Repeat("x", 194) + "\n… the rest of 308 bytes is left out", "", false,
+		},
+		{
+			"37 not found", 404, "application/json", `{"message":"no pet"}`,
+			"404 Not Found\n{\"message\":\"no pet\"}", "", true,
+		},
+		{
+			"37 a problem", 409, "application/problem+json",
+			`{"type":"about:blank","title":"Taken","detail":"The name is taken.","status":409,"name":"Rex"}`,
+			"409 Conflict\nTaken\nThe name is taken.\nname: \"Rex\"", "", true,
+		},
+		{
+			"37 a page", 502, "text/html", "<html><h1>Bad</h1>gateway</html>",
+			"502 Bad Gateway\nBad gateway", "", true,
+		},
+		{
+			"37 a long error", 500, "text/plain", strings.Repeat("x", 5000),
+			"500 Internal Server Error\n" + strings.Repeat("x", maxProblem), "", true,
+		},
+		{
+			"an unexpected status", 302, "", "", "302 Found: the API redirects to , which is not followed",
+			"", true,
+		},
 	} {
 		t.Run(test.row, func(t *testing.T) {
 			r := answer(t, test.status, test.media, test.body)
-			if textOf(r) != test.text || string(r.StructuredContent) != test.json || r.IsError != test.failed {
+			if textOf(r) != test.text || string(r.StructuredContent) != test.json ||
+				r.IsError != test.failed {
 				t.Errorf("%v\n%s\n%s", r.IsError, textOf(r), r.StructuredContent)
 			}
 		})
 	}
 	t.Run("35 media", func(t *testing.T) {
 		png := "\x89PNG\x00\xff"
-		if c := answer(t, 200, "image/png", png).Content[0]; c.Type != "image" || string(c.Data) != png || c.MIMEType != "image/png" {
+		if c := answer(t, 200, "image/png", png).Content[0]; c.Type != "image" || string(c.Data) != png ||
+			c.MIMEType != "image/png" {
 			t.Errorf("%+v", c)
 		}
 		if c := answer(t, 200, "audio/wav", png).Content[0]; c.Type != "audio" {
 			t.Errorf("%+v", c)
 		}
-		if c := answer(t, 200, "application/pdf", png).Content[0]; c.Type != "resource" || string(c.Resource.Blob) != png || c.Resource.MIMEType != "application/pdf" {
+		if c := answer(t, 200, "application/pdf", png).Content[0]; c.Type != "resource" ||
+			string(c.Resource.Blob) != png || c.Resource.MIMEType != "application/pdf" {
 			t.Errorf("%+v", c)
 		}
-		if r := answer(t, 200, "image/png", strings.Repeat("\xff", maxBinaryBody+1)); !r.IsError || !strings.Contains(textOf(r), "more than 8388608 bytes") {
+		if r := answer(t, 200, "image/png", strings.Repeat("\xff", maxBinaryBody+1)); !r.IsError ||
+			!strings.Contains(textOf(r), "more than 8388608 bytes") {
 			t.Errorf("%s", textOf(r))
 		}
 	})
@@ -95,9 +144,13 @@ func TestHints(t *testing.T) {
 		w.WriteHeader(http.StatusUnprocessableEntity)
 		io.WriteString(w, `{"errors":{"colour":["is none"],"id":["valid"]}}`)
 	})
-	doc := docOf(`"/p":{"post":{"operationId":"op","requestBody":{"content":{"application/json":{"schema":{"type":"object","properties":{"colour":{"enum":["red"]},"size":{"type":"integer"}}}}}}}}`)
+	doc := docOf(
+		`"/p":{"post":{"operationId":"op",` +
+			`"requestBody":{"content":{"application/json":{"schema":{"type":"object",` +
+			`"properties":{"colour":{"enum":["red"]},"size":{"type":"integer"}}}}}}}}`)
 	r := callTool(t, dialAPI(t, mustLoad(t, doc, &Options{BaseURL: api.URL})), "op", `{"size":1}`)
-	if want := "422 Unprocessable Entity (retry after 7)\n{\"errors\":{\"colour\":[\"is none\"],\"id\":[\"valid\"]}}\nThe argument colour: {\"enum\":[\"red\"]}"; textOf(r) != want {
+	if want := "422 Unprocessable Entity (retry after 7)\n{\"errors\":{\"colour\":[\"is none\"]," +
+		"\"id\":[\"valid\"]}}\nThe argument colour: {\"enum\":[\"red\"]}"; textOf(r) != want {
 		t.Errorf("%s", textOf(r))
 	}
 }
@@ -136,16 +189,26 @@ func TestCredentials(t *testing.T) {
 		}
 	})
 	elsewhere := strings.Replace(evil.URL, "127.0.0.1", "localhost", 1)
-	doc := docOf(`"/p/{v}":{"parameters":[{"in":"path","name":"v"}],"get":{"operationId":"get"},"post":{"operationId":"post"},"put":{"operationId":"open","security":[]},
-		"delete":{"operationId":"other","servers":[{"url":"`+elsewhere+`"}]},"patch":{"operationId":"cookie","parameters":[{"in":"cookie","name":"c","required":true}]}}`,
+	doc := docOf(
+		`"/p/{v}":{"parameters":[{"in":"path","name":"v"}],"get":{"operationId":"get"},"post":{"operationId":"post"},"put":{"operationId":"open","security":[]},
+		"delete":{"operationId":"other","servers":[{"url":"`+elsewhere+
+			`"}]},"patch":{"operationId":"cookie","parameters":[{"in":"cookie","name":"c",`+
+			`"required":true}]}}`,
 		`"security":[{"k":[]}]`)
 	header := http.Header{"Authorization": {"Bearer hunter2"}, "Cookie": {"s=1"}}
-	c := dialAPI(t, mustLoad(t, doc, &Options{BaseURL: api.URL, Servers: []string{elsewhere}, Header: header}))
+	c := dialAPI(t,
+		mustLoad(t, doc, &Options{BaseURL: api.URL, Servers: []string{elsewhere}, Header: header}))
 	header.Set("Authorization", "changed")
 	for _, test := range []struct{ tool, args, want string }{
 		{"get", `{"v":"x"}`, "GET /p/x\nAuthorization: Bearer hunter2\nCookie: s=1\n"},
-		{"get", `{"v":"here"}`, "GET /p/there\nAuthorization: Bearer hunter2\nCookie: s=1\nReferer: " + api.URL + "/p/here\n"},
-		{"get", `{"v":"away"}`, "302 Found: the API redirects to " + evil.URL + "/stolen, which is not followed"},
+		{
+			"get", `{"v":"here"}`,
+			"GET /p/there\nAuthorization: Bearer hunter2\nCookie: s=1\nReferer: " + api.URL + "/p/here\n",
+		},
+		{
+			"get", `{"v":"away"}`,
+			"302 Found: the API redirects to " + evil.URL + "/stolen, which is not followed",
+		},
 		{"get", `{"v":"round"}`, "302 Found: the API redirects to /p/round, which is not followed"},
 		{"post", `{"v":"here"}`, "302 Found: the API redirects to /p/there, which is not followed"},
 		{"open", `{"v":"x"}`, "PUT /p/x\n"},
@@ -166,8 +229,12 @@ func TestDialled(t *testing.T) {
 		t.Fatal(err)
 	}
 	transport := api.sender.client.Transport.(*http.Transport)
-	for _, address := range []string{"127.0.0.1:1", "10.0.0.1:1", "169.254.169.254:80", "[::1]:1", "0.0.0.0:1"} {
-		if _, err := transport.DialContext(t.Context(), "tcp", address); !errors.Is(err, fetch.ErrAddress) {
+	for _, address := range []string{
+		"127.0.0.1:1", "10.0.0.1:1", "169.254.169.254:80", "[::1]:1",
+		"0.0.0.0:1",
+	} {
+		if _, err := transport.DialContext(t.Context(), "tcp", address); !errors.Is(err,
+			fetch.ErrAddress) {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
@@ -192,7 +259,8 @@ func TestLimits(t *testing.T) {
 		w.Write(bomb.Bytes())
 	})
 	r := callTool(t, dialAPI(t, mustLoad(t, docOf(getOp), &Options{BaseURL: api.URL})), "op", `{}`)
-	if got := textOf(r); len(got) > 26_000 || !strings.HasSuffix(got, "… the rest of 1048576 bytes is left out") {
+	if got := textOf(r); len(got) > 26_000 ||
+		!strings.HasSuffix(got, "… the rest of 1048576 bytes is left out") {
 		t.Errorf("%d bytes: %s", len(got), got[max(0, len(got)-100):])
 	}
 }
@@ -233,9 +301,13 @@ func TestRetries(t *testing.T) {
 					if test.err != nil {
 						return nil, test.err
 					}
-					return &http.Response{StatusCode: test.status, Status: "x", Header: http.Header{"Retry-After": {test.after}}, Body: http.NoBody, Request: r}, nil
+					return &http.Response{
+						StatusCode: test.status, Status: "x",
+						Header: http.Header{"Retry-After": {test.after}}, Body: http.NoBody, Request: r,
+					}, nil
 				})}
-				body := `"requestBody":{"content":{"application/json":{"schema":{"type":"object","properties":{"a":{}}}}}}`
+				body := `"requestBody":{"content":{"application/json":{"schema":{"type":"object",` +
+					`"properties":{"a":{}}}}}}`
 				a := mustLoad(t, docOf(`"/p":{"`+test.method+`":{`+body+`}}`), &Options{Client: client, BaseURL: "https://a.test"})
 				start := time.Now()
 				only(t, a).plan.call(t.Context(), []byte(`{"a":1}`))
@@ -256,7 +328,8 @@ func TestTimeout(t *testing.T) {
 		})}
 		tool := only(t, mustLoad(t, docOf(getOp), &Options{Client: client, BaseURL: "https://a.test"}))
 		start := time.Now()
-		if _, err := tool.plan.call(t.Context(), nil); err == nil || err.Error() != "the API did not answer within 30s" || time.Since(start) != 30*time.Second {
+		if _, err := tool.plan.call(t.Context(), nil); err == nil ||
+			err.Error() != "the API did not answer within 30s" || time.Since(start) != 30*time.Second {
 			t.Error(err, time.Since(start))
 		}
 		ctx, cancel := context.WithCancel(t.Context())

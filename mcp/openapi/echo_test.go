@@ -50,7 +50,8 @@ func echo(w http.ResponseWriter, r *http.Request) {
 		}
 		part = p
 		data, _ := io.ReadAll(part)
-		fmt.Fprintf(w, "part %s (%s) %s: %s\n", part.FormName(), part.FileName(), p.Header.Get("Content-Type"), data)
+		fmt.Fprintf(w, "part %s (%s) %s: %s\n", part.FormName(), part.FileName(),
+			p.Header.Get("Content-Type"), data)
 	}
 }
 
@@ -70,9 +71,11 @@ func docOf(paths string, more ...string) []byte {
 	}
 	version := `"openapi":"3.0.3"`
 	if strings.Contains(rest.String(), `"openapi":`) || strings.Contains(rest.String(), `"swagger":`) {
-		return fmt.Appendf(nil, `{"info":{"title":"t","version":"1"},"paths":{%s}%s}`, paths, rest.String())
+		return fmt.Appendf(nil, `{"info":{"title":"t","version":"1"},"paths":{%s}%s}`, paths,
+			rest.String())
 	}
-	return fmt.Appendf(nil, `{%s,"info":{"title":"t","version":"1"},"paths":{%s}%s}`, version, paths, rest.String())
+	return fmt.Appendf(nil, `{%s,"info":{"title":"t","version":"1"},"paths":{%s}%s}`, version, paths,
+		rest.String())
 }
 
 func mustLoad(t *testing.T, doc []byte, o *Options) *API {

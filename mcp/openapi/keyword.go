@@ -25,21 +25,30 @@ func keywordWriters() map[string]func(*schemaWriter, *keyword) error {
 		"exclusiveMaximum": exclusive, "exclusiveMinimum": exclusive,
 		"maxLength": count, "minLength": count, "maxItems": count, "minItems": count,
 		"maxProperties": count, "minProperties": count, "maxContains": count, "minContains": count,
-		"uniqueItems": boolean, "pattern": pattern, "format": format, "contentEncoding": text, "contentMediaType": text,
-		"default": defaultValue, "required": required, "title": title,
+		"uniqueItems": boolean, "pattern": pattern, "format": format, "contentEncoding": text,
+		"contentMediaType": text,
+		"default":          defaultValue, "required": required, "title": title,
 		"properties": namedSchemas, "patternProperties": patternSchemas, "dependentSchemas": namedSchemas,
-		"allOf": listedSchemas, "anyOf": listedSchemas, "oneOf": listedSchemas, "prefixItems": listedSchemas,
-		"items": itemSchemas, "additionalItems": tupleRest,
-		"additionalProperties": oneSchema, "unevaluatedProperties": oneSchema, "unevaluatedItems": oneSchema,
-		"not": oneSchema, "if": oneSchema, "then": oneSchema, "else": oneSchema, "contains": oneSchema, "propertyNames": oneSchema,
+		"allOf": listedSchemas, "anyOf": listedSchemas, "oneOf": listedSchemas,
+		"prefixItems": listedSchemas,
+		"items":       itemSchemas, "additionalItems": tupleRest,
+		"additionalProperties": oneSchema, "unevaluatedProperties": oneSchema,
+		"unevaluatedItems": oneSchema,
+		"not":              oneSchema, "if": oneSchema, "then": oneSchema, "else": oneSchema,
+		"contains":      oneSchema,
+		"propertyNames": oneSchema,
 	}
 }
 
 // constraints are the keywords that SlimHard leaves out.
 var constraints = map[string]bool{
-	"multipleOf": true, "maximum": true, "minimum": true, "exclusiveMaximum": true, "exclusiveMinimum": true,
-	"maxLength": true, "minLength": true, "maxItems": true, "minItems": true, "maxProperties": true, "minProperties": true,
-	"maxContains": true, "minContains": true, "uniqueItems": true, "pattern": true, "format": true, "title": true,
+	"multipleOf": true, "maximum": true, "minimum": true, "exclusiveMaximum": true,
+	"exclusiveMinimum": true,
+	"maxLength":        true, "minLength": true, "maxItems": true, "minItems": true,
+	"maxProperties": true,
+	"minProperties": true,
+	"maxContains":   true, "minContains": true, "uniqueItems": true, "pattern": true, "format": true,
+	"title": true,
 }
 
 func (k *keyword) isNumber() bool {
@@ -48,10 +57,12 @@ func (k *keyword) isNumber() bool {
 
 func number(w *schemaWriter, k *keyword) error {
 	// Before OpenAPI 3.1 exclusiveMinimum says of minimum that it is exclusive.
-	if k.name == "minimum" && k.of.get("exclusiveMinimum").yes() || k.name == "maximum" && k.of.get("exclusiveMaximum").yes() {
+	if k.name == "minimum" && k.of.get("exclusiveMinimum").yes() ||
+		k.name == "maximum" && k.of.get("exclusiveMaximum").yes() {
 		return nil
 	}
-	if k.isNumber() && (k.name != "multipleOf" || k.value.raw[0] != '-' && string(k.value.raw) != "0") {
+	if k.isNumber() &&
+		(k.name != "multipleOf" || k.value.raw[0] != '-' && string(k.value.raw) != "0") {
 		w.raw(k.name, k.value.raw)
 	}
 	return nil
@@ -69,7 +80,9 @@ func exclusive(w *schemaWriter, k *keyword) error {
 }
 
 func count(w *schemaWriter, k *keyword) error {
-	if k.isNumber() && bytes.IndexFunc(k.value.raw, func(r rune) bool { return r < '0' || r > '9' }) < 0 && len(k.value.raw) < 10 {
+	if k.isNumber() && bytes.IndexFunc(k.value.raw, func(r rune) bool {
+		return r < '0' || r > '9'
+	}) < 0 && len(k.value.raw) < 10 {
 		w.raw(k.name, k.value.raw)
 	}
 	return nil
@@ -94,7 +107,8 @@ func format(w *schemaWriter, k *keyword) error {
 	switch f := k.value.text(); {
 	case f == "byte":
 		w.string("contentEncoding", "base64")
-	case w.slim == SlimOff && f != "", slices.Contains([]string{"date-time", "date", "time", "uuid", "uri", "email"}, f):
+	case w.slim == SlimOff && f != "",
+		slices.Contains([]string{"date-time", "date", "time", "uuid", "uri", "email"}, f):
 		w.raw(k.name, k.value.raw)
 	}
 	return nil

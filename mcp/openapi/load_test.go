@@ -17,7 +17,8 @@ func TestHostileDocuments(t *testing.T) {
 	var bomb strings.Builder
 	bomb.WriteString("openapi: 3.0.3\na: &a [x,x,x,x,x,x,x,x,x,x]\n")
 	for c := 'b'; c <= 'j'; c++ {
-		fmt.Fprintf(&bomb, "%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c,", c-1), 10), ","))
+		fmt.Fprintf(&bomb, "%c: &%c [%s]\n", c, c,
+			strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c,", c-1), 10), ","))
 	}
 	var many strings.Builder
 	many.WriteString(`"/p0":{}`)
@@ -26,36 +27,62 @@ func TestHostileDocuments(t *testing.T) {
 	}
 	var doubling strings.Builder
 	for i := range 40 {
-		fmt.Fprintf(&doubling, `"A%d":{"properties":{"p%d":{}},"allOf":[{"$ref":"#/components/schemas/A%d"},{"$ref":"#/components/schemas/A%d"}]},`, i, i, i+1, i+1)
+		fmt.Fprintf(&doubling,
+			`"A%d":{"properties":{"p%d":{}},"allOf":[{"$ref":"#/components/schemas/A%d"},`+
+				`{"$ref":"#/components/schemas/A%d"}]},`, i, i, i+1, i+1)
 	}
-	ref := func(to string) string { return string(docOf(`"/p":{"get":{"parameters":[{"$ref":"` + to + `"}]}}`)) }
+	ref := func(to string) string {
+		return string(docOf(`"/p":{"get":{"parameters":[{"$ref":"` + to + `"}]}}`))
+	}
 	for name, test := range map[string]struct{ doc, want string }{
-		"too large":             {strings.Repeat(" ", maxDocument) + "{}", "16777216 are allowed"},
-		"too deep":              {string(docOf("", `"x":`+strings.Repeat("[", 200)+strings.Repeat("]", 200))), "nested too deeply"},
-		"YAML too large":        {"a: " + strings.Repeat("x", yamljson.MaxBytes), "8388608 are allowed in YAML"},
+		"too large": {strings.Repeat(" ", maxDocument) + "{}", "16777216 are allowed"},
+		"too deep": {
+			string(docOf("", `"x":`+strings.Repeat("[", 200)+strings.Repeat("]", 200))), "nested too deeply",
+		},
+		"YAML too large": {
+			"a: " + strings.Repeat("x", yamljson.MaxBytes),
+			"8388608 are allowed in YAML",
+		},
 		"YAML that is too deep": {"a: " + strings.Repeat("[", 200), "nested more than 128 deep"},
 		"YAML lists in lists":   {strings.Repeat("- ", 100_000), "nested more than 128 deep"},
 		"YAML keys":             {yamlKeys("k%d: v\n"), "too many keys beside each other"},
-		"YAML keys of lists":    {"a:\n" + yamlKeys("- x:\n  k%d: v\n") + yamlKeys("k%d: v\n"), "too many keys beside each other"},
-		"YAML keys with marks":  {yamlKeys("? k%d\n"), "too many keys beside each other"},
-		"YAML commas":           {"a: [" + strings.Repeat("x,", 250_000) + "]", "more than 200000 values in brackets"},
-		"YAML brackets":         {"a: " + strings.Repeat("[", 300_000), "200000 are allowed in YAML"},
-		"YAML bomb":             {bomb.String(), "when its aliases are expanded"},
-		"invalid YAML":          {"a: [", "no YAML"},
-		"two YAML documents":    {"a: b\n---\nc: d", "second document"},
-		"no object":             {`["a"]`, "no OpenAPI document"},
-		"nothing":               {"", ""},
-		"another version":       {`{"openapi":"4.0.0","paths":{}}`, "version 4.0.0"},
-		"no paths":              {`{"openapi":"3.0.0"}`, `no "paths"`},
-		"too many operations":   {string(docOf(many.String())), "more than 5000 operations"},
-		"a remote reference":    {ref("http://169.254.169.254/latest/meta-data#/a"), "bundle the document into one file"},
-		"a file":                {ref("/proc/self/environ"), "bundle the document into one file"},
-		"a file beside":         {ref("other.json#/a"), "bundle the document into one file"},
-		"a remote schema":       {string(docOf(`"/p":{"get":{"parameters":[{"in":"query","name":"a","schema":{"$ref":"https://evil.test/x.json"}}]}}`)), "GET /p"},
-		"a remote path item":    {string(docOf(`"/p":{"$ref":"https://evil.test/x.json"}`)), "the path /p"},
-		"schemas without end":   {string(docOf(`"/p":{"post":{"requestBody":{"content":{"application/json":{"schema":{"$ref":"#/components/schemas/A0"}}}}}}`, `"components":{"schemas":{`+doubling.String()+`"A40":{}}}`)), "too complex"},
-		"properties without end": {string(docOf(`"/p":{"get":{"parameters":[{"in":"query","name":"v","schema":{"$ref":"#/components/schemas/A"}}]}}`,
-			`"components":{"schemas":{"A":{"required":["a"],"allOf":[`+strings.TrimSuffix(strings.Repeat(`{"$ref":"#/components/schemas/A"},`, 500), ",")+`]}}}`)), "too complex"},
+		"YAML keys of lists": {
+			"a:\n" + yamlKeys("- x:\n  k%d: v\n") + yamlKeys("k%d: v\n"),
+			"too many keys beside each other",
+		},
+		"YAML keys with marks": {yamlKeys("? k%d\n"), "too many keys beside each other"},
+		"YAML commas": {
+			"a: [" + strings.Repeat("x,", 250_000) + "]",
+			"more than 200000 values in brackets",
+		},
+		"YAML brackets":       {"a: " + strings.Repeat("[", 300_000), "200000 are allowed in YAML"},
+		"YAML bomb":           {bomb.String(), "when its aliases are expanded"},
+		"invalid YAML":        {"a: [", "no YAML"},
+		"two YAML documents":  {"a: b\n---\nc: d", "second document"},
+		"no object":           {`["a"]`, "no OpenAPI document"},
+		"nothing":             {"", ""},
+		"another version":     {`{"openapi":"4.0.0","paths":{}}`, "version 4.0.0"},
+		"no paths":            {`{"openapi":"3.0.0"}`, `no "paths"`},
+		"too many operations": {string(docOf(many.String())), "more than 5000 operations"},
+		"a remote reference":  {ref("http://169.254.169.254/latest/meta-data#/a"), "bundle the document into one file"},
+		"a file":              {ref("/proc/self/environ"), "bundle the document into one file"},
+		"a file beside":       {ref("other.json#/a"), "bundle the document into one file"},
+		"a remote schema":     {string(docOf(`"/p":{"get":{"parameters":[{"in":"query","name":"a","schema":{"$ref":"https://evil.test/x.json"}}]}}`)), "GET /p"},
+		"a remote path item":  {string(docOf(`"/p":{"$ref":"https://evil.test/x.json"}`)), "the path /p"},
+		"schemas without end": {
+			string(docOf(`"/p":{"post":{"requestBody":{"content":{"application/json":{"schema":`+
+				`{"$ref":"#/components/schemas/A0"}}}}}}`,
+				`"components":{"schemas":{`+doubling.String()+`"A40":{}}}`)),
+			"too complex",
+		},
+		"properties without end": {
+			string(
+				docOf(`"/p":{"get":{"parameters":[{"in":"query","name":"v",`+
+					`"schema":{"$ref":"#/components/schemas/A"}}]}}`,
+					`"components":{"schemas":{"A":{"required":["a"],"allOf":[`+
+						strings.TrimSuffix(strings.Repeat(`{"$ref":"#/components/schemas/A"},`, 500), ",")+`]}}}`)),
+			"too complex",
+		},
 		"a path item that loops": {string(docOf(`"/p":{"$ref":"#/paths/~1p"}`)), "to itself"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -81,28 +108,41 @@ func TestHostileOperations(t *testing.T) {
 	big := func(required bool) string {
 		var props, names []string
 		for i := range 800 {
-			props = append(props, fmt.Sprintf(`"p%d":{"type":"string","maxLength":%d,"description":"what it is for"}`, i, i))
+			props = append(props,
+				fmt.Sprintf(`"p%d":{"type":"string","maxLength":%d,"description":"what it is for"}`, i, i))
 			names = append(names, fmt.Sprintf(`"p%d"`, i))
 		}
 		if !required {
 			names = names[:1]
 		}
-		return `{"post":{"requestBody":{"required":true,"content":{"application/json":{"schema":{"type":"object","required":[` + strings.Join(names, ",") + `],"properties":{` + strings.Join(props, ",") + `}}}}}}}`
+		return `{"post":{"requestBody":{"required":true,` +
+			`"content":{"application/json":{"schema":{"type":"object","required":[` +
+			strings.Join(names, ",") + `],"properties":{` + strings.Join(props, ",") + `}}}}}}}`
 	}
 	deep := strings.Repeat(`{"type":"array","items":`, 60) + "{}" + strings.Repeat("}", 60)
 	query := func(schema string) string {
 		return `{"get":{"parameters":[{"in":"query","name":"a","schema":` + schema + `}]}}`
 	}
-	api := mustLoad(t, docOf(`"/good":{"get":{}},"/loop":`+query(`{"$ref":"#/components/schemas/L"}`)+`,"/gone":`+query(`{"$ref":"#/components/schemas/N"}`)+`,"/deep":`+query(deep)+`,"/big":`+big(true)+`,"/cut":`+big(false)+`,
-		"/name":`+query(`{"properties":{"a\u202eb":{}}}`)+`,"/a\u0000b":{"get":{}},"/param":{"get":{"parameters":[{"in":"header","name":"A\r\nB","required":true}]}},"/h":{"get":{"parameters":[{"in":"header","name":"a b","required":true}]}},
+	api := mustLoad(t,
+		docOf(`"/good":{"get":{}},"/loop":`+query(`{"$ref":"#/components/schemas/L"}`)+`,"/gone":`+
+			query(`{"$ref":"#/components/schemas/N"}`)+`,"/deep":`+query(deep)+`,"/big":`+big(true)+
+			`,"/cut":`+big(false)+`,
+		"/name":`+
+			query(`{"properties":{"a\u202eb":{}}}`)+
+			`,"/a\u0000b":{"get":{}},"/param":{"get":{"parameters":[{"in":"header","name":"A\r\nB","required":true}]}},"/h":{"get":{"parameters":[{"in":"header","name":"a b","required":true}]}},
 		"/x{y":{"get":{}},"/x/{y}":{"get":{}},"/unused":{"get":{"parameters":[{"in":"path","name":"z"}]}},"/in":{"get":{"parameters":[{"in":"moon","name":"z"}]}},"/style":{"get":{"parameters":[{"in":"query","name":"z","required":true,"style":"matrix"}]}},
 		"/elsewhere":{"servers":[{"url":"https://evil.test"}],"get":{}},"relative":{"get":{}}`,
-		`"components":{"schemas":{"L":{"$ref":"#/components/schemas/M"},"M":{"$ref":"#/components/schemas/L"}}}`), nil)
+			`"components":{"schemas":{"L":{"$ref":"#/components/schemas/M"},`+
+				`"M":{"$ref":"#/components/schemas/L"}}}`), nil)
 	for op, want := range map[string]string{
-		"GET /loop": "to itself", "GET /gone": "there is nothing at the reference #/components/schemas/N", "GET /deep": "nested more than 48 deep",
-		"POST /big": "the schema of its required arguments has", "GET /name": "holds a control character", "GET /ab": "no control characters",
-		"GET /param": "holds a control character", "GET /h": "none of a header", "GET /x{y": "a brace without its partner", "GET /x/{y}": "no such path parameter",
-		"GET /unused": "is not in the path", "GET /in": "no such place as moon", "GET /style": "the style matrix is none of a query",
+		"GET /loop": "to itself", "GET /gone": "there is nothing at the reference #/components/schemas/N",
+		"GET /deep": "nested more than 48 deep",
+		"POST /big": "the schema of its required arguments has", "GET /name": "holds a control character",
+		"GET /ab":    "no control characters",
+		"GET /param": "holds a control character", "GET /h": "none of a header",
+		"GET /x{y": "a brace without its partner", "GET /x/{y}": "no such path parameter",
+		"GET /unused": "is not in the path", "GET /in": "no such place as moon",
+		"GET /style":     "the style matrix is none of a query",
 		"GET /elsewhere": "its server is https://evil.test: allow that with Options.Servers", "GET relative": "must begin with a slash",
 	} {
 		if got := problemOf(api, op); !strings.Contains(got, want) || !strings.Contains(got, "no tool") {
@@ -124,24 +164,35 @@ func TestHostileOperations(t *testing.T) {
 
 // TestTexts: what hides in a text is taken out.
 func TestTexts(t *testing.T) {
-	api := mustLoad(t, docOf(`"/p":{"get":{"summary":"a\u0000b\u202ec\u200b\u001b[31m\udb40\udc41 d","operationId":"x\u202ey","parameters":[{"in":"query","name":"q","description":"e\u0007f\r\n\n\ng"}]}}`), nil)
+	api := mustLoad(t,
+		docOf(
+			`"/p":{"get":{"summary":"a\u0000b\u202ec\u200b\u001b[31m\udb40\udc41 d",`+
+				`"operationId":"x\u202ey","parameters":[{"in":"query","name":"q",`+
+				`"description":"e\u0007f\r\n\n\ng"}]}}`), nil)
 	tool := only(t, api)
-	if tool.Description != "abc[31m d" || tool.Name != "x_y" || !strings.Contains(string(tool.InputSchema), `"description":"ef"`) {
+	if tool.Description != "abc[31m d" || tool.Name != "x_y" ||
+		!strings.Contains(string(tool.InputSchema), `"description":"ef"`) {
 		t.Errorf("%q %q %s", tool.Description, tool.Name, tool.InputSchema)
 	}
 }
 
 // TestYAML: YAML is the same as the JSON that it means.
 func TestYAML(t *testing.T) {
-	const doc = "openapi: 3.0.3\ninfo: {title: t, version: 1.0}\npaths:\n  /p:\n    get: &get\n      operationId: list\n      parameters: &params\n      - {in: query, name: v, schema: {type: integer, maximum: 0x10, default: 1_000, enum: [1.50, !!str 7, yes, true, ~, 2020-01-02]}}\n" +
-		"      responses:\n        200: {description: |\n            ok}\n    post:\n      <<: *get\n      operationId: make\n      description: >-\n        a\n        b\n"
+	const doc = "openapi: 3.0.3\ninfo: {title: t, version: 1.0}\npaths:\n  /p:\n    get: &get\n" +
+		"      operationId: list\n      parameters: &params\n" +
+		"      - {in: query, name: v, schema: {type: integer, maximum: 0x10, default: 1_000, enum: " +
+		"[1.50, !!str 7, yes, true, ~, 2020-01-02]}}\n" +
+		"      responses:\n        200: {description: |\n            ok}\n    post:\n      <<: *get\n" +
+		"      operationId: make\n      description: >-\n        a\n        b\n"
 	for _, indented := range []string{doc, "\ufeff" + doc} {
-		api := mustLoad(t, []byte(strings.ReplaceAll(indented, "{description: |\n            ok}", "{description: ok}")), nil)
+		api := mustLoad(t,
+			[]byte(strings.ReplaceAll(indented, "{description: |\n            ok}", "{description: ok}")), nil)
 		if n := len(api.Tools()); n != 2 {
 			t.Fatal(n, api.Problems())
 		}
 		for _, tool := range api.Tools() {
-			if want := `"v":{"type":"integer","enum":[1.50,"7","yes",true,null,"2020-01-02"],"maximum":16,"default":1000}`; !strings.Contains(string(tool.InputSchema), want) {
+			if want := `"v":{"type":"integer","enum":[1.50,"7","yes",true,null,"2020-01-02"],"maximum":16,` +
+				`"default":1000}`; !strings.Contains(string(tool.InputSchema), want) {
 				t.Errorf("%s", tool.InputSchema)
 			}
 		}
@@ -162,15 +213,20 @@ func TestOpen(t *testing.T) {
 		}
 	}
 	write("secret.json", `{"in":"query","name":"secret"}`)
-	write("api/openapi.yaml", "openapi: 3.0.3\npaths:\n  /p:\n    $ref: paths/p.yaml\n  /q:\n    get: {$ref: 'paths/p.yaml#/get'}\n")
+	write("api/openapi.yaml",
+		"openapi: 3.0.3\npaths:\n  /p:\n    $ref: paths/p.yaml\n  /q:\n"+
+			"    get: {$ref: 'paths/p.yaml#/get'}\n")
 	write("api/paths/p.yaml", "get:\n  parameters:\n  - $ref: ../params.json#/v\n")
-	write("api/params.json", `{"v":{"in":"query","name":"v","schema":{"$ref":"#/s"}},"s":{"type":"array","items":{"$ref":"#/s"}}}`)
+	write("api/params.json",
+		`{"v":{"in":"query","name":"v","schema":{"$ref":"#/s"}},"s":{"type":"array",`+
+			`"items":{"$ref":"#/s"}}}`)
 	o := &Options{BaseURL: "https://a.test"}
 	api, err := Open(filepath.Join(dir, "api", "openapi.yaml"), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(api.Tools()); n != 2 || !strings.Contains(string(api.Tools()[0].InputSchema), `"$defs":{"s_`) {
+	if n := len(api.Tools()); n != 2 ||
+		!strings.Contains(string(api.Tools()[0].InputSchema), `"$defs":{"s_`) {
 		t.Errorf("%d tools, %s", n, api.Tools()[0].InputSchema)
 	}
 	var files []string
@@ -184,7 +240,8 @@ func TestOpen(t *testing.T) {
 	os.Symlink(filepath.Join(dir, "secret.json"), filepath.Join(dir, "api", "link.json"))
 	for _, to := range []string{"../secret.json", "/etc/passwd", "file:///etc/passwd", "link.json", "%2e%2e/secret.json", "https://a.test/x", "//a.test/x", "gone.json", `..\\secret.json`} {
 		write("api/bad.json", string(docOf(`"/p":{"get":{"parameters":[{"$ref":"`+to+`"}]}}`)))
-		if _, err := Open(filepath.Join(dir, "api", "bad.json"), o); err == nil || !strings.Contains(err.Error(), "the reference") {
+		if _, err := Open(filepath.Join(dir, "api", "bad.json"), o); err == nil ||
+			!strings.Contains(err.Error(), "the reference") {
 			t.Errorf("%s: %v", to, err)
 		}
 	}
@@ -268,7 +325,8 @@ func TestFetch(t *testing.T) {
 		t.Error(err)
 	}
 	doc = string(docOf(`"/p":{"$ref":"/other.json"}`))
-	if _, err := Fetch(t.Context(), api.URL+"/openapi.json", &Options{BaseURL: api.URL}); err == nil || !strings.Contains(err.Error(), "bundle") {
+	if _, err := Fetch(t.Context(), api.URL+"/openapi.json", &Options{BaseURL: api.URL}); err == nil ||
+		!strings.Contains(err.Error(), "bundle") {
 		t.Error(err)
 	}
 	for _, address := range []string{api.URL + "/gone", "http://example.test/x", "%", "ftp://a.test/"} {
@@ -281,23 +339,28 @@ func TestFetch(t *testing.T) {
 // FuzzNew: whatever a document says, it is refused, or makes tools with names and schemas that are
 // valid.
 func FuzzNew(f *testing.F) {
-	f.Add([]byte(`{"openapi":"3.0.3","paths":{"/p/{id}":{"get":{"parameters":[{"in":"path","name":"id","schema":{"type":"integer","nullable":true}}]}}}}`))
-	f.Add([]byte("openapi: 3.1.0\npaths:\n  /p: {post: {requestBody: {content: {application/json: {schema: {$ref: '#/components/schemas/A'}}}}}}\ncomponents: {schemas: {A: {allOf: [{$ref: '#/components/schemas/A'}, {properties: {a: {oneOf: [{const: 1}]}}}]}}}\n"))
-	f.Add([]byte(`{"swagger":"2.0","paths":{"/p":{"post":{"parameters":[{"in":"body","schema":{"type":"object","properties":{"a":{"readOnly":true}}}},{"in":"formData","name":"f","type":"file"}]}}}}`))
+	f.Add(
+		[]byte(`{"openapi":"3.0.3","paths":{"/p/{id}":{"get":{"parameters":[{"in":"path","name":"id","schema":{"type":"integer","nullable":true}}]}}}}`))
+	f.Add(
+		[]byte("openapi: 3.1.0\npaths:\n  /p: {post: {requestBody: {content: {application/json: {schema: {$ref: '#/components/schemas/A'}}}}}}\ncomponents: {schemas: {A: {allOf: [{$ref: '#/components/schemas/A'}, {properties: {a: {oneOf: [{const: 1}]}}}]}}}\n"))
+	f.Add(
+		[]byte(`{"swagger":"2.0","paths":{"/p":{"post":{"parameters":[{"in":"body","schema":{"type":"object","properties":{"a":{"readOnly":true}}}},{"in":"formData","name":"f","type":"file"}]}}}}`))
 	f.Fuzz(func(t *testing.T, doc []byte) {
 		api, err := New(doc, &Options{BaseURL: "https://a.test", InlineRefs: len(doc)%2 == 0, OptionalHeaders: true})
 		if err != nil {
 			return
 		}
 		for _, tool := range api.Tools() {
-			if _, err := validate.Compile(tool.InputSchema, validate.Limits{}); err != nil || !validName(tool.Name) || len(tool.Name) > 48 || len(tool.InputSchema) > maxToolSchema {
+			if _, err := validate.Compile(tool.InputSchema, validate.Limits{}); err != nil ||
+				!validName(tool.Name) || len(tool.Name) > 48 || len(tool.InputSchema) > maxToolSchema {
 				t.Errorf("%q: %v: %s", tool.Name, err, tool.InputSchema)
 			}
 			values := make([][]byte, len(tool.plan.args))
 			for i := range values {
 				values[i] = []byte(`"x"`)
 			}
-			if r, err := tool.plan.request(t.Context(), values); err == nil && (r.URL.Host != "a.test" || r.URL.Scheme != "https") {
+			if r, err := tool.plan.request(t.Context(), values); err == nil &&
+				(r.URL.Host != "a.test" || r.URL.Scheme != "https") {
 				t.Errorf("%s leads to %s", tool.Operation, r.URL)
 			}
 		}

@@ -146,7 +146,8 @@ func (d *document) resolve(from *file, to string) (target, error) {
 		}
 		from, to = t.f, next
 	}
-	return target{}, fmt.Errorf("the reference %s leads to more than %d references, or to itself", clip(first), maxRefChain)
+	return target{}, fmt.Errorf("the reference %s leads to more than %d references, or to itself",
+		clip(first), maxRefChain)
 }
 
 // deref follows the reference of a node, if it is one.
@@ -182,8 +183,10 @@ func (d *document) step(from *file, to string) (target, error) {
 
 // open returns another file. Only files below the folder of the document are read.
 func (d *document) open(from *file, name string) (*file, error) {
-	if d.read == nil || strings.Contains(name, ":") || strings.HasPrefix(name, "/") || strings.ContainsAny(name, "\\?") {
-		return nil, fmt.Errorf("the reference %s: %w; bundle the document into one file", clip(name), errForeign)
+	if d.read == nil || strings.Contains(name, ":") || strings.HasPrefix(name, "/") ||
+		strings.ContainsAny(name, "\\?") {
+		return nil, fmt.Errorf("the reference %s: %w; bundle the document into one file", clip(name),
+			errForeign)
 	}
 	if unescaped, err := url.PathUnescape(name); err == nil {
 		name = unescaped
@@ -292,7 +295,8 @@ func (in *inliner) component(out, raw []byte, c *component) []byte {
 			times++
 		}
 	}
-	in.failed = in.failed || len(c.shape.raw) > maxInlined || !c.done // one that was left out is not even made
+	// one that was left out is not even made
+	in.failed = in.failed || len(c.shape.raw) > maxInlined || !c.done
 	if times >= inlineDepth || in.failed {
 		return append(scan.AppendQuoted(append(out, `{"description":`...), "as "+c.name+" above"), '}')
 	}
@@ -318,6 +322,8 @@ func (b *builder) inlined(o *operation, schema []byte) []byte {
 	if out := b.shaper.inline(schema); out != nil {
 		return out
 	}
-	b.warn(o, "its schema keeps references: without them it would be larger than %d bytes, or hold a component larger than %d", maxToolSchema, maxInlined)
+	b.warn(o,
+		"its schema keeps references: without them it would be larger than %d bytes, or hold a "+
+			"component larger than %d", maxToolSchema, maxInlined)
 	return schema
 }

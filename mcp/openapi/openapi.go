@@ -261,7 +261,10 @@ func load(d *document, doc []byte, origin *url.URL, o *Options) (*API, error) {
 		return nil, fmt.Errorf("openapi: the document cannot be read: %w", err)
 	}
 	d.add("", raw)
-	b := &builder{d: d, origin: origin, servers: map[string]bool{}, credentials: map[string]bool{}, api: &API{}}
+	b := &builder{
+		d: d, origin: origin, servers: map[string]bool{}, credentials: map[string]bool{},
+		api: &API{},
+	}
 	b.o = *cmp.Or(o, &Options{})
 	b.o.setDefaults()
 	if err := b.version(); err != nil {
@@ -282,15 +285,19 @@ func load(d *document, doc []byte, origin *url.URL, o *Options) (*API, error) {
 func (b *builder) version() error {
 	b.shaper = newShaper(b.d, b.o.Slim)
 	root := b.root()
-	b.api.title, b.api.version = clean(root.get("info").get("title").text()), clean(root.get("info").get("version").text())
+	b.api.title, b.api.version = clean(root.get("info").get("title").text()),
+		clean(root.get("info").get("version").text())
 	v := func(name string) string { return strings.Trim(string(root.get(name).raw), `"`) }
 	switch {
 	case strings.HasPrefix(v("openapi"), "3."):
 	case strings.HasPrefix(v("swagger"), "2"):
 		b.swagger = true
-		b.warn(nil, "the document is written to Swagger 2.0, which OpenAPI 3 has replaced; it is read as far as the two agree")
+		b.warn(nil,
+			"the document is written to Swagger 2.0, which OpenAPI 3 has replaced; it is read as far as "+
+				"the two agree")
 	case root.get("swagger").there(), root.get("openapi").there():
-		return fmt.Errorf("the document is written to version %s; 3.0, 3.1 and Swagger 2.0 are known", clip(v("openapi")+v("swagger")))
+		return fmt.Errorf("the document is written to version %s; 3.0, 3.1 and Swagger 2.0 are known",
+			clip(v("openapi")+v("swagger")))
 	default:
 		return errors.New(`this is no OpenAPI document: it has no member "openapi"`)
 	}
@@ -318,7 +325,9 @@ func (b *builder) build() error {
 		}
 	}
 	if len(chosen) > b.o.MaxTools {
-		return fmt.Errorf("%d operations become tools, %d are allowed: choose some with Allow and Deny, those that read with ReadOnly, or raise MaxTools",
+		return fmt.Errorf(
+			"%d operations become tools, %d are allowed: choose some with Allow and Deny, those that read "+
+				"with ReadOnly, or raise MaxTools",
 			len(chosen), b.o.MaxTools)
 	}
 	b.chosen = chosen
@@ -339,7 +348,8 @@ func (b *builder) build() error {
 }
 
 func (b *builder) skip(o *operation, why string) {
-	b.api.problems = append(b.api.problems, Problem{Operation: clean(o.key()), Message: why, Skipped: true})
+	b.api.problems = append(b.api.problems,
+		Problem{Operation: clean(o.key()), Message: why, Skipped: true})
 }
 
 // finish checks the tools together.
@@ -348,13 +358,16 @@ func (b *builder) finish() error {
 	size := 0
 	for _, t := range b.api.tools {
 		if other, ok := names[t.Name]; ok {
-			return fmt.Errorf("%s and %s have the name %s: Options.Edit must give them different ones", other, t.Operation, t.Name)
+			return fmt.Errorf("%s and %s have the name %s: Options.Edit must give them different ones",
+				other, t.Operation, t.Name)
 		}
 		names[t.Name] = t.Operation
 		size += t.size()
 	}
 	if n := len(b.api.tools); n > warnTools {
-		b.warn(nil, "there are %d tools, with a list of about %d tokens: most models choose better among fewer; choose some with Allow", n, size/bytesPerToken)
+		b.warn(nil,
+			"there are %d tools, with a list of about %d tokens: most models choose better among fewer; "+
+				"choose some with Allow", n, size/bytesPerToken)
 	}
 	return nil
 }
@@ -425,9 +438,9 @@ type Options struct {
 	// InlineRefs copies schemas into the places that refer to them, for hosts that do not follow $ref.
 	// A schema that would become too large keeps its references.
 	InlineRefs bool
-	// OutputSchemas describes the results of operations with a successful answer that is one object in JSON. An answer that
-	// does not fit is an error of the tool then. Off by default: such schemas are large, and many
-	// documents are wrong about them.
+	// OutputSchemas describes the results of operations with a successful answer that is one object in
+	// JSON. An answer that does not fit is an error of the tool then. Off by default: such schemas are
+	// large, and many documents are wrong about them.
 	OutputSchemas bool
 	// MediaTypes chooses the media type of a body, by operation: "PATCH /pets/{id}":
 	// "application/json-patch+json". Default: JSON before forms before multipart before the rest.

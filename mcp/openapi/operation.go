@@ -141,7 +141,8 @@ func (s selector) match(o *operation) bool {
 		return slices.ContainsFunc(o.tags, func(t string) bool { return glob(tag, t) })
 	}
 	if method, path, ok := strings.Cut(s.text, " "); ok {
-		return (method == "*" || strings.EqualFold(method, o.method)) && glob(strings.TrimSpace(path), o.path)
+		return (method == "*" || strings.EqualFold(method, o.method)) &&
+			glob(strings.TrimSpace(path), o.path)
 	}
 	return glob(s.text, o.name)
 }
@@ -154,7 +155,9 @@ func (b *builder) checkSelectors(all []*operation) {
 	}{{"Allow", b.o.Allow}, {"Deny", b.o.Deny}} {
 		for _, text := range of.list {
 			if !slices.ContainsFunc(all, selector{text}.match) {
-				b.warn(nil, "the pattern of %s %q matches none of the %d operations; write the name of a tool, GET /path/**, or tag:name", of.name, text, len(all))
+				b.warn(nil,
+					"the pattern of %s %q matches none of the %d operations; write the name of a tool, GET "+
+						"/path/**, or tag:name", of.name, text, len(all))
 			}
 		}
 	}
@@ -252,7 +255,9 @@ func (b *builder) readServers() error {
 		return nil
 	}
 	if (len(b.o.Header) > 0 || b.o.Authorizer != nil) && origin.Host == "" {
-		return errors.New("Options.Header and Authorizer need Options.BaseURL: the document would choose who gets the credentials")
+		return errors.New(
+			"Options.Header and Authorizer need Options.BaseURL: the document would choose who gets the " +
+				"credentials")
 	}
 	u, err := origin.Parse(declared)
 	if err != nil || declared == "" || u.Host == "" {
@@ -262,7 +267,8 @@ func (b *builder) readServers() error {
 		return fmt.Errorf("the document's server %s: %w; set Options.BaseURL", clip(declared), err)
 	}
 	if origin.Host != "" && originOf(u) != originOf(origin) {
-		return fmt.Errorf("the document comes from %s, and its server is %s: if you mean that, set Options.BaseURL to %q",
+		return fmt.Errorf(
+			"the document comes from %s, and its server is %s: if you mean that, set Options.BaseURL to %q",
 			originOf(origin), originOf(u), u.String())
 	}
 	b.base = u
@@ -293,7 +299,8 @@ func (b *builder) declaredServer(n node) string {
 			return n.get("basePath").text()
 		}
 		scheme := "https"
-		if all := n.get("schemes").texts(); len(all) > 0 && !strings.Contains(strings.Join(all, " "), "https") {
+		if all := n.get("schemes").texts(); len(all) > 0 &&
+			!strings.Contains(strings.Join(all, " "), "https") {
 			scheme = all[0]
 		}
 		return scheme + "://" + host + n.get("basePath").text()
@@ -330,7 +337,8 @@ func (b *builder) baseOf(o *operation) (*url.URL, error) {
 	if err != nil {
 		return nil, refusal("its server " + clip(own) + " is no address")
 	}
-	if d, err := b.base.Parse(b.declared); err == nil && b.declared != "" && originOf(u) == originOf(d) {
+	if d, err := b.base.Parse(b.declared); err == nil && b.declared != "" &&
+		originOf(u) == originOf(d) {
 		at := *b.base // the document's own server is where the base is
 		if strings.TrimRight(d.Path, "/") != u.Path {
 			at.Path, at.RawPath = u.Path, u.RawPath

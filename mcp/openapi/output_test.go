@@ -33,7 +33,8 @@ func TestOutputSchemas(t *testing.T) {
 	for _, tool := range all.Tools() {
 		want := ""
 		if tool.Name == "a" {
-			want = `{"type":"object","required":["id","b"],"properties":{"id":{"type":"integer"},"old":{"type":"string"},"b":{"$ref":"#/$defs/B"}},"$defs":{"B":{"type":"string"}}}`
+			want = `{"type":"object","required":["id","b"],"properties":{"id":{"type":"integer"},` +
+				`"old":{"type":"string"},"b":{"$ref":"#/$defs/B"}},"$defs":{"B":{"type":"string"}}}`
 		}
 		if got := string(tool.OutputSchema); got != want {
 			t.Errorf("%s: %s", tool.Name, got)
@@ -41,11 +42,13 @@ func TestOutputSchemas(t *testing.T) {
 	}
 	c := dialAPI(t, all)
 	for body, want := range map[string]string{
-		`{"id":1,"b":"x"}`: "", `{"id":"1","b":"x"}`: "not what its document says", `[1]`: "not what its document says", `no`: "it is no JSON object",
+		`{"id":1,"b":"x"}`: "", `{"id":"1","b":"x"}`: "not what its document says",
+		`[1]`: "not what its document says", `no`: "it is no JSON object",
 	} {
 		answer = body
 		r := callTool(t, c, "a", `{}`)
-		if want == "" && (r.IsError || string(r.StructuredContent) != body) || want != "" && (!r.IsError || !strings.Contains(r.Content[0].Text, want) || r.Content[1].Text != body) {
+		if want == "" && (r.IsError || string(r.StructuredContent) != body) || want != "" &&
+			(!r.IsError || !strings.Contains(r.Content[0].Text, want) || r.Content[1].Text != body) {
 			t.Errorf("%s: %+v", body, r)
 		}
 	}

@@ -23,7 +23,8 @@ func TestPublicDocuments(t *testing.T) {
 	}
 	var files []string
 	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && slices.Contains([]string{".json", ".yaml", ".yml"}, filepath.Ext(name)) {
+		if err == nil && !d.IsDir() &&
+			slices.Contains([]string{".json", ".yaml", ".yml"}, filepath.Ext(name)) {
 			files = append(files, name)
 		}
 		return err
@@ -31,7 +32,8 @@ func TestPublicDocuments(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("there are no documents in %s: %v", dir, err)
 	}
-	t.Log("| document | kB | operations | tools | not mapped | partly | load | tokens a tool | largest schema |")
+	t.Log("| document | kB | operations | tools | not mapped | partly | load | tokens a tool | " +
+		"largest schema |")
 	for _, name := range files {
 		if name, err := filepath.Rel(dir, name); err == nil {
 			t.Run(name, func(t *testing.T) { loadPublic(t, filepath.Join(dir, name)) })
@@ -83,7 +85,8 @@ func loadPublic(t *testing.T, name string) {
 		}
 	}
 	n := len(api.Tools())
-	t.Logf("| %s | %d | %d | %d | %d | %d | %v | %d | %d |", t.Name()[len("TestPublicDocuments/"):], info.Size()>>10, n+skipped, n, skipped, len(partly),
+	t.Logf("| %s | %d | %d | %d | %d | %d | %v | %d | %d |", t.Name()[len("TestPublicDocuments/"):],
+		info.Size()>>10, n+skipped, n, skipped, len(partly),
 		took.Round(time.Millisecond), size/bytesPerToken/max(n, 1), largest)
 	for _, r := range sortedCounts(reasons) {
 		t.Log(r)

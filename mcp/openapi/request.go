@@ -138,7 +138,8 @@ func (p *plan) request(ctx context.Context, values [][]byte) (*http.Request, err
 		return nil, errors.New("the arguments make no valid address")
 	}
 	// Whatever the arguments are, a request stays below the base.
-	if r.URL.Scheme != p.base.Scheme || r.URL.Host != p.base.Host || r.URL.User != nil || !strings.HasPrefix(r.URL.EscapedPath(), p.base.EscapedPath()+"/") {
+	if r.URL.Scheme != p.base.Scheme || r.URL.Host != p.base.Host || r.URL.User != nil ||
+		!strings.HasPrefix(r.URL.EscapedPath(), p.base.EscapedPath()+"/") {
 		return nil, errors.New("the arguments lead out of the API")
 	}
 	if media != "" {
@@ -216,8 +217,11 @@ func (p *plan) headers(r *http.Request, values [][]byte) error {
 			continue
 		}
 		for _, c := range a.pairs(values[i], asIs, p.indexed) {
-			if strings.ContainsFunc(c.name+c.value, func(r rune) bool { return r < ' ' || r >= 0x7f || r == ';' }) {
-				return argumentError(a, errors.New("it must have no semicolon, and only printable ASCII characters"))
+			if strings.ContainsFunc(c.name+c.value, func(r rune) bool {
+				return r < ' ' || r >= 0x7f || r == ';'
+			}) {
+				return argumentError(a,
+					errors.New("it must have no semicolon, and only printable ASCII characters"))
 			}
 			cookies = append(cookies, c.name+"="+c.value)
 		}
@@ -297,16 +301,21 @@ func (p *plan) wholeContent(values [][]byte) (content []byte, media string, err 
 	case bodyForm, bodyMultipart:
 		return p.wholeForm(raw)
 	default:
-		return bytes.Clone(raw), p.body.media, nil // a transport may read on when the handler has returned
+		// a transport may read on when the handler has returned
+		return bytes.Clone(raw), p.body.media, nil
 	}
 }
 
 // wholeForm writes a form that is one argument, by the rules that hold without a document.
 func (p *plan) wholeForm(raw []byte) (content []byte, media string, err error) {
-	whole := &plan{body: &body{kind: p.body.kind, media: p.body.media, required: true}, indexed: p.indexed}
+	whole := &plan{
+		body:    &body{kind: p.body.kind, media: p.body.media, required: true},
+		indexed: p.indexed,
+	}
 	var values [][]byte
 	for name, value := range scan.Members(raw) {
-		whole.args = append(whole.args, &argument{name: string(name), wire: string(name), in: inBody, explode: true})
+		whole.args = append(whole.args,
+			&argument{name: string(name), wire: string(name), in: inBody, explode: true})
 		values = append(values, value)
 	}
 	return whole.content(values)
@@ -387,7 +396,8 @@ func readFileArgument(raw []byte) (f fileArgument, err error) {
 	}
 	if media := scan.Member(raw, "mime_type"); media != nil {
 		f.media = scalar(media)
-		if strings.ContainsFunc(f.media, func(r rune) bool { return r < ' ' || r >= 0x7f }) || !strings.Contains(f.media, "/") {
+		if strings.ContainsFunc(f.media, func(r rune) bool { return r < ' ' || r >= 0x7f }) ||
+			!strings.Contains(f.media, "/") {
 			return f, errors.New("mime_type must be one, such as image/png")
 		}
 	}
