@@ -40,7 +40,8 @@ func (p *plan) send(r *http.Request, values [][]byte) (*mcp.ToolResult, error) {
 	case resp.StatusCode >= 400:
 		return p.failed(resp, values), nil
 	case resp.StatusCode >= 300:
-		return errorResult(fmt.Sprintf("%s: the API redirects to %s, which is not followed", clip(resp.Status), clip(resp.Header.Get("Location")))), nil
+		return errorResult(fmt.Sprintf("%s: the API redirects to %s, which is not followed",
+			clip(resp.Status), clip(resp.Header.Get("Location")))), nil
 	}
 	return p.fitting(p.sender.succeeded(resp)), nil
 }
@@ -62,7 +63,8 @@ func (s *sender) succeeded(resp *response) *mcp.ToolResult {
 	case !binary(resp.media) && utf8.Valid(resp.body), !resp.whole && utf8.Valid(trimRune(resp.body)):
 		return s.text(resp)
 	case !resp.whole:
-		return errorResult(fmt.Sprintf("%s: the response is %s of more than %d bytes", clip(resp.Status), clip(resp.media), len(resp.body)))
+		return errorResult(fmt.Sprintf("%s: the response is %s of more than %d bytes", clip(resp.Status),
+			clip(resp.media), len(resp.body)))
 	case top == "image" && len(resp.body) <= maxMedia:
 		return &mcp.ToolResult{Content: []mcp.Content{mcp.Image(resp.body, resp.media)}}
 	case top == "audio" && len(resp.body) <= maxMedia:
@@ -110,12 +112,17 @@ func (s *sender) structured(body []byte) *mcp.ToolResult {
 	if len(body) > s.maxText {
 		cut, left, all := cutItems(body, s.maxText)
 		if cut == nil {
-			return textResult(fmt.Sprintf("%s\n… the rest of %d bytes is left out", trimRune(body[:s.maxText]), len(body)))
+			return textResult(
+				fmt.Sprintf("%s\n… the rest of %d bytes is left out", trimRune(body[:s.maxText]), len(body)))
 		}
 		body = cut
-		note = fmt.Sprintf("\n… %d of %d items left out; narrow the request, or ask for another page", left, all)
+		note = fmt.Sprintf("\n… %d of %d items left out; narrow the request, or ask for another page",
+			left, all)
 	}
-	return &mcp.ToolResult{Content: []mcp.Content{mcp.Text(string(body) + note)}, StructuredContent: body}
+	return &mcp.ToolResult{
+		Content:           []mcp.Content{mcp.Text(string(body) + note)},
+		StructuredContent: body,
+	}
 }
 
 // cutItems leaves items out of the end of an array, or of the largest array of an object, so that
@@ -220,7 +227,8 @@ func (p *plan) schemaHints(body string, values [][]byte) string {
 	var b strings.Builder
 	for i, a := range p.args {
 		missing := values[i] == nil && !a.required
-		if len(a.wire) < 2 || missing && !strings.Contains(body, `"`+a.wire+`"`) || !mentions(body, a.wire) {
+		if len(a.wire) < 2 || missing && !strings.Contains(body, `"`+a.wire+`"`) ||
+			!mentions(body, a.wire) {
 			continue
 		}
 		if b.Len()+len(a.schema.raw) > maxSchemaHints {
@@ -234,7 +242,8 @@ func (p *plan) schemaHints(body string, values [][]byte) string {
 // mentions reports whether a text has a name as a word.
 func mentions(text, name string) bool {
 	letter := func(i int) bool {
-		return i >= 0 && i < len(text) && (text[i] == '_' || text[i] >= '0' && text[i] <= '9' || text[i]|0x20 >= 'a' && text[i]|0x20 <= 'z')
+		return i >= 0 && i < len(text) && (text[i] == '_' || text[i] >= '0' && text[i] <= '9' ||
+			text[i]|0x20 >= 'a' && text[i]|0x20 <= 'z')
 	}
 	for at := 0; ; {
 		i := strings.Index(text[at:], name)
@@ -304,11 +313,14 @@ func clean(s string) string {
 
 // hidden reports whether a character is not seen, or changes how others are seen.
 func hidden(r rune) bool {
-	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) && r != '\u200d' || unicode.Is(unicode.Co, r) || unicode.Is(unicode.Noncharacter_Code_Point, r)
+	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) && r != '\u200d' ||
+		unicode.Is(unicode.Co, r) || unicode.Is(unicode.Noncharacter_Code_Point, r)
 }
 
 // unclean reports whether a name holds characters that clean leaves out.
-func unclean(name string) bool { return !utf8.ValidString(name) || strings.ContainsFunc(name, hidden) }
+func unclean(name string) bool {
+	return !utf8.ValidString(name) || strings.ContainsFunc(name, hidden)
+}
 
 // paragraph returns the first paragraph of a description in Markdown, without links and tags.
 func paragraph(s string) string {
@@ -379,7 +391,8 @@ func (b *builder) linked(link node) *operation {
 	id, ref := link.get("operationId").text(), link.get("operationRef").text()
 	pointer := strings.NewReplacer("~", "~0", "/", "~1")
 	for _, o := range b.chosen {
-		if id != "" && o.id == id || ref != "" && ref == "#/paths/"+pointer.Replace(o.path)+"/"+strings.ToLower(o.method) {
+		if id != "" && o.id == id ||
+			ref != "" && ref == "#/paths/"+pointer.Replace(o.path)+"/"+strings.ToLower(o.method) {
 			return o
 		}
 	}
@@ -423,7 +436,8 @@ func (b *builder) outputSchema(o *operation) ([]byte, error) {
 		return nil, nil
 	}
 	schema, err := b.d.deref(found)
-	object := schema.get("type").text() == "object" || !schema.get("type").there() && schema.get("properties").there()
+	object := schema.get("type").text() == "object" ||
+		!schema.get("type").there() && schema.get("properties").there()
 	if err != nil || !object {
 		return nil, nil //nolint:nilerr // only the tool's results are not described
 	}
@@ -444,7 +458,9 @@ func (b *builder) outputSchema(o *operation) ([]byte, error) {
 	}
 	w.close()
 	if _, err := validate.Compile(w.out, validate.Limits{}); err != nil || len(w.out) > maxToolSchema {
-		b.warn(o, "the schema of its answer is larger than %d bytes, or cannot be checked: it is not shown", maxToolSchema)
+		b.warn(o,
+			"the schema of its answer is larger than %d bytes, or cannot be checked: it is not shown",
+			maxToolSchema)
 		return nil, nil //nolint:nilerr // as above
 	}
 	return w.out, nil
@@ -472,8 +488,11 @@ func (p *plan) fitting(r *mcp.ToolResult) *mcp.ToolResult {
 // ignored lists what a node says about MCP and what is not read.
 func ignored(n node) (names []string) {
 	known := map[string][]string{ // the members that are read
-		"x-mcp":           {"skip", "name", "title", "description", "annotations"},
-		"x-speakeasy-mcp": {"disabled", "name", "title", "description", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"},
+		"x-mcp": {"skip", "name", "title", "description", "annotations"},
+		"x-speakeasy-mcp": {
+			"disabled", "name", "title", "description", "readOnlyHint", "destructiveHint",
+			"idempotentHint", "openWorldHint",
+		},
 	}
 	for name, value := range n.each {
 		if members, ok := known[name]; ok {
@@ -482,7 +501,8 @@ func ignored(n node) (names []string) {
 					names = append(names, clip(name+"."+member))
 				}
 			}
-		} else if strings.HasPrefix(name, "x-mcp") || strings.HasPrefix(name, "x-fastmcp") || strings.HasPrefix(name, "x-speakeasy-mcp") {
+		} else if strings.HasPrefix(name, "x-mcp") || strings.HasPrefix(name, "x-fastmcp") ||
+			strings.HasPrefix(name, "x-speakeasy-mcp") {
 			names = append(names, clip(name))
 		}
 	}
@@ -492,6 +512,8 @@ func ignored(n node) (names []string) {
 // warnIgnored reports what is not read of an operation, or of the document.
 func (b *builder) warnIgnored(o *operation, n node) {
 	if names := ignored(n); len(names) > 0 {
-		b.warn(o, "%s", fmt.Sprintf("ignored: %s; x-mcp: {skip, name, title, description, annotations} is read", strings.Join(names, ", ")))
+		b.warn(o, "%s",
+			fmt.Sprintf("ignored: %s; x-mcp: {skip, name, title, description, annotations} is read",
+				strings.Join(names, ", ")))
 	}
 }
