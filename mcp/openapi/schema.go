@@ -78,7 +78,8 @@ func defName(t target) string {
 	at := strings.LastIndexByte(t.pointer, '/')
 	name := slug(t.pointer[at+1:])
 	within := t.pointer[:max(at, 0)]
-	common := within == "/components/schemas" || within == "/definitions" && !t.f.find("/components/schemas/"+name).there()
+	common := within == "/components/schemas" ||
+		within == "/definitions" && !t.f.find("/components/schemas/"+name).there()
 	if t.f.name == "" && common && name == t.pointer[at+1:] {
 		return name
 	}
@@ -191,7 +192,8 @@ func (w *schemaWriter) refer(n node, to string, nullable bool) error {
 	}
 	w.open()
 	if nullable {
-		w.raw("anyOf", append(scan.AppendQuoted([]byte(`[{"$ref":`), "#/$defs/"+c.name), `},{"type":"null"}]`...))
+		w.raw("anyOf",
+			append(scan.AppendQuoted([]byte(`[{"$ref":`), "#/$defs/"+c.name), `},{"type":"null"}]`...))
 	} else {
 		w.string("$ref", "#/$defs/"+c.name)
 	}
@@ -262,7 +264,8 @@ func (w *schemaWriter) types(n node, nullable bool) {
 		if t == "file" {
 			t = "string"
 		}
-		if slices.Contains([]string{"null", "boolean", "object", "array", "number", "string", "integer"}, t) && !slices.Contains(known, t) {
+		if slices.Contains([]string{"null", "boolean", "object", "array", "number", "string", "integer"},
+			t) && !slices.Contains(known, t) {
 			known = append(known, t)
 		}
 	}
@@ -289,7 +292,9 @@ func (w *schemaWriter) types(n node, nullable bool) {
 }
 
 func withNull(enum node, nullable bool) []byte {
-	if !nullable || slices.ContainsFunc(enum.items(), func(v node) bool { return string(v.raw) == "null" }) {
+	if !nullable || slices.ContainsFunc(enum.items(), func(v node) bool {
+		return string(v.raw) == "null"
+	}) {
 		return compact(enum.raw)
 	}
 	raw := bytes.TrimRight(compact(enum.raw), "] \n\t\r")

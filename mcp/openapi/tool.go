@@ -27,8 +27,9 @@ const (
 
 func newShaper(d *document, slim Slim) *shaper {
 	return &shaper{
-		d: d, slim: slim, components: map[string]*component{}, patterns: map[string]bool{}, keywords: keywordWriters(),
-		work: minWork + maxWork*len(d.files[""].root.raw),
+		d: d, slim: slim, components: map[string]*component{}, patterns: map[string]bool{},
+		keywords: keywordWriters(),
+		work:     minWork + maxWork*len(d.files[""].root.raw),
 	}
 }
 
@@ -69,7 +70,8 @@ func (b *builder) tool(o *operation) (*Tool, error) {
 			t.Renamed = "Options.Edit"
 		}
 		if !validName(t.Name) {
-			return nil, fmt.Errorf("Options.Edit gave it the name %q, which is no valid name of a tool", clip(t.Name))
+			return nil, fmt.Errorf("Options.Edit gave it the name %q, which is no valid name of a tool",
+				clip(t.Name))
 		}
 	}
 	if t.plan, err = b.plan(o, base, body, args); err != nil {
@@ -85,7 +87,8 @@ func (b *builder) tool(o *operation) (*Tool, error) {
 
 func validName(name string) bool {
 	return len(name) > 0 && len(name) <= 128 && !slices.ContainsFunc([]byte(name), func(c byte) bool {
-		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' && c != '.'
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' &&
+			c != '-' && c != '.'
 	})
 }
 
@@ -131,7 +134,9 @@ func (b *builder) inputSchema(o *operation, args []*argument) ([]byte, error) {
 		}
 	}
 	if len(schema) > maxToolSchema {
-		return nil, refusal(fmt.Sprintf("the schema of its required arguments has %d bytes; %d are allowed", len(schema), maxToolSchema))
+		return nil, refusal(
+			fmt.Sprintf("the schema of its required arguments has %d bytes; %d are allowed", len(schema),
+				maxToolSchema))
 	}
 	if cut != "" {
 		b.warn(o, "its schema is larger than %d bytes: %s are not shown", maxToolSchema, cut)
@@ -245,7 +250,9 @@ type rewriter func(out, raw []byte, schema bool) []byte
 
 // rewrite has inner write what JSON has in it. Members of a schema that drop selects are left out;
 // those with values that are no schemas stay as they are.
-func rewrite(out, raw []byte, schema bool, inner rewriter, drop func(name, value []byte) bool) []byte {
+func rewrite(
+	out, raw []byte, schema bool, inner rewriter, drop func(name, value []byte) bool,
+) []byte {
 	switch raw[0] {
 	case '{':
 		return append(rewriteMembers(append(out, '{'), raw, schema, inner, drop), '}')
@@ -387,7 +394,8 @@ func argumentName(wire string) string {
 	var b strings.Builder
 	for _, r := range name {
 		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '.', r == '_':
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '.',
+			r == '_':
 			b.WriteRune(r)
 		case !strings.HasSuffix(b.String(), "_"):
 			b.WriteByte('_')
