@@ -212,7 +212,8 @@ type (
 
 func (f *File) wire() wireFile {
 	w := wireFile{
-		Schema: schema, Name: f.Name, Title: f.Title, Description: f.Description, Version: f.Version, WebsiteURL: f.WebsiteURL, Icons: f.Icons,
+		Schema: schema, Name: f.Name, Title: f.Title, Description: f.Description, Version: f.Version,
+		WebsiteURL: f.WebsiteURL, Icons: f.Icons,
 	}
 	if f.Repository != "" {
 		forge := "github" // what the registry calls the host
@@ -223,8 +224,10 @@ func (f *File) wire() wireFile {
 	}
 	for _, p := range f.Packages {
 		w.Packages = append(w.Packages, wirePackage{
-			Type: p.Type, Identifier: p.Identifier, Version: p.Version, SHA256: p.SHA256, RuntimeHint: p.RuntimeHint,
-			RuntimeArguments: arguments(p.RuntimeArguments), Arguments: arguments(p.Arguments), Env: inputs(p.Env),
+			Type: p.Type, Identifier: p.Identifier, Version: p.Version, SHA256: p.SHA256,
+			RuntimeHint:      p.RuntimeHint,
+			RuntimeArguments: arguments(p.RuntimeArguments), Arguments: arguments(p.Arguments),
+			Env:       inputs(p.Env),
 			Transport: p.Transport.wire("stdio"),
 		})
 	}
@@ -252,8 +255,10 @@ func (t *Transport) wire(kind string) wireEndpoint {
 
 func (i *Input) wire() wireInput {
 	return wireInput{
-		Name: i.Name, Hint: i.Hint, Description: i.Description, Value: i.Value, Default: i.Default, Placeholder: i.Placeholder,
-		Choices: i.Choices, Format: i.Format, Required: i.Required, Secret: i.Secret, Repeated: i.Repeated,
+		Name: i.Name, Hint: i.Hint, Description: i.Description, Value: i.Value, Default: i.Default,
+		Placeholder: i.Placeholder,
+		Choices:     i.Choices, Format: i.Format, Required: i.Required, Secret: i.Secret,
+		Repeated: i.Repeated,
 	}
 }
 

@@ -47,17 +47,25 @@ func published(t *testing.T) func(text []byte) error {
 // full has every member that there is.
 func full() *File {
 	input := Input{
-		Name: "KEY", Description: "a key", Default: "a", Placeholder: "abc", Choices: []string{"a", "b"}, Format: "string", Required: true, Secret: true,
+		Name: "KEY", Description: "a key", Default: "a", Placeholder: "abc", Choices: []string{"a", "b"},
+		Format: "string", Required: true, Secret: true,
 	}
 	return &File{
 		Name: "io.github.user/weather", Title: "Weather", Description: strings.Repeat("é", 100), Version: "1.0.0-rc.1", WebsiteURL: "https://example.com/weather",
 		Icons:      []spec.Icon{{Src: "https://example.com/a.png", MIMEType: "image/png", Sizes: []string{"48x48", "any"}, Theme: "dark"}},
 		Repository: "https://gitlab.com/group/sub/weather", RepositoryID: "7", Subfolder: "servers/weather",
 		Packages: []Package{
-			{Type: "npm", Identifier: "@user/weather", Version: "1.0.0", RuntimeHint: "npx", RuntimeArguments: []Input{{Name: "-y"}}, Env: []Input{input}},
+			{
+				Type: "npm", Identifier: "@user/weather", Version: "1.0.0", RuntimeHint: "npx",
+				RuntimeArguments: []Input{{Name: "-y"}}, Env: []Input{input},
+			},
 			{
 				Type: "oci", Identifier: "ghcr.io/user/weather:1.0.0",
-				Arguments: []Input{{Name: "--port", Hint: "port", Default: "8080", Format: "number"}, {Value: "serve"}, {Hint: "dir", Format: "filepath", Repeated: true}},
+				Arguments: []Input{
+					{Name: "--port", Hint: "port", Default: "8080", Format: "number"},
+					{Value: "serve"},
+					{Hint: "dir", Format: "filepath", Repeated: true},
+				},
 				Transport: Transport{Type: "streamable-http", URL: "http://localhost:{port}/mcp", Headers: []Input{{Name: "X-Key", Secret: true}}},
 			},
 			{Type: "mcpb", Identifier: "https://github.com/user/weather/releases/download/v1/weather.mcpb", SHA256: strings.Repeat("0a", 32)},
@@ -72,13 +80,17 @@ func full() *File {
 func TestValid(t *testing.T) {
 	valid := published(t)
 	for name, change := range map[string]func(f *File){
-		"full":           func(*File) {},
-		"remotes alone":  func(f *File) { f.Packages, f.Icons, f.Repository, f.RepositoryID, f.Subfolder = nil, nil, "", "", "" },
+		"full": func(*File) {},
+		"remotes alone": func(f *File) {
+			f.Packages, f.Icons, f.Repository, f.RepositoryID, f.Subfolder = nil, nil, "", "", ""
+		},
 		"packages alone": func(f *File) { f.Remotes, f.Title, f.WebsiteURL = nil, "", "" },
 		"no semver":      func(f *File) { f.Version = "2026.11" },
 		"a build":        func(f *File) { f.Version = "v1.0.0+build.5" },
-		"a digest":       func(f *File) { f.Packages[1].Identifier = "ghcr.io/user/weather@sha256:" + strings.Repeat("0a", 32) },
-		"github":         func(f *File) { f.Repository = "https://github.com/user/weather.go" },
+		"a digest": func(f *File) {
+			f.Packages[1].Identifier = "ghcr.io/user/weather@sha256:" + strings.Repeat("0a", 32)
+		},
+		"github": func(f *File) { f.Repository = "https://github.com/user/weather.go" },
 	} {
 		f := full()
 		change(f)
@@ -107,9 +119,13 @@ func TestInvalid(t *testing.T) {
 		{func(f *File) { f.Name = "io.github_user/weather" }, "name: must be", true},
 		{func(f *File) { f.Name = "-io.github/weather" }, "name: must be", false},
 		{func(f *File) { f.Name = "io.github.user/" + strings.Repeat("a", 186) }, "at most 200", true},
-		{func(f *File) { f.Title = strings.Repeat("a", 101) }, "title: must have at most 100 characters, and not only white space (got 101)", true},
+		{func(f *File) {
+			f.Title = strings.Repeat("a", 101)
+		}, "title: must have at most 100 characters, and not only white space (got 101)", true},
 		{func(f *File) { f.Title = " " }, "title:", false},
-		{func(f *File) { f.Description = "" }, "description: must have 1 to 100 characters (got 0)", true},
+		{func(f *File) {
+			f.Description = ""
+		}, "description: must have 1 to 100 characters (got 0)", true},
 		{func(f *File) { f.Description += "é" }, "(got 101)", true},
 		{func(f *File) { f.Version = "" }, "version: is missing", false},
 		{func(f *File) { f.Version = "latest" }, "version: must be a single version", false},
@@ -123,7 +139,9 @@ func TestInvalid(t *testing.T) {
 		{func(f *File) { f.WebsiteURL = "example.com" }, "websiteUrl: must be an https address", true},
 		{func(f *File) { f.WebsiteURL = "http://example.com" }, "websiteUrl: must be an https address", false},
 		{func(f *File) { f.WebsiteURL = "https://example.com/<a>" }, "websiteUrl: must be an https address", false},
-		{func(f *File) { f.Icons[0].Src = "data:image/png;base64,AA==" }, "icons[0].src: must be an https address", false},
+		{func(f *File) {
+			f.Icons[0].Src = "data:image/png;base64,AA=="
+		}, "icons[0].src: must be an https address", false},
 		{func(f *File) { f.Icons[0].Src = "https://example.com/" + strings.Repeat("a", 250) }, "icons[0].src: must have at most 255", true},
 		{func(f *File) { f.Icons[0].MIMEType = "image/gif" }, "icons[0].mimeType: must be one of", true},
 		{func(f *File) { f.Icons[0].Theme = "blue" }, "icons[0].theme: must be one of", true},
@@ -138,24 +156,52 @@ func TestInvalid(t *testing.T) {
 		{func(f *File) { f.Packages[0].Type = "gem" }, "packages[0].registryType", false},
 		{func(f *File) { f.Packages[0].Identifier = "a b" }, "packages[0].identifier", false},
 		{func(f *File) { f.Packages[0].Version = "" }, "packages[0].version: is missing", false},
-		{func(f *File) { f.Packages[0].Version = "latest" }, "packages[0].version: must be a single version", true},
+		{func(f *File) {
+			f.Packages[0].Version = "latest"
+		}, "packages[0].version: must be a single version", true},
 		{func(f *File) { f.Packages[0].RuntimeHint = "" }, "packages[0].runtimeHint", false},
-		{func(f *File) { f.Packages[0].Env[0].Name = "" }, "packages[0].environmentVariables[0].name", true},
-		{func(f *File) { f.Packages[0].Env[0].Name = "A=B" }, "packages[0].environmentVariables[0].name", false},
-		{func(f *File) { f.Packages[0].Env[0].Format = "text" }, "packages[0].environmentVariables[0].format", true},
-		{func(f *File) { f.Packages[0].Env[0].Default = "z" }, "default: must be one of the choices", false},
+		{func(f *File) {
+			f.Packages[0].Env[0].Name = ""
+		}, "packages[0].environmentVariables[0].name", true},
+		{func(f *File) {
+			f.Packages[0].Env[0].Name = "A=B"
+		}, "packages[0].environmentVariables[0].name", false},
+		{func(f *File) {
+			f.Packages[0].Env[0].Format = "text"
+		}, "packages[0].environmentVariables[0].format", true},
+		{func(f *File) {
+			f.Packages[0].Env[0].Default = "z"
+		}, "default: must be one of the choices", false},
 		{func(f *File) { f.Packages[0].Transport.URL = "http://localhost" }, "packages[0].transport: stdio has no address", false},
-		{func(f *File) { f.Packages[1].Version = "1.0.0" }, "packages[1].version: must be left out", false},
-		{func(f *File) { f.Packages[1].Identifier = "ghcr.io:443/user/weather" }, "packages[1].identifier: must have a tag", false},
-		{func(f *File) { f.Packages[1].Arguments[2].Hint = "" }, "packages[1].packageArguments[2]: a positional argument", true},
-		{func(f *File) { f.Packages[1].Arguments[0].Name = "--port <n>" }, "packages[1].packageArguments[0].name", false},
+		{func(f *File) {
+			f.Packages[1].Version = "1.0.0"
+		}, "packages[1].version: must be left out", false},
+		{func(f *File) {
+			f.Packages[1].Identifier = "ghcr.io:443/user/weather"
+		}, "packages[1].identifier: must have a tag", false},
+		{func(f *File) {
+			f.Packages[1].Arguments[2].Hint = ""
+		}, "packages[1].packageArguments[2]: a positional argument", true},
+		{func(f *File) {
+			f.Packages[1].Arguments[0].Name = "--port <n>"
+		}, "packages[1].packageArguments[0].name", false},
 		{func(f *File) { f.Packages[1].Transport.URL = "http://localhost:{other}/mcp" }, `packages[1].transport.url: there is no variable "other"`, false},
-		{func(f *File) { f.Packages[1].Transport.URL = "" }, "packages[1].transport.url: must be an http", true},
-		{func(f *File) { f.Packages[1].Transport.Type = "websocket" }, "packages[1].transport.type: must be one of", true},
+		{func(f *File) {
+			f.Packages[1].Transport.URL = ""
+		}, "packages[1].transport.url: must be an http", true},
+		{func(f *File) {
+			f.Packages[1].Transport.Type = "websocket"
+		}, "packages[1].transport.type: must be one of", true},
 		{func(f *File) { f.Packages[2].SHA256 = "" }, "packages[2].fileSha256: is missing", false},
-		{func(f *File) { f.Packages[2].SHA256 = "ABC" }, "packages[2].fileSha256: must be 64 digits", true},
-		{func(f *File) { f.Packages[2].Identifier = "weather.mcpb" }, "packages[2].identifier: must be an https address", false},
-		{func(f *File) { f.Remotes[0].Variables = nil }, `remotes[0].url: there is no variable "tenant"`, false},
+		{func(f *File) {
+			f.Packages[2].SHA256 = "ABC"
+		}, "packages[2].fileSha256: must be 64 digits", true},
+		{func(f *File) {
+			f.Packages[2].Identifier = "weather.mcpb"
+		}, "packages[2].identifier: must be an https address", false},
+		{func(f *File) {
+			f.Remotes[0].Variables = nil
+		}, `remotes[0].url: there is no variable "tenant"`, false},
 		{func(f *File) { f.Remotes[0].Type = "stdio" }, "remotes[0].type: must be one of", true},
 		{func(f *File) { f.Remotes[0].Headers[0].Name = "A: B" }, "remotes[0].headers[0].name", false},
 		{func(f *File) { f.Remotes[1].URL = "http://example.com/sse" }, "remotes[1].url: must be an https address", false},
@@ -169,13 +215,20 @@ func TestInvalid(t *testing.T) {
 		{func(f *File) { f.Title = "a\nb" }, "title: must be UTF-8 without control characters", false},
 		{func(f *File) { f.Version = "1.0.0\n" }, "version: must be a single version", false},
 		{func(f *File) { f.Version = " " }, "version: must be a single version", false},
-		{func(f *File) { f.Packages[0].Env[0].Name = "A\x00" }, "packages[0].environmentVariables[0].name", false},
-		{func(f *File) { f.Remotes[0].Headers[0].Value = "{token}\r\nX: y" }, "remotes[0].headers[0]: a value must be UTF-8 without control", false},
-		{func(f *File) { f.Remotes[0].Headers[0].Value = "Bearer s3cret" }, "remotes[0].headers[0].value: must be left out, or have a {variable}", false},
+		{func(f *File) {
+			f.Packages[0].Env[0].Name = "A\x00"
+		}, "packages[0].environmentVariables[0].name", false},
+		{func(f *File) {
+			f.Remotes[0].Headers[0].Value = "{token}\r\nX: y"
+		}, "remotes[0].headers[0]: a value must be UTF-8 without control", false},
+		{func(f *File) {
+			f.Remotes[0].Headers[0].Value = "Bearer s3cret"
+		}, "remotes[0].headers[0].value: must be left out, or have a {variable}", false},
 	} {
 		f := full()
 		test.change(f)
-		if text, err := f.JSON(); err == nil || !strings.Contains(err.Error(), test.want) || len(err.Error()) > 1000 {
+		if text, err := f.JSON(); err == nil || !strings.Contains(err.Error(), test.want) ||
+			len(err.Error()) > 1000 {
 			t.Errorf("%v; want %q\n%s", err, test.want, text)
 		}
 		raw, err := f.raw()
@@ -199,7 +252,10 @@ func TestNew(t *testing.T) {
 		Title: "Weather", Description: "Says what the weather is", WebsiteURL: "https://example.com",
 		Icons: []spec.Icon{{Src: "data:image/png;base64,AA=="}, {Src: "https://example.com/a.png"}},
 	}
-	for era, want := range map[string]string{"auto": o.Description, "modern": o.Description, "legacy": ""} {
+	for era, want := range map[string]string{
+		"auto": o.Description, "modern": o.Description,
+		"legacy": "",
+	} {
 		o := o
 		o.Eras = era
 		f, err := New(t.Context(), mcp.NewServer("weather", "1.2.3", &o), "io.github.user/weather")

@@ -141,7 +141,9 @@ type Relay interface { //nolint:interfacebloat // who answers for a server does 
 	// first Ask or Once of Forward, and belong to another call when there is none. An
 	// error that is a *jsonrpc.Error has the code of the newest revision, or is
 	// spec.URLElicitationRequired; any other one is an internal error.
-	Forward(ctx context.Context, rev *era.Revision, method string, params jsonrpc.Raw) (result jsonrpc.Raw, in *era.Revision, err error)
+	Forward(
+		ctx context.Context, rev *era.Revision, method string, params jsonrpc.Raw,
+	) (result jsonrpc.Raw, in *era.Revision, err error)
 	// TaskSupport says whether a tool runs as a task: spec.TaskForbidden,
 	// spec.TaskOptional, spec.TaskRequired, or "", which is forbidden. A tool that
 	// is required to is refused to clients that ask for none; TaskOptional lets
@@ -174,7 +176,9 @@ type Resumer interface {
 	// runs in the background, as Forward does for a task, when a client asks for the task for the
 	// first time, and in the name of that client, who is its owner. A result or an error ends the
 	// task, but for [ErrTaskLeft].
-	ResumeTask(ctx context.Context, rev *era.Revision, state []byte) (result jsonrpc.Raw, in *era.Revision, err error)
+	ResumeTask(
+		ctx context.Context, rev *era.Revision, state []byte,
+	) (result jsonrpc.Raw, in *era.Revision, err error)
 }
 
 // ErrTaskLeft is wrapped by the error of Forward or ResumeTask, of a task for which KeepTask was
