@@ -22,7 +22,8 @@ const (
 	maxPages  = 10_000
 	maxList   = 64 << 20 // bytes
 	maxSkills = 10_000   // entries, which take far more memory than their bytes
-	maxFaults = 20       // errors of invalid entries that are reported, beside the number of the others
+	// errors of invalid entries that are reported, beside the number of the others
+	maxFaults = 20
 )
 
 // ErrChanged is behind the error of [Skill.Read] when a file is not what the server has announced.
@@ -76,11 +77,13 @@ func List(ctx context.Context, c *mcp.Client) ([]*Skill, error) {
 			return nil, err
 		}
 		if size += len(raw); size > maxList {
-			return nil, fmt.Errorf("skills: %w: the list has more than %d bytes", farcall.ErrProtocol, maxList)
+			return nil, fmt.Errorf("skills: %w: the list has more than %d bytes",
+				farcall.ErrProtocol, maxList)
 		}
 		for range scan.Elements(scan.Member(raw, "skills")) {
 			if entries++; entries > maxSkills {
-				return nil, fmt.Errorf("skills: %w: the list has more than %d skills", farcall.ErrProtocol, maxSkills)
+				return nil, fmt.Errorf("skills: %w: the list has more than %d skills", farcall.ErrProtocol,
+					maxSkills)
 			}
 		}
 		var page struct {
@@ -105,7 +108,8 @@ func List(ctx context.Context, c *mcp.Client) ([]*Skill, error) {
 		switch next := page.NextCursor; {
 		case next == "":
 			if faults > maxFaults {
-				invalid = append(invalid, fmt.Errorf("skills: %w: %d more entries are not valid", farcall.ErrProtocol, faults-maxFaults))
+				invalid = append(invalid,
+					fmt.Errorf("skills: %w: %d more entries are not valid", farcall.ErrProtocol, faults-maxFaults))
 			}
 			return all, errors.Join(invalid...)
 		case seen[next]:
@@ -114,7 +118,8 @@ func List(ctx context.Context, c *mcp.Client) ([]*Skill, error) {
 			seen[next], params["cursor"] = true, next
 		}
 	}
-	return nil, fmt.Errorf("skills: %w: the list has more than %d pages", farcall.ErrProtocol, maxPages)
+	return nil, fmt.Errorf("skills: %w: the list has more than %d pages", farcall.ErrProtocol,
+		maxPages)
 }
 
 // Get returns the skill that has its SKILL.md at a URI, as it is now, whether the server lists it
@@ -131,7 +136,8 @@ func Get(ctx context.Context, c *mcp.Client, uri string) (*Skill, error) {
 		return nil, err
 	}
 	if r.Skill.URI != uri {
-		return nil, fmt.Errorf("skills: %w: the server answers with the skill %.200q for %.200q", farcall.ErrProtocol, r.Skill.URI, uri)
+		return nil, fmt.Errorf("skills: %w: the server answers with the skill %.200q for %.200q",
+			farcall.ErrProtocol, r.Skill.URI, uri)
 	}
 	return newSkill(c, r.Skill)
 }
@@ -162,7 +168,10 @@ func newSkill(c *mcp.Client, w wireSkill) (*Skill, error) {
 	if err != nil {
 		return fail(err)
 	}
-	s := &Skill{URI: w.URI, Name: front.name, Description: front.description, client: c, files: map[string]listed{}}
+	s := &Skill{
+		URI: w.URI, Name: front.name, Description: front.description, client: c,
+		files: map[string]listed{},
+	}
 	if s.Frontmatter, err = front.values(); err != nil {
 		return fail(err)
 	}
@@ -177,7 +186,9 @@ func newSkill(c *mcp.Client, w wireSkill) (*Skill, error) {
 	total := int64(0)
 	for _, f := range files {
 		if !within(root, f.URI) || f.Size < 0 || f.Size > maxBytes {
-			return fail(fmt.Errorf("the file %.200q is not within the skill, or its size is not within %d bytes", f.URI, maxBytes))
+			return fail(
+				fmt.Errorf("the file %.200q is not within the skill, or its size is not within %d bytes", f.URI,
+					maxBytes))
 		}
 		total += f.Size
 		s.files[f.URI] = f
@@ -187,7 +198,8 @@ func newSkill(c *mcp.Client, w wireSkill) (*Skill, error) {
 		return fail(fmt.Errorf("its files must have %s and each other file once", manifest))
 	}
 	if len(files) > maxFiles || total > maxBytes {
-		return fail(fmt.Errorf("it has %d files and %d bytes; %d and %d are allowed", len(files), total, maxFiles, maxBytes))
+		return fail(fmt.Errorf("it has %d files and %d bytes; %d and %d are allowed", len(files), total,
+			maxFiles, maxBytes))
 	}
 	return s, nil
 }
@@ -203,7 +215,8 @@ func within(root, uri string) bool {
 func plainPath(uri string) bool {
 	for segment := range strings.SplitSeq(uri, "/") {
 		plain, err := url.PathUnescape(segment)
-		if err != nil || plain == "." || plain == ".." || strings.ContainsAny(plain, "/\\\x00") || strings.ContainsAny(segment, "?#") {
+		if err != nil || plain == "." || plain == ".." || strings.ContainsAny(plain, "/\\\x00") ||
+			strings.ContainsAny(segment, "?#") {
 			return false
 		}
 	}
@@ -231,7 +244,8 @@ func (s *Skill) Read(ctx context.Context, uri string) ([]byte, error) {
 		content = []byte(r.Contents[0].Text)
 	}
 	if got := describe(uri, content); known && got != want {
-		return nil, fmt.Errorf("%w: %q has %d bytes and the digest %s; announced are %d and %.80s", ErrChanged, uri, got.Size, got.Digest, want.Size, want.Digest)
+		return nil, fmt.Errorf("%w: %q has %d bytes and the digest %s; announced are %d and %.80s",
+			ErrChanged, uri, got.Size, got.Digest, want.Size, want.Digest)
 	}
 	if uri != s.URI {
 		return content, nil

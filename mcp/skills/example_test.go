@@ -11,13 +11,16 @@ import (
 	"github.com/farcall-dev/farcall/mcp/skills"
 )
 
-// A server offers the skills in a folder, and a client loads one of them. In a program the folder is an
-// [os.Root], or an embed.FS.
+// A server offers the skills in a folder, and a client loads one of them. In a program the folder
+// is an [os.Root], or an embed.FS.
 func Example() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	folder := fstest.MapFS{
-		"release-notes/SKILL.md": {Data: []byte("---\nname: release-notes\ndescription: Write release notes\n---\nFollow style.md.\n")},
+		"release-notes/SKILL.md": {
+			Data: []byte(
+				"---\nname: release-notes\ndescription: Write release notes\n---\nFollow style.md.\n"),
+		},
 		"release-notes/style.md": {Data: []byte("Short sentences.\n")},
 	}
 	s := mcp.NewServer("docs", "1.0.0", nil)

@@ -30,7 +30,8 @@ const (
 	manifest = "SKILL.md"
 )
 
-var errLink = errors.New("it is a symbolic link, which is not followed; replace it by what it leads to")
+var errLink = errors.New(
+	"it is a symbolic link, which is not followed; replace it by what it leads to")
 
 // What Add takes. The first two are limits of the extension, per skill: hosts need not load more.
 const (
@@ -80,7 +81,10 @@ type file struct {
 }
 
 func (f *file) resource() mcp.Resource {
-	return mcp.Resource{URI: f.URI, Name: f.name, Description: f.description, MIMEType: f.mime, Size: &f.Size}
+	return mcp.Resource{
+		URI: f.URI, Name: f.name, Description: f.description, MIMEType: f.mime,
+		Size: &f.Size,
+	}
 }
 
 func (f *file) sameResource(o *file) bool {
@@ -105,7 +109,10 @@ type loader struct {
 }
 
 func load(root fs.FS) (*catalog, error) {
-	l := &loader{root: root, folders: map[string][]string{}, catalog: &catalog{files: map[string]*file{}, directories: map[string]*directory{}}}
+	l := &loader{
+		root: root, folders: map[string][]string{},
+		catalog: &catalog{files: map[string]*file{}, directories: map[string]*directory{}},
+	}
 	if err := fs.WalkDir(root, ".", l.visit); err != nil {
 		return nil, fmt.Errorf("skills: %w", err)
 	}
@@ -128,11 +135,14 @@ func (l *loader) visit(name string, d fs.DirEntry, err error) error {
 		return err
 	}
 	if l.visited++; l.visited > maxVisited {
-		return fmt.Errorf("there are more than %d files and folders below the root; give Add the folder of the skills alone", maxVisited)
+		return fmt.Errorf(
+			"there are more than %d files and folders below the root; give Add the folder of the "+
+				"skills alone", maxVisited)
 	}
 	switch {
 	case !fs.ValidPath(name) || !utf8.ValidString(name) || name != "." && path.Base(name) != d.Name():
-		return fmt.Errorf("%.200q: the name is not valid: rename it to one in UTF-8, without a slash", name)
+		return fmt.Errorf("%.200q: the name is not valid: rename it to one in UTF-8, without a slash",
+			name)
 	case name != "." && strings.HasPrefix(d.Name(), "."):
 		if d.IsDir() {
 			return fs.SkipDir
@@ -163,7 +173,8 @@ func (l *loader) assign() {
 // skill reads the skill in a folder.
 func (l *loader) skill(dir string) error {
 	if dir == "." {
-		return fmt.Errorf("%s: the root itself is a skill; give Add the folder that its folder is in", manifest)
+		return fmt.Errorf("%s: the root itself is a skill; give Add the folder that its folder is in",
+			manifest)
 	}
 	e := entry{URI: uriOf(dir + "/" + manifest)}
 	for _, name := range l.folders[dir] {
@@ -174,7 +185,9 @@ func (l *loader) skill(dir string) error {
 		e.size += len(f.content)
 		e.Resources = append(e.Resources, f.listed)
 		if len(e.Resources) > maxFiles || e.size > maxBytes {
-			return fmt.Errorf("%q: the skill has more than %d files, or %d bytes: clients need not load it; split it", dir, maxFiles, maxBytes)
+			return fmt.Errorf(
+				"%q: the skill has more than %d files, or %d bytes: clients need not load it; split it", dir,
+				maxFiles, maxBytes)
 		}
 	}
 	front, err := parseFrontmatter(l.catalog.files[e.URI].content)
@@ -304,11 +317,15 @@ func kind(name string, content []byte) (mime string, text bool) {
 }
 
 var kinds = map[string]string{
-	".md": "text/markdown", ".txt": "text/plain", ".csv": "text/csv", ".html": "text/html", ".css": "text/css",
-	".js": "text/javascript", ".mjs": "text/javascript", ".ts": "text/x-typescript", ".py": "text/x-python", ".sh": "text/x-shellscript",
-	".json": "application/json", ".yaml": "application/yaml", ".yml": "application/yaml", ".toml": "application/toml",
-	".xml": "application/xml", ".svg": "image/svg+xml", ".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg",
-	".gif": "image/gif", ".webp": "image/webp", ".pdf": "application/pdf", ".zip": "application/zip",
+	".md": "text/markdown", ".txt": "text/plain", ".csv": "text/csv", ".html": "text/html",
+	".css": "text/css",
+	".js":  "text/javascript", ".mjs": "text/javascript", ".ts": "text/x-typescript",
+	".py": "text/x-python", ".sh": "text/x-shellscript",
+	".json": "application/json", ".yaml": "application/yaml", ".yml": "application/yaml",
+	".toml": "application/toml",
+	".xml":  "application/xml", ".svg": "image/svg+xml", ".png": "image/png", ".jpg": "image/jpeg",
+	".jpeg": "image/jpeg",
+	".gif":  "image/gif", ".webp": "image/webp", ".pdf": "application/pdf", ".zip": "application/zip",
 }
 
 // The limits of the specification of Agent Skills (agentskills.io/specification), in characters,
@@ -333,7 +350,8 @@ type frontmatter struct {
 func parseFrontmatter(document []byte) (*frontmatter, error) {
 	line, rest := cutLine(bytes.TrimPrefix(document, []byte("\ufeff")))
 	if line != "---" {
-		return nil, errors.New("it must begin with frontmatter: YAML between two lines of ---, with name and description")
+		return nil, errors.New(
+			"it must begin with frontmatter: YAML between two lines of ---, with name and description")
 	}
 	head := rest
 	for {
@@ -365,7 +383,8 @@ func cutLine(text []byte) (line string, rest []byte) {
 // newFrontmatter reads a frontmatter that is JSON already.
 func newFrontmatter(raw jsonrpc.Raw) (*frontmatter, error) {
 	if len(raw) == 0 || raw[0] != '{' || len(raw) > 4*maxFrontmatter {
-		return nil, fmt.Errorf("its frontmatter must be a map of at most %d bytes, with name and description", maxFrontmatter)
+		return nil, fmt.Errorf(
+			"its frontmatter must be a map of at most %d bytes, with name and description", maxFrontmatter)
 	}
 	f := &frontmatter{raw: raw}
 	for _, field := range []struct {
@@ -374,7 +393,8 @@ func newFrontmatter(raw jsonrpc.Raw) (*frontmatter, error) {
 	}{{"name", &f.name}, {"description", &f.description}} {
 		value := scan.Member(raw, field.name)
 		if len(value) == 0 || value[0] != '"' {
-			return nil, fmt.Errorf("its frontmatter: %s must be a text (got %.40s)", field.name, cmp.Or(string(value), "nothing"))
+			return nil, fmt.Errorf("its frontmatter: %s must be a text (got %.40s)", field.name,
+				cmp.Or(string(value), "nothing"))
 		}
 		*field.to = string(scan.Unquote(value))
 	}
@@ -385,15 +405,20 @@ func newFrontmatter(raw jsonrpc.Raw) (*frontmatter, error) {
 func (f *frontmatter) check(folder string) error {
 	switch n := utf8.RuneCountInString(f.description); {
 	case len(f.name) > maxName || !skillName.MatchString(f.name):
-		return fmt.Errorf("its frontmatter: name must be 1 to %d of a-z, 0-9 and single hyphens between them (got %.80q)", maxName, f.name)
+		return fmt.Errorf(
+			"its frontmatter: name must be 1 to %d of a-z, 0-9 and single hyphens between them (got %.80q)",
+			maxName, f.name)
 	case f.name != folder:
-		return fmt.Errorf("its frontmatter: name must be that of its folder, %.80q (got %q)", folder, f.name)
+		return fmt.Errorf("its frontmatter: name must be that of its folder, %.80q (got %q)",
+			folder, f.name)
 	case strings.TrimSpace(f.description) == "" || n > maxDescription:
-		return fmt.Errorf("its frontmatter: description must have 1 to %d characters (got %d)", maxDescription, n)
+		return fmt.Errorf("its frontmatter: description must have 1 to %d characters (got %d)",
+			maxDescription, n)
 	}
 	if raw := scan.Member(f.raw, "compatibility"); raw != nil {
 		if raw[0] != '"' || utf8.RuneCount(scan.Unquote(raw)) > maxCompatibility {
-			return fmt.Errorf("its frontmatter: compatibility must be a text of at most %d characters", maxCompatibility)
+			return fmt.Errorf("its frontmatter: compatibility must be a text of at most %d characters",
+				maxCompatibility)
 		}
 	}
 	return nil

@@ -39,7 +39,8 @@ func TestLinks(t *testing.T) {
 			if link[1] == "b" {
 				_ = os.Remove(filepath.Join(dir, "b"))
 			}
-			if err := os.WriteFile(filepath.Join(dir, "a", "SKILL.md"), doc("name: a\ndescription: x").Data, 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, "a", "SKILL.md"), doc("name: a\ndescription: x").Data,
+				0o600); err != nil {
 				t.Fatal(err)
 			}
 			if err := os.Symlink(link[0], filepath.Join(dir, link[1])); err != nil {
@@ -60,7 +61,8 @@ func TestLinks(t *testing.T) {
 				}
 			}
 			// Hidden ones are not looked at.
-			if err := os.Rename(filepath.Join(dir, link[1]), filepath.Join(dir, "."+filepath.Base(link[1]))); err != nil {
+			if err := os.Rename(filepath.Join(dir, link[1]),
+				filepath.Join(dir, "."+filepath.Base(link[1]))); err != nil {
 				t.Fatal(err)
 			}
 			if c, err := load(root.FS()); err != nil || len(c.files) != 1 {
@@ -87,7 +89,10 @@ func TestFrontmatter(t *testing.T) {
 // FuzzFrontmatter: whatever a SKILL.md has, it is refused, or its frontmatter is a JSON object that
 // fits the specification.
 func FuzzFrontmatter(f *testing.F) {
-	for _, s := range []string{"---\nname: pdf\ndescription: x\nmetadata: {version: \"2.1\"}\n---\n# PDF\n", "---\nname: a\n", "---\nname: &x a\ndescription: *x\n---\n", "---\n{name: a, description: \"b\"}\n---\n"} {
+	for _, s := range []string{
+		"---\nname: pdf\ndescription: x\nmetadata: {version: \"2.1\"}\n---\n# PDF\n", "---\nname: a\n",
+		"---\nname: &x a\ndescription: *x\n---\n", "---\n{name: a, description: \"b\"}\n---\n",
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, document []byte) {
@@ -99,7 +104,8 @@ func FuzzFrontmatter(f *testing.F) {
 			Name        string `json:"name"`
 			Description string `json:"description"`
 		}
-		if err := jsonv2.Unmarshal(front.raw, &got); err != nil || got.Name != front.name || got.Description != front.description {
+		if err := jsonv2.Unmarshal(front.raw, &got); err != nil || got.Name != front.name ||
+			got.Description != front.description {
 			t.Errorf("%q is %q, %v", document, front.raw, err)
 		}
 		if len(got.Name) > maxName || strings.ContainsAny(got.Name, "./%\\ \n") {

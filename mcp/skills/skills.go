@@ -129,7 +129,9 @@ func (t *set) read(ctx context.Context, uri string) ([]mcp.ResourceContents, err
 
 // sees reports whether the caller may use one of the skills.
 func (t *set) sees(ctx context.Context, c *catalog, skills []int) bool {
-	return t.opts.Visible == nil || slices.ContainsFunc(skills, func(i int) bool { return t.opts.Visible(ctx, c.skills[i].URI) })
+	return t.opts.Visible == nil || slices.ContainsFunc(skills, func(i int) bool {
+		return t.opts.Visible(ctx, c.skills[i].URI)
+	})
 }
 
 // The params and results of the extension's methods.
@@ -173,7 +175,9 @@ func (t *set) caching() caching {
 func (t *set) list(ctx context.Context, p listParams) (r listResult, err error) {
 	c := t.now.Load()
 	r.caching, r.Skills = t.caching(), []entry{}
-	r.NextCursor, err = t.page(p.Cursor, len(c.skills), func(i int) string { return c.skills[i].URI }, func(i int) bool {
+	r.NextCursor, err = t.page(p.Cursor, len(c.skills), func(i int) string {
+		return c.skills[i].URI
+	}, func(i int) bool {
 		if !t.sees(ctx, c, []int{i}) {
 			return false
 		}
@@ -185,7 +189,9 @@ func (t *set) list(ctx context.Context, p listParams) (r listResult, err error) 
 
 func (t *set) get(ctx context.Context, p getParams) (getResult, error) {
 	c := t.now.Load()
-	i, found := slices.BinarySearchFunc(c.skills, p.URI, func(e entry, uri string) int { return strings.Compare(e.URI, uri) })
+	i, found := slices.BinarySearchFunc(c.skills, p.URI, func(e entry, uri string) int {
+		return strings.Compare(e.URI, uri)
+	})
 	if !found || !t.sees(ctx, c, []int{i}) {
 		return getResult{}, jsonrpc.Errorf(jsonrpc.InvalidParams, "no skill is served at %.200s", p.URI)
 	}
@@ -199,14 +205,17 @@ func (t *set) directory(ctx context.Context, p directoryParams) (r directoryResu
 		return r, jsonrpc.Errorf(jsonrpc.InvalidParams, "%.200s is not a directory resource", p.URI)
 	}
 	r.caching, r.Resources = t.caching(), []mcp.Resource{}
-	r.NextCursor, err = t.page(p.Cursor, len(dir.children), func(i int) string { return dir.children[i] }, func(i int) bool {
+	r.NextCursor, err = t.page(p.Cursor, len(dir.children), func(i int) string {
+		return dir.children[i]
+	}, func(i int) bool {
 		uri := dir.children[i]
 		file, sub := c.files[uri], c.directories[uri]
 		switch {
 		case file != nil && t.sees(ctx, c, file.skills):
 			r.Resources = append(r.Resources, file.resource())
 		case sub != nil && t.sees(ctx, c, sub.skills):
-			r.Resources = append(r.Resources, mcp.Resource{URI: uri, Name: sub.name, MIMEType: "inode/directory"})
+			r.Resources = append(r.Resources,
+				mcp.Resource{URI: uri, Name: sub.name, MIMEType: "inode/directory"})
 		default:
 			return false
 		}
@@ -218,10 +227,13 @@ func (t *set) directory(ctx context.Context, p directoryParams) (r directoryResu
 // page adds those of n items, which are in the order of their URIs, that are on the page at a
 // cursor, and returns the cursor of the next page. add reports whether it has added one. A cursor
 // is the URI that the page before ended with: so it stays valid when the files change.
-func (t *set) page(cursor string, n int, uri func(int) string, add func(int) bool) (next string, err error) {
+func (t *set) page(
+	cursor string, n int, uri func(int) string, add func(int) bool,
+) (next string, err error) {
 	after, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil || cursor != "" && !strings.HasPrefix(string(after), scheme) {
-		return "", jsonrpc.Errorf(jsonrpc.InvalidParams, "invalid cursor: use nextCursor from the previous page, or omit it")
+		return "", jsonrpc.Errorf(jsonrpc.InvalidParams,
+			"invalid cursor: use nextCursor from the previous page, or omit it")
 	}
 	added, last := 0, ""
 	for i := range n {

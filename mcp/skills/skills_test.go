@@ -19,10 +19,13 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-const pdf = "---\nname: pdf\ndescription: Fills PDF forms\nmetadata: {version: \"2.1\"}\n---\n# PDF\nSee [the forms](references/FORMS.md).\n"
+const pdf = "---\nname: pdf\ndescription: Fills PDF forms\nmetadata: {version: \"2.1\"}\n---\n" +
+	"# PDF\nSee [the forms](references/FORMS.md).\n"
 
 func skillOf(name string) *fstest.MapFile {
-	return &fstest.MapFile{Data: []byte("---\nname: " + name + "\ndescription: does " + name + "\n---\n")}
+	return &fstest.MapFile{
+		Data: []byte("---\nname: " + name + "\ndescription: does " + name + "\n---\n"),
+	}
 }
 
 // tree has a skill with files of all kinds, one in a folder with another one inside it, and files
@@ -76,20 +79,33 @@ func TestWire(t *testing.T) {
 	}{
 		{methodGet, getParams{"skill://pdf/SKILL.md"}, map[string]any{
 			"skill": map[string]any{
-				"uri":         "skill://pdf/SKILL.md",
-				"frontmatter": map[string]any{"name": "pdf", "description": "Fills PDF forms", "metadata": map[string]any{"version": "2.1"}},
+				"uri": "skill://pdf/SKILL.md",
+				"frontmatter": map[string]any{
+					"name": "pdf", "description": "Fills PDF forms",
+					"metadata": map[string]any{"version": "2.1"},
+				},
 				"resources": []listed{
-					sum("skill://pdf/SKILL.md", pdf), sum("skill://pdf/assets/a%20b.bin", "\x00\x01\xff"), sum("skill://pdf/references/FORMS.md", "Forms\n"),
+					sum("skill://pdf/SKILL.md", pdf), sum("skill://pdf/assets/a%20b.bin", "\x00\x01\xff"),
+					sum("skill://pdf/references/FORMS.md", "Forms\n"),
 				},
 			},
 		}},
 		{methodDirectory, getParams{"skill://pdf"}, map[string]any{"resources": []any{
-			map[string]any{"uri": "skill://pdf/SKILL.md", "name": "pdf", "description": "Fills PDF forms", "mimeType": "text/markdown", "size": len(pdf)},
+			map[string]any{
+				"uri": "skill://pdf/SKILL.md", "name": "pdf", "description": "Fills PDF forms",
+				"mimeType": "text/markdown", "size": len(pdf),
+			},
 			map[string]any{"uri": "skill://pdf/assets", "name": "assets", "mimeType": "inode/directory"},
-			map[string]any{"uri": "skill://pdf/references", "name": "references", "mimeType": "inode/directory"},
+			map[string]any{
+				"uri": "skill://pdf/references", "name": "references",
+				"mimeType": "inode/directory",
+			},
 		}}},
 		{methodDirectory, getParams{"skill://pdf/assets"}, map[string]any{"resources": []any{
-			map[string]any{"uri": "skill://pdf/assets/a%20b.bin", "name": "a b.bin", "mimeType": "application/octet-stream", "size": 3},
+			map[string]any{
+				"uri": "skill://pdf/assets/a%20b.bin", "name": "a b.bin",
+				"mimeType": "application/octet-stream", "size": 3,
+			},
 		}}},
 		{methodDirectory, getParams{"skill://acme"}, map[string]any{"resources": []any{
 			map[string]any{"uri": "skill://acme/refunds", "name": "refunds", "mimeType": "inode/directory"},
@@ -127,13 +143,17 @@ func TestWire(t *testing.T) {
 	for _, e := range all.Skills {
 		uris = append(uris, e.URI)
 	}
-	if want := []string{"skill://acme/refunds/SKILL.md", "skill://acme/refunds/nested/eu/SKILL.md", "skill://pdf/SKILL.md"}; !slices.Equal(uris, want) {
+	if want := []string{
+		"skill://acme/refunds/SKILL.md", "skill://acme/refunds/nested/eu/SKILL.md",
+		"skill://pdf/SKILL.md",
+	}; !slices.Equal(uris, want) {
 		t.Errorf("%q, want %q", uris, want)
 	}
 	if files := all.Skills[0].Resources; len(files) != 2 || files[1].URI != uris[1] {
 		t.Errorf("the files of the outer skill are %v", files)
 	}
-	if got, ok := c.Server().Capabilities.Extensions[extension].(map[string]any); !ok || got["directoryRead"] != true {
+	if got, ok := c.Server().Capabilities.Extensions[extension].(map[string]any); !ok ||
+		got["directoryRead"] != true {
 		t.Errorf("declared are %v", c.Server().Capabilities.Extensions)
 	}
 }
@@ -153,7 +173,8 @@ func TestLegacy(t *testing.T) {
 	if err != nil || len(r.Contents) != 1 || string(r.Contents[0].Blob) != "\x00\x01\xff" {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if _, err := List(t.Context(), c); err == nil || !strings.Contains(err.Error(), "does not offer skills") {
+	if _, err := List(t.Context(), c); err == nil ||
+		!strings.Contains(err.Error(), "does not offer skills") {
 		t.Errorf("List: %v", err)
 	}
 }
@@ -168,7 +189,9 @@ func TestPages(t *testing.T) {
 		s, refresh := offer(t, root, &Options{PageSize: size})
 		c := serve(t, s, nil)
 		all, err := List(t.Context(), c)
-		if err != nil || len(all) != 7 || !slices.IsSortedFunc(all, func(a, b *Skill) int { return strings.Compare(a.URI, b.URI) }) {
+		if err != nil || len(all) != 7 || !slices.IsSortedFunc(all, func(a, b *Skill) int {
+			return strings.Compare(a.URI, b.URI)
+		}) {
 			t.Errorf("pages of %d: %d skills, %v", size, len(all), err)
 		}
 		var children []string
@@ -202,8 +225,10 @@ func TestPages(t *testing.T) {
 		if err := refresh(); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Request(t.Context(), methodList, listParams{first.NextCursor}, &second); err != nil || second.Skills[0].URI != all[size].URI {
-			t.Errorf("pages of %d: after a change the next begins with %s, %v", size, second.Skills[0].URI, err)
+		if err := c.Request(t.Context(), methodList, listParams{first.NextCursor}, &second); err != nil ||
+			second.Skills[0].URI != all[size].URI {
+			t.Errorf("pages of %d: after a change the next begins with %s, %v", size,
+				second.Skills[0].URI, err)
 		}
 		root["x/"+all[size-1].Name+"/SKILL.md"] = skillOf(all[size-1].Name)
 	}
@@ -233,7 +258,8 @@ func TestInvalidParams(t *testing.T) {
 		{spec.MethodResourcesRead, getParams{"skill://README.md"}},
 	} {
 		var wire *jsonrpc.Error
-		if err := c.Request(t.Context(), test.method, test.params, nil); !errors.As(err, &wire) || wire.Code != jsonrpc.InvalidParams {
+		if err := c.Request(t.Context(), test.method, test.params, nil); !errors.As(err, &wire) ||
+			wire.Code != jsonrpc.InvalidParams {
 			t.Errorf("%s %v: %v", test.method, test.params, err)
 		}
 	}
@@ -241,21 +267,25 @@ func TestInvalidParams(t *testing.T) {
 
 // What a caller may not see is in no list and no directory, and cannot be read.
 func TestVisible(t *testing.T) {
-	s, _ := offer(t, tree(), &Options{Visible: func(_ context.Context, uri string) bool { return uri != "skill://pdf/SKILL.md" }})
+	s, _ := offer(t, tree(), &Options{Visible: func(_ context.Context, uri string) bool {
+		return uri != "skill://pdf/SKILL.md"
+	}})
 	c := serve(t, s, nil)
 	all, err := List(t.Context(), c)
 	if err != nil || len(all) != 2 || all[0].Name != "refunds" || all[1].Name != "eu" {
 		t.Errorf("%v, %v", all, err)
 	}
 	for method, uri := range map[string]string{
-		methodGet: "skill://pdf/SKILL.md", methodDirectory: "skill://pdf", spec.MethodResourcesRead: "skill://pdf/references/FORMS.md",
+		methodGet: "skill://pdf/SKILL.md", methodDirectory: "skill://pdf",
+		spec.MethodResourcesRead: "skill://pdf/references/FORMS.md",
 	} {
 		if err := c.Request(t.Context(), method, getParams{uri}, nil); err == nil {
 			t.Errorf("%s %s is answered", method, uri)
 		}
 	}
 	var r directoryResult
-	if err := c.Request(t.Context(), methodDirectory, getParams{"skill://acme"}, &r); err != nil || len(r.Resources) != 1 {
+	if err := c.Request(t.Context(), methodDirectory, getParams{"skill://acme"}, &r); err != nil ||
+		len(r.Resources) != 1 {
 		t.Errorf("%v, %v", r, err)
 	}
 }
@@ -285,7 +315,8 @@ func TestRefresh(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root["pdf/SKILL.md"] = &fstest.MapFile{Data: []byte(strings.Replace(pdf, "forms", "Forms", 1))} // of the same length
+	// of the same length
+	root["pdf/SKILL.md"] = &fstest.MapFile{Data: []byte(strings.Replace(pdf, "forms", "Forms", 1))}
 	if err := refresh(); err != nil {
 		t.Fatal(err)
 	}
