@@ -17,7 +17,10 @@ func usualResult() *spec.CallToolResult {
 		Content: []spec.Content{
 			{Text: strings.Repeat("one \"line\"\n", 20)},
 			{Type: spec.TypeImage, Data: make([]byte, 300), MIMEType: "image/png"},
-			{Type: spec.TypeResourceLink, URI: "file:///a", Name: "a", Size: &size, Icons: []spec.Icon{{Src: "x:y"}}},
+			{
+				Type: spec.TypeResourceLink, URI: "file:///a", Name: "a", Size: &size,
+				Icons: []spec.Icon{{Src: "x:y"}},
+			},
 			{
 				Type: spec.TypeResource, Resource: &spec.ResourceContents{URI: "file:///a", Text: "a"},
 				Annotations: &spec.Annotations{Audience: []string{spec.RoleUser}, Priority: &priority},

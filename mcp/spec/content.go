@@ -58,13 +58,16 @@ type Content struct {
 
 // contentMembers has the members of each type beside type and _meta.
 var contentMembers = map[string][]string{
-	TypeText:         {"text", "annotations"},
-	TypeImage:        {"data", "mimeType", "annotations"},
-	TypeAudio:        {"data", "mimeType", "annotations"},
-	TypeResourceLink: {"uri", "name", "title", "description", "mimeType", "size", "icons", "annotations"},
-	TypeResource:     {"resource", "annotations"},
-	TypeToolUse:      {"id", "name", "input"},
-	TypeToolResult:   {"toolUseId", "content", "structuredContent", "isError"},
+	TypeText:  {"text", "annotations"},
+	TypeImage: {"data", "mimeType", "annotations"},
+	TypeAudio: {"data", "mimeType", "annotations"},
+	TypeResourceLink: {
+		"uri", "name", "title", "description", "mimeType", "size", "icons",
+		"annotations",
+	},
+	TypeResource:   {"resource", "annotations"},
+	TypeToolUse:    {"id", "name", "input"},
+	TypeToolResult: {"toolUseId", "content", "structuredContent", "isError"},
 }
 
 // AppendJSON appends the block as JSON. An Annotations or Meta that is no JSON is
@@ -240,6 +243,10 @@ func (r *ResourceContents) write(w *writer) {
 func (r *ResourceContents) UnmarshalJSON(b []byte) error {
 	*r = ResourceContents{}
 	return members("resource contents", b, []place{
-		{"uri", &r.URI}, {"mimeType", &r.MIMEType}, {"text", &r.Text}, {"blob", &r.Blob}, {"_meta", &r.Meta},
+		{"uri", &r.URI},
+		{"mimeType", &r.MIMEType},
+		{"text", &r.Text},
+		{"blob", &r.Blob},
+		{"_meta", &r.Meta},
 	})
 }

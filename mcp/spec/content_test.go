@@ -18,24 +18,51 @@ func TestContent(t *testing.T) {
 		c    spec.Content
 		want string
 	}{
-		"zero":         {spec.Content{}, `{"type":"text","text":""}`},
-		"escapes":      {spec.Content{Type: "text", Text: "\"\\\n\x00<é\xff"}, `{"type":"text","text":"\"\\\n\u0000<é` + "\ufffd" + `"}`},
-		"of its type":  {spec.Content{Type: "text", Text: "a", URI: "x:y", Data: []byte("x"), ID: "1"}, `{"type":"text","text":"a"}`},
-		"empty image":  {spec.Content{Type: "image"}, `{"type":"image","data":"","mimeType":""}`},
-		"link":         {spec.Content{Type: "resource_link", URI: "x:y", Size: &size}, `{"type":"resource_link","uri":"x:y","name":"","size":0}`},
-		"no resource":  {spec.Content{Type: "resource"}, `{"type":"resource","resource":{"uri":"","text":""}}`},
-		"empty blob":   {spec.Content{Type: "resource", Resource: &spec.ResourceContents{URI: "x:y", Blob: []byte{}}}, `{"type":"resource","resource":{"uri":"x:y","blob":""}}`},
-		"no input":     {spec.Content{Type: "tool_use", ID: "1", Name: "n"}, `{"type":"tool_use","id":"1","name":"n","input":{}}`},
-		"null is data": {spec.Content{Type: "tool_result", StructuredContent: jsonrpc.Raw("null")}, `{"type":"tool_result","toolUseId":"","content":[],"structuredContent":null}`},
-		"meta":         {spec.Content{Meta: spec.Meta{}, Annotations: &spec.Annotations{}}, `{"type":"text","text":"","annotations":{},"_meta":{}}`},
-		"unknown":      {spec.Content{Type: "video", Raw: jsonrpc.Raw(`{"type":"video","x":[1.0]}`)}, `{"type":"video","x":[1.0]}`},
-		"only a type":  {spec.Content{Type: "video", Text: "a"}, `{"type":"video"}`},
+		"zero": {spec.Content{}, `{"type":"text","text":""}`},
+		"escapes": {
+			spec.Content{Type: "text", Text: "\"\\\n\x00<é\xff"},
+			`{"type":"text","text":"\"\\\n\u0000<é` + "\ufffd" + `"}`,
+		},
+		"of its type": {
+			spec.Content{Type: "text", Text: "a", URI: "x:y", Data: []byte("x"), ID: "1"},
+			`{"type":"text","text":"a"}`,
+		},
+		"empty image": {spec.Content{Type: "image"}, `{"type":"image","data":"","mimeType":""}`},
+		"link": {
+			spec.Content{Type: "resource_link", URI: "x:y", Size: &size},
+			`{"type":"resource_link","uri":"x:y","name":"","size":0}`,
+		},
+		"no resource": {
+			spec.Content{Type: "resource"}, `{"type":"resource","resource":{"uri":"","text":""}}`,
+		},
+		"empty blob": {
+			spec.Content{Type: "resource", Resource: &spec.ResourceContents{URI: "x:y", Blob: []byte{}}},
+			`{"type":"resource","resource":{"uri":"x:y","blob":""}}`,
+		},
+		"no input": {
+			spec.Content{Type: "tool_use", ID: "1", Name: "n"},
+			`{"type":"tool_use","id":"1","name":"n","input":{}}`,
+		},
+		"null is data": {
+			spec.Content{Type: "tool_result", StructuredContent: jsonrpc.Raw("null")},
+			`{"type":"tool_result","toolUseId":"","content":[],"structuredContent":null}`,
+		},
+		"meta": {
+			spec.Content{Meta: spec.Meta{}, Annotations: &spec.Annotations{}},
+			`{"type":"text","text":"","annotations":{},"_meta":{}}`,
+		},
+		"unknown": {
+			spec.Content{Type: "video", Raw: jsonrpc.Raw(`{"type":"video","x":[1.0]}`)},
+			`{"type":"video","x":[1.0]}`,
+		},
+		"only a type": {spec.Content{Type: "video", Text: "a"}, `{"type":"video"}`},
 	} {
 		if got := test.c.AppendJSON([]byte("x")); string(got) != "x"+test.want {
 			t.Errorf("%s: got %s, want x%s", name, got, test.want)
 		}
 		// The standard library's encoder, too, and of a value that has no address.
-		if got, err := json.Marshal([1]spec.Content{test.c}); err != nil || parsedEqual(t, got, "["+test.want+"]") != nil {
+		if got, err := json.Marshal([1]spec.Content{test.c}); err != nil ||
+			parsedEqual(t, got, "["+test.want+"]") != nil {
 			t.Errorf("%s: encoding/json gives %s, %v", name, got, err)
 		}
 	}
@@ -55,16 +82,29 @@ func TestContentDecodes(t *testing.T) {
 		`{"\u0074ype":"text","text":"a"}`:                          {Type: "text", Text: "a"},
 		`{"type":"text","text":"a","data":7,"name":{},"extra":[]}`: {Type: "text", Text: "a"},
 		`{"type":"text","text":null,"annotations":null}`:           {Type: "text"},
-		`{"type":"image","data":"aGk=","mimeType":"image\/png"}`:   {Type: "image", Data: []byte("hi"), MIMEType: "image/png"},
-		`{"type":"audio","data":"\u0061Gk="}`:                      {Type: "audio", Data: []byte("hi")},
-		`{"type":"video","text":7,"x":{"y":1.0}}`:                  {Type: "video", Raw: jsonrpc.Raw(`{"type":"video","text":7,"x":{"y":1.0}}`)},
-		`{"type":"resource","resource":{"uri":"x:y","blob":""}}`:   {Type: "resource", Resource: &spec.ResourceContents{URI: "x:y", Blob: []byte{}}},
-		`{"type":"resource","resource":{"uri":"x:y","blob":null}}`: {Type: "resource", Resource: &spec.ResourceContents{URI: "x:y"}},
+		`{"type":"image","data":"aGk=","mimeType":"image\/png"}`: {
+			Type: "image", Data: []byte("hi"),
+			MIMEType: "image/png",
+		},
+		`{"type":"audio","data":"\u0061Gk="}`: {Type: "audio", Data: []byte("hi")},
+		`{"type":"video","text":7,"x":{"y":1.0}}`: {
+			Type: "video",
+			Raw:  jsonrpc.Raw(`{"type":"video","text":7,"x":{"y":1.0}}`),
+		},
+		`{"type":"resource","resource":{"uri":"x:y","blob":""}}`: {
+			Type:     "resource",
+			Resource: &spec.ResourceContents{URI: "x:y", Blob: []byte{}},
+		},
+		`{"type":"resource","resource":{"uri":"x:y","blob":null}}`: {
+			Type:     "resource",
+			Resource: &spec.ResourceContents{URI: "x:y"},
+		},
 		`{"type":"tool_use","id":"1","name":"n","input":{"a":1.0}}`: {
 			Type: "tool_use", ID: "1", Name: "n", Input: jsonrpc.Raw(`{"a":1.0}`),
 		},
 		// Nothing nests: what a tool result cannot hold is kept as it came.
-		`{"type":"tool_result","toolUseId":"1","content":[{"type":"tool_result","toolUseId":"2"},{"type":"text","text":"a"}]}`: {
+		`{"type":"tool_result","toolUseId":"1","content":[{"type":"tool_result","toolUseId":"2"},` +
+			`{"type":"text","text":"a"}]}`: {
 			Type: "tool_result", ToolUseID: "1", Content: []spec.Content{
 				{Type: "tool_result", Raw: jsonrpc.Raw(`{"type":"tool_result","toolUseId":"2"}`)},
 				{Type: "text", Text: "a"},
@@ -89,9 +129,10 @@ func TestContentRefuses(t *testing.T) {
 		`{"type":"image","data":"?"}`:       `image: "data": must be base64`,
 		`{"type":"image","data":[]}`:        `image: "data": must be a string`,
 		`{"type":"resource","resource":[]}`: `resource contents must be an object`,
-		`{"type":"resource","resource":{"uri":[]}}`:        `"uri": must be a string`,
-		`{"type":"tool_result","content":{}}`:              `tool_result: "content": must be an array`,
-		`{"type":"tool_result","content":[7]}`:             `tool_result: "content": content must be an object`,
+		`{"type":"resource","resource":{"uri":[]}}`: `"uri": must be a string`,
+		`{"type":"tool_result","content":{}}`:       `tool_result: "content": must be an array`,
+		`{"type":"tool_result","content":[7]}`: `tool_result: "content": content must ` +
+			`be an object`,
 		`{"type":"text","_meta":7}`:                        `text: "_meta"`,
 		`{"type":"text","text":"a","text":"b"}`:            `duplicate`,
 		`{"type":"text","annotations":{"audience":"all"}}`: `text: "annotations"`,
@@ -106,9 +147,13 @@ func TestContentRefuses(t *testing.T) {
 // Called by hand with what is no JSON, the decoders fail or read what is there;
 // they do not panic.
 func TestUnmarshalGarbage(t *testing.T) {
-	for _, in := range []string{"", " ", "{", `{"`, `{"type"`, `{"type":`, `{"type":"text"`, `{"type":"text","text":}`, "[", "x"} {
+	for _, in := range []string{
+		"", " ", "{", `{"`, `{"type"`, `{"type":`, `{"type":"text"`,
+		`{"type":"text","text":}`, "[", "x",
+	} {
 		for _, v := range []json.Unmarshaler{
-			new(spec.Content), new(spec.ResourceContents), new(spec.CallToolResult), new(spec.SamplingMessage), new(spec.CreateMessageResult),
+			new(spec.Content), new(spec.ResourceContents), new(spec.CallToolResult),
+			new(spec.SamplingMessage), new(spec.CreateMessageResult),
 		} {
 			v.UnmarshalJSON([]byte(in))
 		}
@@ -119,8 +164,10 @@ func TestCallToolResult(t *testing.T) {
 	for in, want := range map[string]spec.CallToolResult{
 		`{"content":[]}`: {Content: []spec.Content{}},
 		`{}`:             {},
-		`{"content":null,"isError":true,"resultType":"complete","structuredContent":null,"_meta":{"a":"b"},"task":{}}`: {
-			IsError: true, ResultType: "complete", StructuredContent: jsonrpc.Raw("null"), Meta: spec.Meta{"a": "b"},
+		`{"content":null,"isError":true,"resultType":"complete","structuredContent":null,` +
+			`"_meta":{"a":"b"},"task":{}}`: {
+			IsError: true, ResultType: "complete", StructuredContent: jsonrpc.Raw("null"),
+			Meta: spec.Meta{"a": "b"},
 		},
 		`{"structuredContent":[1.0]}`: {StructuredContent: jsonrpc.Raw("[1.0]")},
 	} {
@@ -149,7 +196,8 @@ func TestNoJSON(t *testing.T) {
 	r := &spec.CallToolResult{Meta: meta, Content: []spec.Content{{
 		Annotations: &spec.Annotations{Priority: &nan}, Meta: spec.Meta{"b": "c"},
 	}}}
-	if got, want := string(r.AppendJSON(nil)), `{"content":[{"type":"text","text":"","_meta":{"b":"c"}}]}`; got != want {
+	if got, want := string(r.AppendJSON(nil)),
+		`{"content":[{"type":"text","text":"","_meta":{"b":"c"}}]}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	for want, v := range map[string]any{
@@ -180,7 +228,8 @@ func TestSamplingForm(t *testing.T) {
 	}
 	one := spec.SamplingMessage{Role: spec.RoleUser, Content: []spec.Content{{Text: "a"}}}
 	got, err := jsonv2.Append(nil, one)
-	if want := `{"role":"user","content":{"type":"text","text":"a"}}`; err != nil || string(got) != want {
+	if want := `{"role":"user","content":{"type":"text","text":"a"}}`; err != nil ||
+		string(got) != want {
 		t.Errorf("got %s, %v, want %s", got, err, want)
 	}
 	var m spec.SamplingMessage
@@ -197,17 +246,21 @@ func TestElicitSchema(t *testing.T) {
 		`"a":{"type":"string","title":"A","minLength":1,"maxLength":9,"format":"email","default":"x"},` +
 		`"b":{"type":"integer","minimum":0,"maximum":10,"default":7},` +
 		`"c":{"type":"string","oneOf":[{"const":"r","title":"Red"}],"default":"r"},` +
-		`"d":{"type":"array","items":{"anyOf":[{"const":"r","title":"Red"}]},"minItems":1,"maxItems":1,"default":["r"]},` +
+		`"d":{"type":"array","items":{"anyOf":[{"const":"r","title":"Red"}]},"minItems":1,"maxItems":1,` +
+		`"default":["r"]},` +
 		`"e":{"type":"string","enum":["r"],"enumNames":["Red"]}},"required":["a"]}`
 	roundTrip(t, []byte(schema), new(spec.ElicitSchema))
 }
 
 var seeds = []string{
-	`{"type":"text","text":"a\ud83d\ude00\u0000"}`, `{"type":"image","data":"aGk=","mimeType":"image/png"}`,
+	`{"type":"text","text":"a\ud83d\ude00\u0000"}`,
+	`{"type":"image","data":"aGk=","mimeType":"image/png"}`,
 	`{"type":"resource_link","uri":"x:y","name":"n","size":3,"icons":[{"src":"x:y"}]}`,
 	`{"type":"resource","resource":{"uri":"x:y","blob":"aGk="}}`, `{"type":"video","x":1e400}`,
-	`{"type":"tool_result","toolUseId":"1","content":[{"type":"text","text":"a"}],"structuredContent":null}`,
-	`{"type":"tool_use","id":"1","name":"n","input":{"a":1}}`, `{"type":"text","annotations":{"priority":1},"_meta":{"a":[1]}}`,
+	`{"type":"tool_result","toolUseId":"1","content":[{"type":"text","text":"a"}],` +
+		`"structuredContent":null}`,
+	`{"type":"tool_use","id":"1","name":"n","input":{"a":1}}`,
+	`{"type":"text","annotations":{"priority":1},"_meta":{"a":[1]}}`,
 }
 
 func FuzzContent(f *testing.F) {

@@ -14,6 +14,9 @@ import (
 )
 
 type (
+	resourceUpdated = spec.ResourceUpdatedNotificationParams
+	acknowledged    = spec.SubscriptionsAcknowledgedNotificationParams
+
 	request[P any] struct {
 		JSONRPC string     `json:"jsonrpc"`
 		ID      jsonrpc.ID `json:"id"`
@@ -119,13 +122,13 @@ var exampleTypes = map[string]func() any{
 	"Resource":                              made[spec.Resource],
 	"ResourceLink":                          made[spec.Content],
 	"ResourceListChangedNotification":       made[notification[spec.NotificationParams]],
-	"ResourceUpdatedNotification":           made[notification[spec.ResourceUpdatedNotificationParams]],
+	"ResourceUpdatedNotification":           made[notification[resourceUpdated]],
 	"ResourceUpdatedNotificationParams":     made[spec.ResourceUpdatedNotificationParams],
 	"Root":                                  made[spec.Root],
 	"SamplingMessage":                       made[spec.SamplingMessage],
 	"ServerCapabilities":                    made[spec.ServerCapabilities],
 	"StringSchema":                          made[spec.PrimitiveSchemaDefinition],
-	"SubscriptionsAcknowledgedNotification": made[notification[spec.SubscriptionsAcknowledgedNotificationParams]],
+	"SubscriptionsAcknowledgedNotification": made[notification[acknowledged]],
 	"SubscriptionsListenRequest":            made[request[spec.SubscriptionsListenRequestParams]],
 	"SubscriptionsListenResult":             made[spec.SubscriptionsListenResult],
 	"SubscriptionsListenResultResponse":     made[response[spec.SubscriptionsListenResult]],

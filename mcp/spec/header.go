@@ -29,7 +29,8 @@ func EncodeHeader(s string) string {
 // DecodeHeader reads what EncodeHeader writes. It reports false when the value
 // has characters that no header may have, or is no Base64 although it says so.
 func DecodeHeader(v string) (s string, ok bool) {
-	if len(v) < len(base64Begin)+len(base64End) || !strings.HasPrefix(v, base64Begin) || !strings.HasSuffix(v, base64End) {
+	if len(v) < len(base64Begin)+len(base64End) || !strings.HasPrefix(v, base64Begin) ||
+		!strings.HasSuffix(v, base64End) {
 		return v, HeaderText(v)
 	}
 	b, err := base64.StdEncoding.Strict().DecodeString(v[len(base64Begin) : len(v)-len(base64End)])

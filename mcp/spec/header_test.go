@@ -30,7 +30,10 @@ func TestHeaderValue(t *testing.T) {
 			t.Errorf("decode %q: %q %v, want %q", test.header, got, ok, test.value)
 		}
 	}
-	for _, bad := range []string{"=?base64?SGVsbG8?=", "=?base64?SGVs!!!bG8=?=", "=?base64?SGVsbG9=?=", "=?base64?/w==?=", "a\x00", "\xff", "é", "=?base64?SGVs\nbG8=?="} {
+	for _, bad := range []string{
+		"=?base64?SGVsbG8?=", "=?base64?SGVs!!!bG8=?=", "=?base64?SGVsbG9=?=",
+		"=?base64?/w==?=", "a\x00", "\xff", "é", "=?base64?SGVs\nbG8=?=",
+	} {
 		if got, ok := spec.DecodeHeader(bad); ok {
 			t.Errorf("decode %q: %q", bad, got)
 		}
@@ -45,14 +48,16 @@ func FuzzHeaderValue(f *testing.F) {
 	f.Add("=?base64?SGVsbG8=?=")
 	f.Add(" ż\x00")
 	f.Fuzz(func(t *testing.T, s string) {
-		if decoded, ok := spec.DecodeHeader(s); ok && strings.HasPrefix(s, "=?base64?") && decoded != s && spec.EncodeHeader(decoded) != s && !spec.HeaderText(decoded) {
+		if decoded, ok := spec.DecodeHeader(s); ok && strings.HasPrefix(s, "=?base64?") && decoded != s &&
+			spec.EncodeHeader(decoded) != s && !spec.HeaderText(decoded) {
 			t.Errorf("%q decodes to %q, which encodes to %q", s, decoded, spec.EncodeHeader(decoded))
 		}
 		if !utf8.ValidString(s) {
 			return
 		}
 		header := spec.EncodeHeader(s)
-		if got, ok := spec.DecodeHeader(header); !ok || got != s || !spec.HeaderText(header) || strings.TrimSpace(header) != header {
+		if got, ok := spec.DecodeHeader(header); !ok || got != s || !spec.HeaderText(header) ||
+			strings.TrimSpace(header) != header {
 			t.Errorf("%q is written %q and read %q %v", s, header, got, ok)
 		}
 	})

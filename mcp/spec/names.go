@@ -76,14 +76,19 @@ const (
 // revision.
 func IsMethod(method string) bool {
 	switch method {
-	case MethodServerDiscover, MethodToolsList, MethodToolsCall, MethodResourcesList, MethodResourcesTemplatesList, MethodResourcesRead,
+	case MethodServerDiscover, MethodToolsList, MethodToolsCall, MethodResourcesList,
+		MethodResourcesTemplatesList, MethodResourcesRead,
 		MethodPromptsList, MethodPromptsGet, MethodCompletionComplete, MethodSubscriptionsListen,
 		MethodElicitationCreate, MethodSamplingCreateMessage, MethodRootsList,
 		MethodTasksGet, MethodTasksUpdate, MethodTasksCancel, MethodTasksResult, MethodTasksList,
-		MethodInitialize, MethodPing, MethodLoggingSetLevel, MethodResourcesSubscribe, MethodResourcesUnsubscribe,
-		NotificationCancelled, NotificationProgress, NotificationMessage, NotificationToolsListChanged, NotificationPromptsListChanged,
-		NotificationResourcesListChanged, NotificationResourcesUpdated, NotificationSubscriptionsAcknowledged, NotificationTasks,
-		NotificationInitialized, NotificationRootsListChanged, NotificationTasksStatus, NotificationElicitationComplete:
+		MethodInitialize, MethodPing, MethodLoggingSetLevel, MethodResourcesSubscribe,
+		MethodResourcesUnsubscribe,
+		NotificationCancelled, NotificationProgress, NotificationMessage, NotificationToolsListChanged,
+		NotificationPromptsListChanged,
+		NotificationResourcesListChanged, NotificationResourcesUpdated,
+		NotificationSubscriptionsAcknowledged, NotificationTasks,
+		NotificationInitialized, NotificationRootsListChanged, NotificationTasksStatus,
+		NotificationElicitationComplete:
 		return true
 	}
 	return false
@@ -151,7 +156,10 @@ const (
 
 // LogLevels returns the levels of logging, the least severe first.
 func LogLevels() []string {
-	return []string{LogDebug, LogInfo, LogNotice, LogWarning, LogError, LogCritical, LogAlert, LogEmergency}
+	return []string{
+		LogDebug, LogInfo, LogNotice, LogWarning, LogError, LogCritical, LogAlert,
+		LogEmergency,
+	}
 }
 
 // LogSeverity returns how severe a level is, 0 for the least, and -1 when there

@@ -26,7 +26,8 @@ const (
 var lacking = map[string][]string{
 	modern: {
 		"CallToolRequestParams.Task", "CreateMessageRequestParams.Task", "ElicitRequestParams.Task",
-		"CreateMessageRequestParams.Meta", "ElicitRequestParams.Meta", "ElicitResult.Meta", "ListRootsResult.Meta",
+		"CreateMessageRequestParams.Meta", "ElicitRequestParams.Meta", "ElicitResult.Meta",
+		"ListRootsResult.Meta",
 		"ElicitRequestParams.ElicitationID", "Tool.Execution", "RootsCapability.ListChanged", "Tasks",
 		"TaskIDs", // of the extension
 	},
@@ -45,10 +46,12 @@ type filler struct {
 var texts = map[string]string{
 	"URI": "file:///a/b", "URL": "https://example.com/x", "URITemplate": "file:///{path}", "WebsiteURL": "https://example.com",
 	"Src": "https://example.com/icon.png", "Theme": "dark", "Role": spec.RoleUser, "Level": spec.LogNotice,
-	"CacheScope": spec.CachePrivate, "IncludeContext": spec.ContextNone, "ToolChoice.Mode": spec.ToolChoiceAuto,
-	"Action": spec.ElicitAccept, "TaskSupport": spec.TaskOptional, "Status": spec.TaskWorking,
-	"ProtocolVersion": modern, "CreatedAt": "2026-01-02T03:04:05Z", "LastUpdatedAt": "2026-01-02T03:04:05Z",
-	"LastModified": "2026-01-02T03:04:05Z", "Audience": spec.RoleAssistant,
+	"CacheScope": spec.CachePrivate, "IncludeContext": spec.ContextNone,
+	"ToolChoice.Mode": spec.ToolChoiceAuto,
+	"Action":          spec.ElicitAccept, "TaskSupport": spec.TaskOptional, "Status": spec.TaskWorking,
+	"ProtocolVersion": modern, "CreatedAt": "2026-01-02T03:04:05Z",
+	"LastUpdatedAt": "2026-01-02T03:04:05Z",
+	"LastModified":  "2026-01-02T03:04:05Z", "Audience": spec.RoleAssistant,
 }
 
 // raws has the values of raw members, by field, that must not be just any.
@@ -245,10 +248,13 @@ var common = []schemaRow{
 	{def: "ListResourcesResult", make: made[spec.ListResourcesResult]},
 	{def: "ListResourceTemplatesResult", make: made[spec.ListResourceTemplatesResult]},
 	{def: "ReadResourceRequestParams", make: made[spec.ReadResourceRequestParams]},
-	{def: "ReadResourceResult", make: made[spec.ReadResourceResult], edit: edit(func(r *spec.ReadResourceResult) {
-		r.Contents[0].Blob = nil
-		r.Contents[1].Text = ""
-	})},
+	{
+		def: "ReadResourceResult", make: made[spec.ReadResourceResult],
+		edit: edit(func(r *spec.ReadResourceResult) {
+			r.Contents[0].Blob = nil
+			r.Contents[1].Text = ""
+		}),
+	},
 
 	{def: "Prompt", make: made[spec.Prompt]},
 	{def: "PromptArgument", make: made[spec.PromptArgument]},
@@ -257,20 +263,32 @@ var common = []schemaRow{
 	{def: "GetPromptRequestParams", make: made[spec.GetPromptRequestParams]},
 	{def: "GetPromptResult", make: made[spec.GetPromptResult]},
 
-	{def: "CompleteRequestParams", make: made[spec.CompleteRequestParams], edit: edit(func(p *spec.CompleteRequestParams) {
-		p.Ref = spec.CompleteReference{Type: spec.RefPrompt, Name: "n", Title: "t"}
-	})},
-	{def: "CompleteRequestParams", make: made[spec.CompleteRequestParams], edit: edit(func(p *spec.CompleteRequestParams) {
-		p.Ref = spec.CompleteReference{Type: spec.RefResource, URI: "file:///{a}"}
-	})},
+	{
+		def: "CompleteRequestParams", make: made[spec.CompleteRequestParams],
+		edit: edit(func(p *spec.CompleteRequestParams) {
+			p.Ref = spec.CompleteReference{Type: spec.RefPrompt, Name: "n", Title: "t"}
+		}),
+	},
+	{
+		def: "CompleteRequestParams", make: made[spec.CompleteRequestParams],
+		edit: edit(func(p *spec.CompleteRequestParams) {
+			p.Ref = spec.CompleteReference{Type: spec.RefResource, URI: "file:///{a}"}
+		}),
+	},
 	{def: "CompleteResult", make: made[spec.CompleteResult]},
 
-	{def: "ElicitRequestParams", make: made[spec.ElicitRequestParams], edit: edit(func(p *spec.ElicitRequestParams) {
-		p.Mode, p.URL, p.ElicitationID = spec.ElicitForm, "", ""
-	})},
-	{def: "ElicitRequestParams", make: made[spec.ElicitRequestParams], edit: edit(func(p *spec.ElicitRequestParams) {
-		p.Mode, p.RequestedSchema = spec.ElicitURL, nil
-	})},
+	{
+		def: "ElicitRequestParams", make: made[spec.ElicitRequestParams],
+		edit: edit(func(p *spec.ElicitRequestParams) {
+			p.Mode, p.URL, p.ElicitationID = spec.ElicitForm, "", ""
+		}),
+	},
+	{
+		def: "ElicitRequestParams", make: made[spec.ElicitRequestParams],
+		edit: edit(func(p *spec.ElicitRequestParams) {
+			p.Mode, p.RequestedSchema = spec.ElicitURL, nil
+		}),
+	},
 	{def: "ElicitResult", make: made[spec.ElicitResult]},
 
 	{def: "CreateMessageRequestParams", make: made[spec.CreateMessageRequestParams]},
@@ -289,9 +307,12 @@ var common = []schemaRow{
 
 var schemaRows = map[string][]schemaRow{
 	modern: append([]schemaRow{
-		{def: "RequestMetaObject", make: made[spec.RequestMetaObject], edit: edit(func(m *spec.RequestMetaObject) {
-			m.LogLevel = spec.LogAlert
-		})},
+		{
+			def: "RequestMetaObject", make: made[spec.RequestMetaObject],
+			edit: edit(func(m *spec.RequestMetaObject) {
+				m.LogLevel = spec.LogAlert
+			}),
+		},
 		{def: "ResultMetaObject", make: made[spec.ResultMetaObject]},
 		{def: "SubscriptionsListenResultMetaObject", make: made[spec.ResultMetaObject]},
 		{def: "NotificationMetaObject", make: made[spec.NotificationMetaObject]},
@@ -302,7 +323,10 @@ var schemaRows = map[string][]schemaRow{
 		{def: "SubscriptionFilter", make: made[spec.SubscriptionFilter]},
 		{def: "SubscriptionsListenRequestParams", make: made[spec.SubscriptionsListenRequestParams]},
 		{def: "SubscriptionsListenResult", make: made[spec.SubscriptionsListenResult]},
-		{def: "SubscriptionsAcknowledgedNotificationParams", make: made[spec.SubscriptionsAcknowledgedNotificationParams]},
+		{
+			def:  "SubscriptionsAcknowledgedNotificationParams",
+			make: made[spec.SubscriptionsAcknowledgedNotificationParams],
+		},
 		{
 			def: "UnsupportedProtocolVersionError", open: true,
 			make: made[failure[spec.UnsupportedProtocolVersionData]],
@@ -332,10 +356,16 @@ var schemaRows = map[string][]schemaRow{
 		{def: "GetTaskResult", make: made[spec.LegacyTaskResult], open: true},
 		{def: "CancelTaskResult", make: made[spec.LegacyTaskResult], open: true},
 		{def: "ListTasksResult", make: made[spec.ListTasksResult]},
-		{def: "TaskStatusNotificationParams", make: made[spec.LegacyTaskStatusNotificationParams], open: true},
-		{def: "GetTaskRequest", open: true, make: made[request[spec.TaskParams]], edit: edit(func(r *request[spec.TaskParams]) {
-			r.JSONRPC, r.Method = "2.0", spec.MethodTasksGet
-		})},
+		{
+			def: "TaskStatusNotificationParams", make: made[spec.LegacyTaskStatusNotificationParams],
+			open: true,
+		},
+		{
+			def: "GetTaskRequest", open: true, make: made[request[spec.TaskParams]],
+			edit: edit(func(r *request[spec.TaskParams]) {
+				r.JSONRPC, r.Method = "2.0", spec.MethodTasksGet
+			}),
+		},
 		{
 			def: "ElicitationCompleteNotification", open: true,
 			make: made[notification[spec.ElicitationCompleteNotificationParams]],
@@ -400,7 +430,8 @@ func TestSchema(t *testing.T) {
 var elsewhere = []string{
 	"Content", "InputRequest", // written out
 	"ElicitSchema", "PrimitiveSchemaDefinition", "EnumOption", "EnumItems", // in the schema of a form
-	"Task", "DetailedTask", "CreateTaskResult", "GetTaskResult", "UpdateTaskParams", "TaskStatusNotificationParams",
+	"Task", "DetailedTask", "CreateTaskResult", "GetTaskResult", "UpdateTaskParams",
+	"TaskStatusNotificationParams",
 }
 
 // structs returns the names of the package's exported structs.
@@ -432,22 +463,40 @@ func TestEmpty(t *testing.T) {
 	zero := int64(0)
 	validate := mcptest.Strict(t, modern)
 	for def, v := range map[string]any{
-		"CallToolResult":              spec.CallToolResult{ResultType: spec.ResultComplete},
-		"ListToolsResult":             spec.ListToolsResult{ResultType: "x", TTLMS: &zero, CacheScope: "public"},
-		"ListResourcesResult":         spec.ListResourcesResult{ResultType: "x", TTLMS: &zero, CacheScope: "public"},
-		"ListResourceTemplatesResult": spec.ListResourceTemplatesResult{ResultType: "x", TTLMS: &zero, CacheScope: "public"},
-		"ListPromptsResult":           spec.ListPromptsResult{ResultType: "x", TTLMS: &zero, CacheScope: "public"},
-		"ReadResourceResult":          spec.ReadResourceResult{ResultType: "x", TTLMS: &zero, CacheScope: "public"},
-		"DiscoverResult":              spec.DiscoverResult{ResultType: "x", TTLMS: &zero, CacheScope: "public"},
-		"GetPromptResult":             spec.GetPromptResult{ResultType: "x"},
-		"CompleteResult":              spec.CompleteResult{ResultType: "x"},
-		"ListRootsResult":             spec.ListRootsResult{},
-		"CreateMessageRequestParams":  spec.CreateMessageRequestParams{},
-		"SamplingMessage":             spec.SamplingMessage{Role: spec.RoleUser},
-		"TextContent":                 spec.Content{},
-		"ImageContent":                spec.Content{Type: spec.TypeImage},
-		"ToolUseContent":              spec.Content{Type: spec.TypeToolUse},
-		"ToolResultContent":           spec.Content{Type: spec.TypeToolResult},
+		"CallToolResult": spec.CallToolResult{ResultType: spec.ResultComplete},
+		"ListToolsResult": spec.ListToolsResult{
+			ResultType: "x", TTLMS: &zero,
+			CacheScope: "public",
+		},
+		"ListResourcesResult": spec.ListResourcesResult{
+			ResultType: "x", TTLMS: &zero,
+			CacheScope: "public",
+		},
+		"ListResourceTemplatesResult": spec.ListResourceTemplatesResult{
+			ResultType: "x", TTLMS: &zero,
+			CacheScope: "public",
+		},
+		"ListPromptsResult": spec.ListPromptsResult{
+			ResultType: "x", TTLMS: &zero,
+			CacheScope: "public",
+		},
+		"ReadResourceResult": spec.ReadResourceResult{
+			ResultType: "x", TTLMS: &zero,
+			CacheScope: "public",
+		},
+		"DiscoverResult": spec.DiscoverResult{
+			ResultType: "x", TTLMS: &zero,
+			CacheScope: "public",
+		},
+		"GetPromptResult":            spec.GetPromptResult{ResultType: "x"},
+		"CompleteResult":             spec.CompleteResult{ResultType: "x"},
+		"ListRootsResult":            spec.ListRootsResult{},
+		"CreateMessageRequestParams": spec.CreateMessageRequestParams{},
+		"SamplingMessage":            spec.SamplingMessage{Role: spec.RoleUser},
+		"TextContent":                spec.Content{},
+		"ImageContent":               spec.Content{Type: spec.TypeImage},
+		"ToolUseContent":             spec.Content{Type: spec.TypeToolUse},
+		"ToolResultContent":          spec.Content{Type: spec.TypeToolResult},
 	} {
 		raw, err := jsonv2.Append(nil, v)
 		if err != nil || strings.Contains(string(raw), "null") {

@@ -13,14 +13,16 @@ func TestTasks(t *testing.T) {
 	ttl, poll := int64(3600000), int64(5000)
 	task := spec.Task{
 		TaskID: "786512e2", Status: spec.TaskWorking,
-		CreatedAt: "2025-11-25T10:30:00Z", LastUpdatedAt: "2025-11-25T10:50:00Z", TTLMS: &ttl, PollIntervalMS: &poll,
+		CreatedAt: "2025-11-25T10:30:00Z", LastUpdatedAt: "2025-11-25T10:50:00Z", TTLMS: &ttl,
+		PollIntervalMS: &poll,
 	}
 	is := func(status string) spec.Task {
 		t := task
 		t.Status = status
 		return t
 	}
-	const rest = `"createdAt":"2025-11-25T10:30:00Z","lastUpdatedAt":"2025-11-25T10:50:00Z","ttlMs":3600000,"pollIntervalMs":5000`
+	const rest = `"createdAt":"2025-11-25T10:30:00Z","lastUpdatedAt":"2025-11-25T10:50:00Z",` +
+		`"ttlMs":3600000,"pollIntervalMs":5000`
 	for name, test := range map[string]struct {
 		v    any
 		want string
@@ -30,8 +32,12 @@ func TestTasks(t *testing.T) {
 			`{"resultType":"task","taskId":"786512e2","status":"working",` + rest + `}`,
 		},
 		"without end": { // ttlMs is required, and null says unlimited
-			&spec.CreateTaskResult{ResultType: spec.ResultTask, Task: spec.Task{TaskID: "1", Status: spec.TaskWorking, StatusMessage: "m"}},
-			`{"resultType":"task","taskId":"1","status":"working","statusMessage":"m","createdAt":"","lastUpdatedAt":"","ttlMs":null}`,
+			&spec.CreateTaskResult{
+				ResultType: spec.ResultTask,
+				Task:       spec.Task{TaskID: "1", Status: spec.TaskWorking, StatusMessage: "m"},
+			},
+			`{"resultType":"task","taskId":"1","status":"working","statusMessage":"m","createdAt":"",` +
+				`"lastUpdatedAt":"","ttlMs":null}`,
 		},
 		"input required": {
 			&spec.GetTaskResult{ResultType: spec.ResultComplete, DetailedTask: spec.DetailedTask{
@@ -47,20 +53,26 @@ func TestTasks(t *testing.T) {
 			&spec.TaskStatusNotificationParams{DetailedTask: spec.DetailedTask{
 				Task: is(spec.TaskCompleted), Result: jsonrpc.Raw(`{"content":[],"isError":false}`),
 			}},
-			`{"taskId":"786512e2","status":"completed",` + rest + `,"result":{"content":[],"isError":false}}`,
+			`{"taskId":"786512e2","status":"completed",` + rest +
+				`,"result":{"content":[],"isError":false}}`,
 		},
 		"failed": {
 			&spec.GetTaskResult{ResultType: spec.ResultComplete, DetailedTask: spec.DetailedTask{
 				Task: is(spec.TaskFailed), Error: &jsonrpc.Error{Code: jsonrpc.InternalError, Message: "m"},
 			}},
-			`{"resultType":"complete","taskId":"786512e2","status":"failed",` + rest + `,"error":{"code":-32603,"message":"m"}}`,
+			`{"resultType":"complete","taskId":"786512e2","status":"failed",` + rest +
+				`,"error":{"code":-32603,"message":"m"}}`,
 		},
 		"update": {
-			&spec.UpdateTaskParams{TaskID: "1", InputResponses: map[string]jsonrpc.Raw{"name": jsonrpc.Raw(`{"action":"accept"}`)}},
+			&spec.UpdateTaskParams{
+				TaskID: "1", InputResponses: map[string]jsonrpc.Raw{"name": jsonrpc.Raw(`{"action":"accept"}`)},
+			},
 			`{"taskId":"1","inputResponses":{"name":{"action":"accept"}}}`,
 		},
 		"listen": {
-			&spec.SubscriptionsListenRequestParams{Notifications: spec.SubscriptionFilter{TaskIDs: []string{"1"}}},
+			&spec.SubscriptionsListenRequestParams{
+				Notifications: spec.SubscriptionFilter{TaskIDs: []string{"1"}},
+			},
 			`{"notifications":{"taskIds":["1"]}}`,
 		},
 	} {
@@ -86,7 +98,8 @@ func TestTaskEnded(t *testing.T) {
 }
 
 func TestLogSeverity(t *testing.T) {
-	if spec.LogSeverity(spec.LogDebug) != 0 || spec.LogSeverity(spec.LogEmergency) != 7 || spec.LogSeverity("loud") != -1 {
+	if spec.LogSeverity(spec.LogDebug) != 0 || spec.LogSeverity(spec.LogEmergency) != 7 ||
+		spec.LogSeverity("loud") != -1 {
 		t.Error("levels are out of order")
 	}
 }
