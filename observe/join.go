@@ -58,7 +58,9 @@ func (o *Observer) Tag(set func(*Call)) *Observer {
 	return &t
 }
 
-func chain(a, b func(context.Context, *Call) context.Context) func(context.Context, *Call) context.Context {
+func chain(
+	a, b func(context.Context, *Call) context.Context,
+) func(context.Context, *Call) context.Context {
 	if a == nil || b == nil {
 		return either(a, b, a == nil)
 	}

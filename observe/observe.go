@@ -182,8 +182,8 @@ type Call struct {
 	Request, Response jsonrpc.Raw
 }
 
-// Event notes a value or notification on the stream of a call, by a name that the other end does not
-// choose.
+// Event notes a value or notification on the stream of a call, by a name that the other end does
+// not choose.
 func (c *Call) Event(name string) {
 	if c != nil && c.Events != nil {
 		c.Events.Event(name)
@@ -205,13 +205,16 @@ type Kind string
 const (
 	Connection Kind = "connection" // one transport link
 	Session    Kind = "session"    // of MCP, from initialize on
-	Queue      Kind = "queue"      // a call of a gateway waits for a connection to a server; there is no Open
-	Restart    Kind = "restart"    // a process of a gateway's server was started again; there is no Close
-	Stream     Kind = "stream"     // an event stream of HTTP
+	// Queue is how long a call of a gateway waits for a connection to a server. There is no Open.
+	Queue Kind = "queue"
+	// Restart is a process of a gateway's server that was started again. There is no Close.
+	Restart Kind = "restart"
+	Stream  Kind = "stream" // an event stream of HTTP
 	// Suspension is how long a call in a gateway waits, without a request of its client, for what the
 	// client answers to a question.
 	Suspension Kind = "suspension"
-	Child      Kind = "child" // a child process of a gateway starts, until it has answered; there is no Open
+	// Child is the start of a child process of a gateway, until it has answered. There is no Open.
+	Child Kind = "child"
 )
 
 // Lifetime is something that lasts, when it begins and when it ends. Each field but Caller may be a

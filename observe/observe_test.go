@@ -40,12 +40,14 @@ func TestJoin(t *testing.T) {
 	t.Parallel()
 	var log []string
 	a, b := noting("a", &log), noting("b", &log)
-	o := observe.Join(nil, a, &observe.Observer{}, nil, b, &observe.Observer{Messages: true}, &observe.Observer{Traces: true})
+	o := observe.Join(nil, a, &observe.Observer{}, nil, b, &observe.Observer{Messages: true},
+		&observe.Observer{Traces: true})
 	if !o.Messages || !o.Traces {
 		t.Error("one wants the messages and another one the spans, and the joined observer does not")
 	}
 	all(t, o)
-	const want = "astart bstart asent bsent bend aend arefuse brefuse aframe bframe abad bbad aopen bopen bclose aclose adecide bdecide"
+	const want = "astart bstart asent bsent bend aend arefuse brefuse aframe bframe abad bbad aopen " +
+		"bopen bclose aclose adecide bdecide"
 	if got := strings.Join(log, " "); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

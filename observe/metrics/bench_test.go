@@ -15,7 +15,9 @@ import (
 // responding returns a call of a handler that does nothing.
 func responding(o *observe.Observer) func(context.Context) {
 	mux := farcall.NewMux()
-	mux.Handle("ok", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return nil, nil }))
+	mux.Handle("ok", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
+		return nil, nil
+	}))
 	r := farcall.NewResponder(mux, &farcall.Options{Observer: o})
 	frame, out := []byte(`{"jsonrpc":"2.0","method":"ok","id":1}`), make([]byte, 0, 1024)
 	return func(ctx context.Context) { r.Respond(ctx, out, frame, nil) }

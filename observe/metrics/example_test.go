@@ -15,7 +15,9 @@ func ExampleNew() {
 	m := metrics.New(&metrics.Options{Version: "1.0"})
 
 	mux := farcall.NewMux()
-	farcall.Handle(mux, "add", func(_ context.Context, n []int) (int, error) { return n[0] + n[1], nil })
+	farcall.Handle(mux, "add", func(_ context.Context, n []int) (int, error) {
+		return n[0] + n[1], nil
+	})
 	a, b := farcall.Pipe()
 	server := farcall.NewPeer(a, mux, &farcall.Options{Observer: m.Observer()})
 	client := farcall.NewPeer(b, nil, nil)
@@ -35,5 +37,6 @@ func ExampleNew() {
 			fmt.Print(line)
 		}
 	}
-	// Output: rpc_server_call_duration_seconds_count{error_type="",network_transport="",rpc_method="add",rpc_system_name="jsonrpc"} 3
+	// Output:
+	// rpc_server_call_duration_seconds_count{error_type="",network_transport="",rpc_method="add",rpc_system_name="jsonrpc"} 3
 }

@@ -57,7 +57,8 @@ const exemplarAge = time.Second
 
 func (r *registry) family(row metric) *family {
 	f := &family{
-		row: row, desc: prometheus.NewDesc(row.name, row.help, row.labels, nil), known: map[string]*timed{},
+		row: row, desc: prometheus.NewDesc(row.name, row.help, row.labels, nil),
+		known: map[string]*timed{},
 	}
 	for _, bound := range row.buckets {
 		f.bounds = append(f.bounds, time.Duration(bound*float64(time.Second)))

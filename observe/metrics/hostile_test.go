@@ -35,7 +35,10 @@ func hostileNames() int {
 func TestHostileNames(t *testing.T) {
 	m := metrics.New(nil)
 	rpc := &farcall.Options{Observer: m.Observer()}
-	say := []func(name string){overPipe(t, rpc), overHTTP(t, rpc), overMCP(t, rpc), overMCPHTTP(t, rpc), overTCP(t, rpc), overWS(t, rpc)}
+	say := []func(name string){
+		overPipe(t, rpc), overHTTP(t, rpc), overMCP(t, rpc),
+		overMCPHTTP(t, rpc), overTCP(t, rpc), overWS(t, rpc),
+	}
 	each := hostileNames() / (len(say) * 8)
 	series := func() int { return strings.Count(scrape(t, m), "\n") }
 	heap := func() int64 {
@@ -63,7 +66,8 @@ func TestHostileNames(t *testing.T) {
 		t.Errorf("a name of the other end is a label: %s", text[max(i-200, 0):i+20])
 	}
 	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "farcall_metrics_overflow_total{") && !strings.HasSuffix(line, " 0\n") {
+		if strings.HasPrefix(line, "farcall_metrics_overflow_total{") &&
+			!strings.HasSuffix(line, " 0\n") {
 			t.Errorf("a metric has too many series: %s", line)
 		}
 	}
@@ -72,7 +76,10 @@ func TestHostileNames(t *testing.T) {
 		t.Errorf("%d bytes more are kept after %d names of each kind", grown, each)
 	}
 	t.Logf("%d lines, %d bytes more in memory, after %d names of each kind", lines, grown, each)
-	for _, want := range []string{`transport="tcp"`, `transport="ws"`, `mcp_method_name="_OTHER"`, `mcp_method_name="tools/call"`, `rpc_method="_OTHER"`, `error_type="_OTHER"`} {
+	for _, want := range []string{
+		`transport="tcp"`, `transport="ws"`, `mcp_method_name="_OTHER"`,
+		`mcp_method_name="tools/call"`, `rpc_method="_OTHER"`, `error_type="_OTHER"`,
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("nothing has %s: the names were not sent", want)
 		}
@@ -125,19 +132,29 @@ func overHTTP(t *testing.T, rpc *farcall.Options) func(string) {
 func hostileCalls(name string) []string {
 	calls := []string{`"` + name + `","params":{}`}
 	for _, method := range []string{"tools/call", "prompts/get", "completion/complete"} {
-		calls = append(calls, fmt.Sprintf(`"%s","params":{"name":%q,"ref":{"type":"ref/prompt","name":%q},"argument":{"name":"a","value":"b"}}`, method, name, name))
+		calls = append(calls,
+			fmt.Sprintf(
+				`"%s","params":{"name":%q,"ref":{"type":"ref/prompt","name":%q},"argument":{"name":"a",`+
+					`"value":"b"}}`, method, name, name))
 	}
 	return append(calls, `"resources/read","params":{"uri":"x://`+name+`"}`)
 }
 
 func hostileInitialize(name string) string {
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":%q,"capabilities":{},"clientInfo":{"name":%q,"version":%q}}}`, name, name, name)
+	return fmt.Sprintf(
+		`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":%q,`+
+			`"capabilities":{},"clientInfo":{"name":%q,"version":%q}}}`, name, name, name)
 }
 
 func offering(rpc *farcall.Options) *mcp.Server {
 	s := mcp.NewServer("s", "1", &mcp.ServerOptions{RPC: rpc})
-	mcp.AddTool(s, mcp.Tool{Name: "add"}, func(context.Context, struct{}) (int, error) { return 1, nil })
-	s.AddPrompt(mcp.Prompt{Name: "hello"}, func(context.Context, map[string]string) (*mcp.PromptResult, error) { return &mcp.PromptResult{}, nil })
+	mcp.AddTool(s, mcp.Tool{Name: "add"}, func(context.Context, struct{}) (int, error) {
+		return 1, nil
+	})
+	s.AddPrompt(mcp.Prompt{Name: "hello"},
+		func(context.Context, map[string]string) (*mcp.PromptResult, error) {
+			return &mcp.PromptResult{}, nil
+		})
 	return s
 }
 
@@ -236,7 +253,8 @@ func overMCPHTTP(t *testing.T, rpc *farcall.Options) func(string) {
 		id := post(t, h, hostileInitialize(name)).Get("Mcp-Session-Id")
 		for _, call := range hostileCalls(name) {
 			post(t, h, `{"jsonrpc":"2.0","id":1,"method":`+call+`}`, "Mcp-Session-Id", id)
-			post(t, h, `{"jsonrpc":"2.0","id":1,"method":`+call+`}`, "Mcp-Session-Id", name, "Mcp-Protocol-Version", name)
+			post(t, h, `{"jsonrpc":"2.0","id":1,"method":`+call+`}`, "Mcp-Session-Id", name,
+				"Mcp-Protocol-Version", name)
 		}
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodDelete, "http://localhost/", nil)
 		r.Header.Set("Mcp-Session-Id", id)

@@ -17,9 +17,13 @@ func TestImports(t *testing.T) {
 	t.Parallel()
 	const module = "github.com/farcall-dev/farcall"
 	heavy := func(path string) bool {
-		return strings.Contains(path, "prometheus") || strings.Contains(path, "opentelemetry") || strings.Contains(path, "protobuf")
+		return strings.Contains(path, "prometheus") || strings.Contains(path, "opentelemetry") ||
+			strings.Contains(path, "protobuf")
 	}
-	libraries := []string{"", "/observe", "/mcp", "/mcp/mcphttp", "/mcp/host", "/httprpc", "/wsrpc", "/stream", "/rpc", "/guard", "/gateway"}
+	libraries := []string{
+		"", "/observe", "/mcp", "/mcp/mcphttp", "/mcp/host", "/httprpc", "/wsrpc",
+		"/stream", "/rpc", "/guard", "/gateway",
+	}
 	for i := range libraries {
 		libraries[i] = module + libraries[i]
 	}
@@ -34,7 +38,8 @@ func TestImports(t *testing.T) {
 		}
 	}
 	file := filepath.Join(t.TempDir(), "hello")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", file, module+"/examples/mcp/hello").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", file,
+		module+"/examples/mcp/hello").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	info, err := buildinfo.ReadFile(file)

@@ -86,8 +86,14 @@ func New(o *Options) *Metrics {
 			Name: inFlight.name, Help: inFlight.help, ConstLabels: prometheus.Labels{labelSide: name},
 		}, func() float64 { return m.inFlight(side) }))
 	}
-	m.mcp = [2]*bounded[callKey, *timed]{r.calls(mcpServer, callKey.ofMCP), r.calls(mcpClient, callKey.toMCP)}
-	m.rpc = [2]*bounded[callKey, *timed]{r.calls(rpcServer, callKey.ofRPC), r.calls(rpcClient, callKey.toRPC)}
+	m.mcp = [2]*bounded[callKey, *timed]{
+		r.calls(mcpServer, callKey.ofMCP),
+		r.calls(mcpClient, callKey.toMCP),
+	}
+	m.rpc = [2]*bounded[callKey, *timed]{
+		r.calls(rpcServer, callKey.ofRPC),
+		r.calls(rpcClient, callKey.toRPC),
+	}
 	m.sessions = r.sessions()
 	m.connections = bound(r, connections, r.gauge(connections).WithLabelValues, text.values)
 	m.streams = bound(r, streams, r.gauge(streams).WithLabelValues, text.values)
@@ -105,7 +111,8 @@ func New(o *Options) *Metrics {
 	m.sources = newSources()
 	r.MustRegister(m.sources)
 	r.gauge(buildInfo).WithLabelValues(opts.Version, runtime.Version()).Set(1)
-	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.handler = promhttp.HandlerFor(m.Gatherer(), promhttp.HandlerOpts{EnableOpenMetrics: true})
 	return m
 }
@@ -129,7 +136,8 @@ func (m *Metrics) inFlight(side int) float64 {
 // counts twice.
 func (m *Metrics) Observer() *observe.Observer {
 	return &observe.Observer{
-		Start: m.start, End: m.end, Refuse: m.refuse, Frame: m.frame, Bad: m.badFrame, Open: m.open, Close: m.close,
+		Start: m.start, End: m.end, Refuse: m.refuse, Frame: m.frame, Bad: m.badFrame, Open: m.open,
+		Close:  m.close,
 		Decide: m.decide,
 	}
 }
@@ -151,7 +159,10 @@ func (m *Metrics) start(ctx context.Context, c *observe.Call) context.Context {
 
 func (m *Metrics) end(_ context.Context, c *observe.Call) {
 	at := side(c.Outgoing)
-	k := callKey{method: words.Other, tool: c.Tool, prompt: c.Prompt, revision: c.Revision, transport: c.Transport}
+	k := callKey{
+		method: words.Other, tool: c.Tool, prompt: c.Prompt, revision: c.Revision,
+		transport: c.Transport,
+	}
 	if c.Known {
 		k.method = c.Method
 	}

@@ -30,7 +30,8 @@ func scrape(t *testing.T, m *metrics.Metrics) string {
 	var b strings.Builder
 	for line := range strings.Lines(w.Body.String()) {
 		name := strings.TrimPrefix(strings.TrimPrefix(line, "# HELP "), "# TYPE ")
-		if !strings.HasPrefix(name, "go_") && !strings.HasPrefix(name, "process_") && !strings.HasPrefix(name, "promhttp_") {
+		if !strings.HasPrefix(name, "go_") && !strings.HasPrefix(name, "process_") &&
+			!strings.HasPrefix(name, "promhttp_") {
 			b.WriteString(line)
 		}
 	}
@@ -70,13 +71,16 @@ func TestCalls(t *testing.T) {
 	}
 	wantLines(t, scrape(t, server),
 		`farcall_inflight{side="server"} 0`,
-		`rpc_server_call_duration_seconds_count{error_type="",network_transport="tcp",rpc_method="add",rpc_system_name="jsonrpc"} 1`,
-		`rpc_server_call_duration_seconds_count{error_type="-32601",network_transport="tcp",rpc_method="_OTHER",rpc_system_name="jsonrpc"} 1`,
+		`rpc_server_call_duration_seconds_count{error_type="",network_transport="tcp",rpc_method="add",`+
+			`rpc_system_name="jsonrpc"} 1`,
+		`rpc_server_call_duration_seconds_count{error_type="-32601",network_transport="tcp",`+
+			`rpc_method="_OTHER",rpc_system_name="jsonrpc"} 1`,
 		`farcall_frames_total{direction="in",transport="tcp"} 2`,
 		`farcall_frames_total{direction="out",transport="tcp"} 2`,
 		`farcall_connections{transport="tcp"} 1`,
 	)
-	if text := scrape(t, server); !strings.Contains(text, `farcall_build_info{goversion="go`) || !strings.Contains(text, `version="1.2"} 1`) {
+	if text := scrape(t, server); !strings.Contains(text, `farcall_build_info{goversion="go`) ||
+		!strings.Contains(text, `version="1.2"} 1`) {
 		t.Error("there is no farcall_build_info with the version")
 	}
 	if err := b.Write([]byte(`{"jsonrpc":"2.0","id":77,"result":1}`), []byte("[}")); err != nil {
@@ -94,7 +98,8 @@ func TestCalls(t *testing.T) {
 		`farcall_connections{transport="tcp"} 0`,
 	)
 	wantLines(t, scrape(t, client),
-		`rpc_client_call_duration_seconds_count{error_type="",network_transport="pipe",rpc_method="_OTHER",rpc_system_name="jsonrpc",upstream=""} 1`)
+		`rpc_client_call_duration_seconds_count{error_type="",network_transport="pipe",`+
+			`rpc_method="_OTHER",rpc_system_name="jsonrpc",upstream=""} 1`)
 }
 
 // What a gateway and its guard tell has the names that their configuration has.
@@ -109,7 +114,10 @@ func TestGateway(t *testing.T) {
 	for range 2 { // two gateways in one process
 		m.Read(func(yield func(observe.Reading) bool) {
 			_ = yield(observe.Reading{Name: "farcall_queued", Upstream: "files", Value: 2}) &&
-				yield(observe.Reading{Name: "farcall_upstream_state", Upstream: "files", State: "up", Value: 0.5}) &&
+				yield(observe.Reading{
+					Name: "farcall_upstream_state", Upstream: "files", State: "up",
+					Value: 0.5,
+				}) &&
 				yield(observe.Reading{Name: "farcall_unheard_of", Value: 1})
 		})
 	}
@@ -118,7 +126,9 @@ func TestGateway(t *testing.T) {
 		`farcall_guard_decisions_total{decision="denied",policy="nights"} 1`,
 		`farcall_guard_seconds_bucket{decision="denied",le="5e-06"} 1`,
 		`farcall_queue_wait_seconds_count{upstream="files"} 1`,
-		`mcp_client_operation_duration_seconds_count{error_type="",gen_ai_prompt_name="",gen_ai_tool_name="",mcp_method_name="tools/call",mcp_protocol_version="",network_transport="",upstream="files"} 1`,
+		`mcp_client_operation_duration_seconds_count{error_type="",gen_ai_prompt_name="",`+
+			`gen_ai_tool_name="",mcp_method_name="tools/call",mcp_protocol_version="",`+
+			`network_transport="",upstream="files"} 1`,
 		`farcall_queued{upstream="files"} 4`,
 		`farcall_upstream_state{state="up",upstream="files"} 1`)
 	if strings.Contains(text, "farcall_unheard_of") {
@@ -131,18 +141,24 @@ func TestMCP(t *testing.T) {
 	t.Parallel()
 	const revision = "2025-06-18"
 	m := metrics.New(nil)
-	s := mcp.NewServer("s", "1", &mcp.ServerOptions{RPC: &farcall.Options{Transport: "unix", Observer: m.Observer()}})
-	mcp.AddTool(s, mcp.Tool{Name: "fail"}, func(context.Context, struct{}) (int, error) { return 0, fmt.Errorf("no") })
+	s := mcp.NewServer("s", "1",
+		&mcp.ServerOptions{RPC: &farcall.Options{Transport: "unix", Observer: m.Observer()}})
+	mcp.AddTool(s, mcp.Tool{Name: "fail"}, func(context.Context, struct{}) (int, error) {
+		return 0, fmt.Errorf("no")
+	})
 	t.Run("talk", func(t *testing.T) {
 		c := mcptest.Client(t, s, &mcp.ClientOptions{Era: revision})
 		_, _ = c.CallTool(t.Context(), "fail", nil)
 		wantLines(t, scrape(t, m),
 			`farcall_sessions{mcp_protocol_version="`+revision+`",side="server",transport="unix"} 1`,
-			`mcp_server_operation_duration_seconds_count{error_type="tool_error",gen_ai_prompt_name="",gen_ai_tool_name="fail",mcp_method_name="tools/call",mcp_protocol_version="`+revision+`",network_transport="unix"} 1`)
+			`mcp_server_operation_duration_seconds_count{error_type="tool_error",gen_ai_prompt_name="",`+
+				`gen_ai_tool_name="fail",mcp_method_name="tools/call",mcp_protocol_version="`+revision+
+				`",network_transport="unix"} 1`)
 	})
 	wantLines(t, scrape(t, m),
 		`farcall_sessions{mcp_protocol_version="`+revision+`",side="server",transport="unix"} 0`,
-		`mcp_server_session_duration_seconds_count{mcp_protocol_version="`+revision+`",network_transport="unix"} 1`)
+		`mcp_server_session_duration_seconds_count{mcp_protocol_version="`+revision+
+			`",network_transport="unix"} 1`)
 }
 
 // What exceeds the bound of a metric is in one series, and is counted.
@@ -161,8 +177,10 @@ func TestOverflow(t *testing.T) {
 		t.Errorf("%d series, want 3 and one that has all others", n)
 	}
 	wantLines(t, text,
-		`rpc_server_call_duration_seconds_count{error_type="_OTHER",network_transport="_OTHER",rpc_method="_OTHER",rpc_system_name="_OTHER"} 14`,
-		`rpc_server_call_duration_seconds_count{error_type="",network_transport="",rpc_method="m2",rpc_system_name="jsonrpc"} 2`,
+		`rpc_server_call_duration_seconds_count{error_type="_OTHER",network_transport="_OTHER",`+
+			`rpc_method="_OTHER",rpc_system_name="_OTHER"} 14`,
+		`rpc_server_call_duration_seconds_count{error_type="",network_transport="",rpc_method="m2",`+
+			`rpc_system_name="jsonrpc"} 2`,
 		`farcall_metrics_overflow_total{metric="rpc_server_call_duration_seconds"} 14`)
 }
 
@@ -215,7 +233,8 @@ func used(t *testing.T) *metrics.Metrics {
 func TestMethods(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
-	metrics.New(nil).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/metrics", nil))
+	metrics.New(nil).ServeHTTP(w,
+		httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/metrics", nil))
 	if w.Code != http.StatusMethodNotAllowed {
 		t.Errorf("status %d for POST", w.Code)
 	}

@@ -144,7 +144,8 @@ func (t *timed) metric(most int) prometheus.Metric {
 	for i := range upTo {
 		if e := t.exemplar(i); e.trace != "" {
 			exemplars = append(exemplars, prometheus.Exemplar{
-				Value: e.value, Timestamp: e.at, Labels: prometheus.Labels{"trace_id": e.trace, "span_id": e.span},
+				Value: e.value, Timestamp: e.at,
+				Labels: prometheus.Labels{"trace_id": e.trace, "span_id": e.span},
 			})
 		}
 	}

@@ -66,8 +66,10 @@ func TestNative(t *testing.T) {
 		last += delta
 		calls += uint64(last)
 	}
-	if h.GetSchema() >= schema || len(h.GetPositiveDelta()) > mostNative+mostNative/2 || calls != h.GetSampleCount() {
-		t.Errorf("schema %d, %d buckets, %d calls of %d", h.GetSchema(), len(h.GetPositiveDelta()), calls, h.GetSampleCount())
+	if h.GetSchema() >= schema || len(h.GetPositiveDelta()) > mostNative+mostNative/2 ||
+		calls != h.GetSampleCount() {
+		t.Errorf("schema %d, %d buckets, %d calls of %d", h.GetSchema(), len(h.GetPositiveDelta()), calls,
+			h.GetSampleCount())
 	}
 }
 

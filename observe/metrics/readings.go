@@ -71,6 +71,7 @@ func (s *sources) Collect(to chan<- prometheus.Metric) {
 		if row.kind == counter {
 			kind = prometheus.CounterValue
 		}
-		to <- prometheus.MustNewConstMetric(row.desc, kind, sum, []string{r.Upstream, r.State}[:len(row.labels)]...)
+		to <- prometheus.MustNewConstMetric(row.desc, kind, sum,
+			[]string{r.Upstream, r.State}[:len(row.labels)]...)
 	}
 }

@@ -44,7 +44,8 @@ func (r *registry) gauge(row metric) *prometheus.GaugeVec {
 func (r *registry) histogram(row metric) *prometheus.HistogramVec {
 	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: row.name, Help: row.help, Buckets: row.buckets,
-		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour,
+		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100,
+		NativeHistogramMinResetDuration: time.Hour,
 	}, row.labels)
 	r.MustRegister(v)
 	return v
@@ -129,7 +130,10 @@ func (r *registry) sessions() (all [2]*bounded[pair, session]) {
 	for side, row := range []metric{mcpServerSession, mcpClientSession} {
 		took := r.histogram(row)
 		all[side] = bound(r, row, func(v ...string) session {
-			return session{open.WithLabelValues(sides[side], v[0], v[1]), took.WithLabelValues(v[0], words.Network(v[1]))}
+			return session{
+				open.WithLabelValues(sides[side], v[0], v[1]),
+				took.WithLabelValues(v[0], words.Network(v[1])),
+			}
 		}, pair.values)
 	}
 	return all

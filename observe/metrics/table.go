@@ -77,7 +77,10 @@ var (
 )
 
 var (
-	mcpLabels     = []string{labelMethod, labelTool, labelPrompt, labelError, labelRevision, labelNetwork}
+	mcpLabels = []string{
+		labelMethod, labelTool, labelPrompt, labelError, labelRevision,
+		labelNetwork,
+	}
 	sessionLabels = []string{labelRevision, labelNetwork}
 	rpcLabels     = []string{labelSystem, labelRPC, labelError, labelNetwork}
 	// Of calls to the servers of a gateway.
@@ -145,7 +148,8 @@ var (
 		"Operations of the store that failed: full, unavailable, closed, timeout, unknown_outcome.",
 		labelOp, labelReason)
 	overflow = own(counter, "farcall_metrics_overflow_total",
-		"Values that went to the series _OTHER of a metric, because it has as many series as it may have.",
+		"Values that went to the series _OTHER of a metric, because it has as many series as "+
+			"it may have.",
 		labelMetric)
 	buildInfo = own(gauge, "farcall_build_info",
 		"1, with the version of the program and of Go.", "version", "goversion")
@@ -154,7 +158,10 @@ var (
 // standard is a histogram of OpenTelemetry's conventions.
 func standard(otel, help string, buckets []float64, labels []string) metric {
 	name := strings.ReplaceAll(otel, ".", "_") + "_seconds"
-	return metric{name: name, otel: otel, kind: histogram, help: help, labels: labels, buckets: buckets}
+	return metric{
+		name: name, otel: otel, kind: histogram, help: help, labels: labels,
+		buckets: buckets,
+	}
 }
 
 // duration is a histogram of farcall.
@@ -179,19 +186,32 @@ var table = []metric{
 var readings = []metric{
 	own(gauge, "farcall_suspended", "Calls that wait for the client's answer to a question."),
 	own(gauge, "farcall_nonces", "Nonces of signatures and DPoP proofs that are remembered."),
-	own(gauge, "farcall_audit_backlog_bytes", "Bytes of the audit that wait for the sink which is furthest behind."),
-	own(gauge, "farcall_upstream_state", "1 for the state that a server is in; open: the circuit breaker is; draining, disabled: by an operator.", labelUpstream, labelState),
-	own(gauge, "farcall_breaker_state", "0: calls to a server are made; 2: they are refused, because it cannot be reached; 1: one call tries.", labelUpstream),
+	own(gauge, "farcall_audit_backlog_bytes",
+		"Bytes of the audit that wait for the sink which is furthest behind."),
+	own(gauge, "farcall_upstream_state",
+		"1 for the state that a server is in; open: the circuit breaker is; draining, disabled: by "+
+			"an operator.", labelUpstream, labelState),
+	own(gauge, "farcall_breaker_state",
+		"0: calls to a server are made; 2: they are refused, because it cannot be reached; 1: one "+
+			"call tries.", labelUpstream),
 	own(gauge, "farcall_upstream_inflight", "Calls in flight to a server.", labelUpstream),
 	own(gauge, "farcall_queued", "Calls that wait for a connection to a server.", labelUpstream),
 	own(gauge, "farcall_upstream_connections", "Connections to a server.", labelUpstream),
 	own(counter, "farcall_upstream_calls_total", "Calls to a server that have ended.", labelUpstream),
-	own(counter, "farcall_upstream_errors_total", "Calls that a server did not answer, or that got no connection to it.", labelUpstream),
-	own(counter, "farcall_upstream_retries_total", "Calls to a server that were made again.", labelUpstream),
-	own(counter, "farcall_upstream_dropped_total", "Messages of a server that were for no client, and late answers.", labelUpstream),
-	own(gauge, "farcall_children", "Child processes of a server that run; delayed: 1 while the next start has to wait.", labelUpstream, labelState),
+	own(counter, "farcall_upstream_errors_total",
+		"Calls that a server did not answer, or that got no connection to it.", labelUpstream),
+	own(counter, "farcall_upstream_retries_total", "Calls to a server that were made again.",
+		labelUpstream),
+	own(counter, "farcall_upstream_dropped_total",
+		"Messages of a server that were for no client, and late answers.", labelUpstream),
+	own(gauge, "farcall_children",
+		"Child processes of a server that run; delayed: 1 while the next start has to wait.",
+		labelUpstream, labelState),
 	own(counter, "farcall_child_starts_total", "Starts of child processes.", labelUpstream),
-	own(counter, "farcall_child_restarts_total", "Starts that replaced a child process which had ended: exited with status 0, failed with another one, killed by a signal.", labelUpstream, "cause"),
+	own(counter, "farcall_child_restarts_total",
+		"Starts that replaced a child process which had ended: exited with status 0, failed with "+
+			"another one, killed by a signal.", labelUpstream, "cause"),
 	own(counter, "farcall_capture_dropped_total", "Frames and other records that the capture lost."),
-	own(counter, "farcall_child_garbage_total", "Lines of child processes that were no messages.", labelUpstream),
+	own(counter, "farcall_child_garbage_total", "Lines of child processes that were no messages.",
+		labelUpstream),
 }

@@ -18,7 +18,8 @@ import (
 func TestConventions(t *testing.T) {
 	t.Parallel()
 	want := []string{
-		"mcp.client.operation.duration", "mcp.client.session.duration", "mcp.server.operation.duration", "mcp.server.session.duration",
+		"mcp.client.operation.duration", "mcp.client.session.duration", "mcp.server.operation.duration",
+		"mcp.server.session.duration",
 		"rpc.client.call.duration", "rpc.server.call.duration",
 	}
 	var got []string
@@ -76,7 +77,8 @@ func TestTable(t *testing.T) {
 		}
 	}
 	if !maps.Equal(got, rows) {
-		t.Errorf("registered %q\nin the table %q", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(rows)))
+		t.Errorf("registered %q\nin the table %q", slices.Sorted(maps.Keys(got)),
+			slices.Sorted(maps.Keys(rows)))
 	}
 }
 
@@ -92,12 +94,15 @@ func TestDocumented(t *testing.T) {
 		for _, l := range m.labels {
 			labels = append(labels, "`"+l+"`")
 		}
-		row := fmt.Sprintf("| `%s` | %s | %s | %s |\n", m.name, m.kind, strings.Join(labels, ", "), m.help)
+		row := fmt.Sprintf("| `%s` | %s | %s | %s |\n", m.name, m.kind,
+			strings.Join(labels, ", "), m.help)
 		if !strings.Contains(string(text), row) {
 			t.Errorf("docs/observability.md lacks\n%s", row)
 		}
 	}
-	if rows := strings.Count(string(text), "\n| `farcall_") + strings.Count(string(text), "\n| `mcp_") + strings.Count(string(text), "\n| `rpc_"); rows != len(all) {
+	if rows := strings.Count(string(text), "\n| `farcall_") +
+		strings.Count(string(text), "\n| `mcp_") + strings.Count(string(text), "\n| `rpc_"); rows !=
+		len(all) {
 		t.Errorf("docs/observability.md has %d metrics, there are %d", rows, len(all))
 	}
 }

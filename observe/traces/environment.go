@@ -79,13 +79,18 @@ func sampler() (*Options, error) {
 		text := cmp.Or(os.Getenv(envArgument), "1")
 		var err error
 		if ratio, err = strconv.ParseFloat(text, 64); err != nil || !(ratio >= 0 && ratio <= 1) {
-			return nil, fmt.Errorf("traces: %s: %q is not a number from 0 to 1; 0.01 records one trace of a hundred", envArgument, text)
+			return nil,
+				fmt.Errorf("traces: %s: %q is not a number from 0 to 1; 0.01 records one trace of a hundred",
+					envArgument, text)
 		}
 		if ratio == 0 {
 			ratio = -1
 		}
 	default:
-		return nil, fmt.Errorf("traces: %s: there is no sampler %q; use always_on, always_off or traceidratio, each also with parentbased_ before it", envSampler, name)
+		return nil,
+			fmt.Errorf(
+				"traces: %s: there is no sampler %q; use always_on, always_off or traceidratio, each also "+
+					"with parentbased_ before it", envSampler, name)
 	}
 	return &Options{Ratio: ratio, Apart: name == base}, nil
 }
@@ -100,7 +105,8 @@ type warning struct {
 // ExportSpans implements sdk.SpanExporter.
 func (w *warning) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	if err := w.SpanExporter.ExportSpans(ctx, spans); err != nil {
-		w.log.WarnContext(ctx, "spans were not sent to the collector; "+telemetry.Endpoint+" names another one",
+		w.log.WarnContext(ctx,
+			"spans were not sent to the collector; "+telemetry.Endpoint+" names another one",
 			"spans", len(spans), "error", err.Error())
 	}
 	return nil

@@ -67,7 +67,8 @@ func (s *span) ChildSpanCount() int                           { return 0 }
 // record makes the span of a call that has ended.
 func (t *Tracer) record(c *observe.Call, x *spanContext) *span {
 	s := &span{
-		name: nameOf(c), id: x.of(&c.Span, false), parent: x.of(&x.caller, !x.caller.Local), kind: trace.SpanKindServer,
+		name: nameOf(c), id: x.of(&c.Span, false), parent: x.of(&x.caller, !x.caller.Local),
+		kind:  trace.SpanKindServer,
 		start: c.Began, end: c.Began.Add(c.Took), resource: t.opts.Resource,
 		attributes: attributes(c, make([]attribute.KeyValue, 0, maxAttributes)),
 	}

@@ -19,8 +19,8 @@ const (
 )
 
 // stream is what a recorded call has sent on its stream. A call that streams for long has several
-// spans, so that what it does is seen before it ends: that of the call, up to its last event within a
-// minute, and one below that for the events of each further minute which has any. The span of a
+// spans, so that what it does is seen before it ends: that of the call, up to its last event within
+// a minute, and one below that for the events of each further minute which has any. The span of a
 // subscriptions/listen ends when the subscription stands: with its first event, or, at the client,
 // with its message.
 type stream struct {

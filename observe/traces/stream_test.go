@@ -41,8 +41,8 @@ func (k *keeper) parts(name string) (all []string) {
 	return all
 }
 
-// A subscription that stands for a day is seen at once at both ends, and has no span that lasts: what
-// comes later is in short ones below that of the call, in its trace. Its end adds nothing.
+// A subscription that stands for a day is seen at once at both ends, and has no span that lasts:
+// what comes later is in short ones below that of the call, in its trace. Its end adds nothing.
 func TestSubscriptionSpans(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -81,7 +81,8 @@ func TestSubscriptionSpans(t *testing.T) {
 			add(fmt.Sprint(i))
 		}
 		<-time.After(time.Hour)
-		want = append(want, "server 30s tools/list_changed tools/list_changed", "server 0s tools/list_changed")
+		want = append(want, "server 30s tools/list_changed tools/list_changed",
+			"server 0s tools/list_changed")
 		if got := server.parts(name); !slices.Equal(got, want) {
 			t.Errorf("the server has %q", got)
 		}
@@ -105,8 +106,8 @@ func TestSubscriptionSpans(t *testing.T) {
 	})
 }
 
-// oneTrace checks that the spans of a stream are in one trace with that of its client, each with its
-// own id, and the later ones below the first.
+// oneTrace checks that the spans of a stream are in one trace with that of its client, each with
+// its own id, and the later ones below the first.
 func oneTrace(t *testing.T, k *keeper, client sdk.ReadOnlySpan) {
 	t.Helper()
 	var first sdk.ReadOnlySpan
@@ -117,7 +118,8 @@ func oneTrace(t *testing.T, k *keeper, client sdk.ReadOnlySpan) {
 			if first = s; s.Parent().SpanID() != client.SpanContext().SpanID() {
 				t.Error("the first span is not below that of the client")
 			}
-		case s.Parent().SpanID() != first.SpanContext().SpanID() || s.SpanContext().SpanID() == first.SpanContext().SpanID(),
+		case s.Parent().SpanID() != first.SpanContext().SpanID() ||
+			s.SpanContext().SpanID() == first.SpanContext().SpanID(),
 			s.SpanContext().TraceID() != client.SpanContext().TraceID():
 			t.Error("a later span is not below the first")
 		}
@@ -136,25 +138,30 @@ func TestLongStreams(t *testing.T) {
 		"short":           {time.Second, 3, false, []string{"server 4s value value value"}},
 		"short and fails": {time.Second, 1, true, []string{"server 2s value failed: broken"}},
 		"a quiet call":    {time.Hour, 0, false, []string{"server 1h0m0s"}},
-		"long":            {25 * time.Second, 4, false, []string{"server 50s value value", "server 25s value value"}},
-		"fails late":      {40 * time.Second, 2, true, []string{"server 40s value", "server 0s value failed: broken"}},
+		"long": {
+			25 * time.Second, 4, false, []string{"server 50s value value", "server 25s value value"},
+		},
+		"fails late": {
+			40 * time.Second, 2, true, []string{"server 40s value", "server 0s value failed: broken"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				k := &keeper{}
 				mux := farcall.NewMux()
-				mux.Handle("watch", farcall.HandlerFunc(func(ctx context.Context, r *farcall.Request) (any, error) {
-					for range v.n {
+				mux.Handle("watch",
+					farcall.HandlerFunc(func(ctx context.Context, r *farcall.Request) (any, error) {
+						for range v.n {
+							<-time.After(v.every)
+							observe.From(ctx).Event("value")
+						}
 						<-time.After(v.every)
-						observe.From(ctx).Event("value")
-					}
-					<-time.After(v.every)
-					if v.fails {
-						return nil, &jsonrpc.Error{Code: 1, Message: "broken"}
-					}
-					return nil, nil
-				}))
+						if v.fails {
+							return nil, &jsonrpc.Error{Code: 1, Message: "broken"}
+						}
+						return nil, nil
+					}))
 				o := traces.New(&traces.Options{Spans: k}).Observer()
 				r := farcall.NewResponder(mux, &farcall.Options{Observer: o})
 				r.Respond(t.Context(), nil, []byte(`{"jsonrpc":"2.0","method":"watch","id":1}`), nil)

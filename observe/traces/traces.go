@@ -83,7 +83,8 @@ func New(o *Options) *Tracer {
 
 // Set changes what may change while the tracer is in use. Where link is true for the context of a
 // call that arrives, the tracer begins a trace with a link to the caller's span, and decides by
-// Ratio whether to record it: for untrusted callers. Nil: it is true for none. slow is Options.Slow.
+// Ratio whether to record it: for untrusted callers. Nil: it is true for none. slow is
+// Options.Slow.
 func (t *Tracer) Set(link func(context.Context) bool, slow time.Duration) {
 	switch {
 	case t == nil:
@@ -120,7 +121,10 @@ func (t *Tracer) Observer() *observe.Observer {
 	if t == nil {
 		return nil
 	}
-	return &observe.Observer{Start: t.start, End: t.end, Sent: t.sent, Refuse: t.refuse, Close: t.close, Traces: true}
+	return &observe.Observer{
+		Start: t.start, End: t.end, Sent: t.sent, Refuse: t.refuse,
+		Close: t.close, Traces: true,
+	}
 }
 
 // Shutdown hands over the spans that have ended. The context bounds how long that takes.
@@ -137,7 +141,8 @@ func (t *Tracer) start(ctx context.Context, c *observe.Call) context.Context {
 	if t.links(ctx, c) {
 		caller = new(observe.Span)
 	}
-	if caller == theirs && caller.IsSet() && !caller.Sampled && (!c.Outgoing || !caller.Local) && !t.samples(caller, caller) {
+	if caller == theirs && caller.IsSet() && !caller.Sampled && (!c.Outgoing || !caller.Local) &&
+		!t.samples(caller, caller) {
 		c.Span = *caller // it is passed on as it is
 		return ctx
 	}
@@ -147,7 +152,8 @@ func (t *Tracer) start(ctx context.Context, c *observe.Call) context.Context {
 	case !c.Outgoing && !theirs.IsSet():
 		return ctx // the calls of its handler say so: there, it is the caller
 	}
-	return farcall.WithTrace(ctx, farcall.Trace{Parent: c.Span.Parent(), Baggage: farcall.TraceFrom(ctx).Baggage})
+	return farcall.WithTrace(ctx,
+		farcall.Trace{Parent: c.Span.Parent(), Baggage: farcall.TraceFrom(ctx).Baggage})
 }
 
 // callerOf returns the span that makes the call; zero: it begins a trace. That of OpenTelemetry in
@@ -155,7 +161,10 @@ func (t *Tracer) start(ctx context.Context, c *observe.Call) context.Context {
 func (t *Tracer) callerOf(ctx context.Context, c *observe.Call) *observe.Span {
 	if c.Outgoing || !c.Caller.IsSet() {
 		if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
-			return &observe.Span{Trace: sc.TraceID(), ID: sc.SpanID(), Sampled: sc.IsSampled(), Local: !sc.IsRemote()}
+			return &observe.Span{
+				Trace: sc.TraceID(), ID: sc.SpanID(), Sampled: sc.IsSampled(),
+				Local: !sc.IsRemote(),
+			}
 		}
 	}
 	return &c.Caller
@@ -178,7 +187,9 @@ func (t *Tracer) samples(caller, span *observe.Span) bool {
 }
 
 // begin begins a span that is recorded, and returns the context that carries it.
-func (t *Tracer) begin(ctx context.Context, c *observe.Call, caller, theirs *observe.Span) context.Context {
+func (t *Tracer) begin(
+	ctx context.Context, c *observe.Call, caller, theirs *observe.Span,
+) context.Context {
 	sent := farcall.TraceFrom(ctx)
 	x := t.under(ctx, c, theirs)
 	x.Context, x.tracer, x.call = callctx.Over(ctx, x), t, c
@@ -233,7 +244,8 @@ func (x *spanContext) of(s *observe.Span, remote bool) trace.SpanContext {
 	}
 	var flags trace.TraceFlags
 	return trace.NewSpanContext(trace.SpanContextConfig{
-		TraceID: s.Trace, SpanID: s.ID, TraceFlags: flags.WithSampled(s.Sampled), TraceState: x.state, Remote: remote,
+		TraceID: s.Trace, SpanID: s.ID, TraceFlags: flags.WithSampled(s.Sampled), TraceState: x.state,
+		Remote: remote,
 	})
 }
 

@@ -41,7 +41,8 @@ func (k *keeper) taken() (all []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, s := range k.spans {
-		line := fmt.Sprintf("%s %s %s<%s", s.SpanKind(), s.Name(), short(s.SpanContext()), short(s.Parent()))
+		line := fmt.Sprintf("%s %s %s<%s", s.SpanKind(), s.Name(), short(s.SpanContext()),
+			short(s.Parent()))
 		if links := s.Links(); len(links) > 0 {
 			line += " link " + short(links[0].SpanContext)
 		}
@@ -81,17 +82,21 @@ func (w within) Exchange(ctx context.Context, frame []byte, reply func([]byte) e
 func (within) Close() error { return nil }
 
 // chain is a gateway and a server in one process: the server says which trace context it gets.
-func chain(o *traces.Options) (call func(ctx context.Context, members string) string, k *keeper, t *traces.Tracer) {
+func chain(
+	o *traces.Options,
+) (call func(ctx context.Context, members string) string, k *keeper, t *traces.Tracer) {
 	k = &keeper{}
 	o.Spans = k
 	t = traces.New(o)
 	var got farcall.Trace
 	server := farcall.NewMux()
-	server.Handle("ok", farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
-		got = farcall.TraceFrom(ctx)
-		return nil, nil
-	}))
-	client := farcall.NewClient(within{farcall.NewResponder(server, nil)}, nil, &farcall.Options{Observer: t.Observer()})
+	server.Handle("ok",
+		farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
+			got = farcall.TraceFrom(ctx)
+			return nil, nil
+		}))
+	client := farcall.NewClient(within{farcall.NewResponder(server, nil)}, nil,
+		&farcall.Options{Observer: t.Observer()})
 	front := farcall.NewMux()
 	front.Handle("ok", farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
 		return nil, client.Call(ctx, "ok", nil, nil)
@@ -125,18 +130,42 @@ func TestSampling(t *testing.T) {
 		sent    string // the end of what the server gets: the flags; "caller": what the caller has sent
 		want    []string
 	}{
-		"alone":                  {sent: "-01", want: []string{"client", "server ok -"}},
-		"alone, off":             {options: traces.Options{Ratio: -1}, sent: "-00"},
-		"sampled":                {message: sampled, sent: "-01", want: []string{"client", "server ok caller"}},
-		"sampled, ratio off":     {options: traces.Options{Ratio: -1}, message: sampled, sent: "-01", want: []string{"client", "server ok caller"}},
-		"sampled, always off":    {options: traces.Options{Ratio: -1, Apart: true}, message: sampled, sent: "-00"},
-		"dropped":                {message: dropped, sent: "caller"},
-		"dropped, always on":     {options: traces.Options{Apart: true}, message: dropped, sent: "-01", want: []string{"client", "server ok caller"}},
-		"header":                 {ctx: header(sampled), sent: "-01", want: []string{"client", "server ok caller"}},
-		"header that is another": {ctx: header(another), message: sampled, sent: "-01", want: []string{"client", "server ok caller link 4bf9"}},
+		"alone":      {sent: "-01", want: []string{"client", "server ok -"}},
+		"alone, off": {options: traces.Options{Ratio: -1}, sent: "-00"},
+		"sampled": {
+			message: sampled, sent: "-01",
+			want: []string{"client", "server ok caller"},
+		},
+		"sampled, ratio off": {
+			options: traces.Options{Ratio: -1}, message: sampled, sent: "-01",
+			want: []string{"client", "server ok caller"},
+		},
+		"sampled, always off": {
+			options: traces.Options{Ratio: -1, Apart: true}, message: sampled,
+			sent: "-00",
+		},
+		"dropped": {message: dropped, sent: "caller"},
+		"dropped, always on": {
+			options: traces.Options{Apart: true}, message: dropped, sent: "-01",
+			want: []string{"client", "server ok caller"},
+		},
+		"header": {
+			ctx: header(sampled), sent: "-01",
+			want: []string{"client", "server ok caller"},
+		},
+		"header that is another": {
+			ctx: header(another), message: sampled, sent: "-01",
+			want: []string{"client", "server ok caller link 4bf9"},
+		},
 		"header that is dropped": {ctx: header(dropped), sent: "caller"},
-		"link":                   {link: true, message: sampled, sent: "-01", want: []string{"client", "server ok - link caller"}},
-		"link, off":              {options: traces.Options{Ratio: -1}, link: true, message: sampled, sent: "-00"},
+		"link": {
+			link: true, message: sampled, sent: "-01",
+			want: []string{"client", "server ok - link caller"},
+		},
+		"link, off": {
+			options: traces.Options{Ratio: -1}, link: true, message: sampled,
+			sent: "-00",
+		},
 	} {
 		call, k, tracer := chain(&v.options)
 		if v.link {
@@ -159,7 +188,8 @@ func TestSampling(t *testing.T) {
 		}
 		parent, rest, _ := strings.Cut(got, " ")
 		switch state := !v.link && v.sent != "-00"; {
-		case v.sent == "caller" && parent != dropped, v.sent != "caller" && !strings.HasSuffix(parent, v.sent), parent == sampled:
+		case v.sent == "caller" && parent != dropped,
+			v.sent != "caller" && !strings.HasSuffix(parent, v.sent), parent == sampled:
 			t.Errorf("%s: the server gets %s, want %s", name, parent, v.sent)
 		case v.message != "" && state && rest != "a=b k=v", v.message != "" && !state && rest != " k=v":
 			t.Errorf("%s: beside it the server gets %q", name, rest)
@@ -167,10 +197,14 @@ func TestSampling(t *testing.T) {
 		if len(spans) == 0 {
 			continue
 		}
-		if s := spans[0]; s.SpanKind() != trace.SpanKindClient || s.Parent().SpanID() != spans[1].SpanContext().SpanID() || parent[36:52] != s.SpanContext().SpanID().String() {
-			t.Errorf("%s: %q and %s: the client's span is not between the server's and what is sent", name, lines, parent)
+		if s := spans[0]; s.SpanKind() != trace.SpanKindClient ||
+			s.Parent().SpanID() != spans[1].SpanContext().SpanID() ||
+			parent[36:52] != s.SpanContext().SpanID().String() {
+			t.Errorf("%s: %q and %s: the client's span is not between the server's and what is sent", name,
+				lines, parent)
 		}
-		if want := strings.Split(v.want[1], " "); !strings.HasPrefix(lines[1], want[0]+" "+want[1]) || !strings.HasSuffix(lines[1], "<"+strings.Join(want[2:], " ")) {
+		if want := strings.Split(v.want[1], " "); !strings.HasPrefix(lines[1], want[0]+" "+want[1]) ||
+			!strings.HasSuffix(lines[1], "<"+strings.Join(want[2:], " ")) {
 			t.Errorf("%s: recorded %q, want %q", name, lines[1], v.want[1])
 		}
 	}
@@ -192,10 +226,12 @@ func TestKept(t *testing.T) {
 		t.Fatalf("%d spans are kept: %q", len(spans), k.taken())
 	}
 	s := spans[0]
-	if s.Name() != "bad" || s.Status().Description != "" && s.Status().Description != "not today" || !s.SpanContext().IsSampled() || short(s.Parent()) != "caller" {
+	if s.Name() != "bad" || s.Status().Description != "" && s.Status().Description != "not today" ||
+		!s.SpanContext().IsSampled() || short(s.Parent()) != "caller" {
 		t.Errorf("kept %s, %+v, parent %s", s.Name(), s.Status(), short(s.Parent()))
 	}
-	if !has(s, attribute.String("error.type", "7")) || !has(s, attribute.Bool("farcall.unsampled", true)) {
+	if !has(s, attribute.String("error.type", "7")) ||
+		!has(s, attribute.Bool("farcall.unsampled", true)) {
 		t.Errorf("attributes %v", s.Attributes())
 	}
 	k.taken()
@@ -230,24 +266,38 @@ func TestAttributes(t *testing.T) {
 		want string
 	}{
 		{
-			observe.Call{MCP: true, Known: true, Method: "tools/call", Tool: "echo", Revision: "2025-11-25", Transport: "stdio", ID: jsonrpc.StringID("a"), ToolError: true, BytesIn: 1, BytesOut: 2},
+			observe.Call{
+				MCP: true, Known: true, Method: "tools/call", Tool: "echo", Revision: "2025-11-25",
+				Transport: "stdio", ID: jsonrpc.StringID("a"), ToolError: true, BytesIn: 1, BytesOut: 2,
+			},
 			"tools/call echo",
-			"mcp.method.name=tools/call mcp.protocol.version=2025-11-25 gen_ai.operation.name=execute_tool gen_ai.tool.name=echo network.transport=pipe farcall.transport=stdio jsonrpc.request.id=a error.type=tool_error farcall.bytes.in=1 farcall.bytes.out=2",
+			"mcp.method.name=tools/call mcp.protocol.version=2025-11-25 " +
+				"gen_ai.operation.name=execute_tool gen_ai.tool.name=echo network.transport=pipe " +
+				"farcall.transport=stdio jsonrpc.request.id=a error.type=tool_error farcall.bytes.in=1 " +
+				"farcall.bytes.out=2",
 		},
 		{
-			observe.Call{MCP: true, Known: true, Method: "prompts/get", Prompt: "review", Transport: "https", Outgoing: true, Upstream: "docs", ID: jsonrpc.IntID(3), Code: -32602, Err: errors.New("private")},
+			observe.Call{
+				MCP: true, Known: true, Method: "prompts/get", Prompt: "review", Transport: "https",
+				Outgoing: true, Upstream: "docs", ID: jsonrpc.IntID(3), Code: -32602,
+				Err: errors.New("private"),
+			},
 			"prompts/get review",
-			"mcp.method.name=prompts/get gen_ai.prompt.name=review network.transport=tcp farcall.transport=https farcall.upstream=docs jsonrpc.request.id=3 error.type=-32602 rpc.response.status_code=-32602 farcall.bytes.in=0 farcall.bytes.out=0",
+			"mcp.method.name=prompts/get gen_ai.prompt.name=review network.transport=tcp " +
+				"farcall.transport=https farcall.upstream=docs jsonrpc.request.id=3 error.type=-32602 " +
+				"rpc.response.status_code=-32602 farcall.bytes.in=0 farcall.bytes.out=0",
 		},
 		{
 			observe.Call{MCP: true, Method: "evil/1", Transport: "tcp", Notification: true, Batch: true},
 			"_OTHER",
-			"mcp.method.name=_OTHER network.transport=tcp farcall.transport=tcp farcall.batch=true farcall.bytes.in=0 farcall.bytes.out=0",
+			"mcp.method.name=_OTHER network.transport=tcp farcall.transport=tcp farcall.batch=true " +
+				"farcall.bytes.in=0 farcall.bytes.out=0",
 		},
 		{
 			observe.Call{Known: true, Method: "add", Transport: "unix"},
 			"add",
-			"rpc.system.name=jsonrpc rpc.method=add network.transport=unix farcall.transport=unix farcall.bytes.in=0 farcall.bytes.out=0",
+			"rpc.system.name=jsonrpc rpc.method=add network.transport=unix farcall.transport=unix " +
+				"farcall.bytes.in=0 farcall.bytes.out=0",
 		},
 	} {
 		o.End(o.Start(t.Context(), &v.call), &v.call)
@@ -265,8 +315,8 @@ func TestAttributes(t *testing.T) {
 	}
 }
 
-// Arguments and results are in the spans of calls that arrive, as the function has returned them, and
-// only while there is one.
+// Arguments and results are in the spans of calls that arrive, as the function has returned them,
+// and only while there is one.
 func TestPayloads(t *testing.T) {
 	t.Parallel()
 	k := &keeper{}
@@ -290,14 +340,19 @@ func TestPayloads(t *testing.T) {
 	add := observe.Call{Known: true, Method: "add", Request: jsonrpc.Raw(`{"params":[1,2]}`)}
 	sent := tool
 	sent.Outgoing = true
-	redact := func(raw jsonrpc.Raw) []byte { return []byte(strings.ReplaceAll(string(raw), "secret", "…")) }
+	redact := func(raw jsonrpc.Raw) []byte {
+		return []byte(strings.ReplaceAll(string(raw), "secret", "…"))
+	}
 	for _, v := range []struct {
 		redact func(jsonrpc.Raw) []byte
 		call   observe.Call
 		want   string
 	}{
 		{nil, tool, ""},
-		{redact, tool, `gen_ai.tool.call.arguments={"text":"…"} gen_ai.tool.call.result={"content":["…"]}`},
+		{
+			redact, tool,
+			`gen_ai.tool.call.arguments={"text":"…"} gen_ai.tool.call.result={"content":["…"]}`,
+		},
 		{redact, add, `gen_ai.tool.call.arguments=[1,2]`},
 		{redact, sent, ""},
 		{nil, tool, ""},
@@ -326,7 +381,8 @@ func TestEvents(t *testing.T) {
 		if ratio > 0 {
 			want = 128
 		}
-		if len(s.Events()) != want || want > 0 && (s.DroppedEvents() != 2 || s.Events()[0].Name != "value" || s.Events()[0].Time.IsZero()) {
+		if len(s.Events()) != want || want > 0 &&
+			(s.DroppedEvents() != 2 || s.Events()[0].Name != "value" || s.Events()[0].Time.IsZero()) {
 			t.Errorf("ratio %v: %d events, %d dropped", ratio, len(s.Events()), s.DroppedEvents())
 		}
 	}
@@ -354,17 +410,21 @@ func TestAllocations(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	mux := farcall.NewMux()
-	mux.Handle("ok", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return nil, nil }))
+	mux.Handle("ok", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
+		return nil, nil
+	}))
 	count := func(o *observe.Observer, parent string) float64 {
 		r := farcall.NewResponder(mux, &farcall.Options{Observer: o})
-		frame, out := []byte(`{"jsonrpc":"2.0","method":"ok","id":1,"params":{"_meta":{"traceparent":"`+parent+`"}}}`), make([]byte, 0, 1024)
+		frame, out := []byte(`{"jsonrpc":"2.0","method":"ok","id":1,"params":{"_meta":{"traceparent":"`+
+			parent+`"}}}`), make([]byte, 0, 1024)
 		return testing.AllocsPerRun(200, func() { r.Respond(t.Context(), out, frame, nil) })
 	}
 	none := traces.New(&traces.Options{Ratio: -1, Spans: &nothing{}}).Observer()
 	off := count(nil, dropped)
 	for _, parent := range []string{"", dropped} {
 		if on := count(none, parent); on > off {
-			t.Errorf("%v allocations with traces that are not sampled, %v without, parent %q", on, off, parent)
+			t.Errorf("%v allocations with traces that are not sampled, %v without, parent %q", on,
+				off, parent)
 		}
 	}
 	all := traces.New(&traces.Options{Spans: &nothing{}}).Observer()
@@ -381,8 +441,8 @@ type nothing struct{ sdk.SpanProcessor }
 
 func (*nothing) OnEnd(sdk.ReadOnlySpan) {}
 
-// Each span has its own ids, and a trace that begins here is recorded by the ratio of its id, so that
-// other tracers with that ratio decide the same.
+// Each span has its own ids, and a trace that begins here is recorded by the ratio of its id, so
+// that other tracers with that ratio decide the same.
 func TestIDs(t *testing.T) {
 	t.Parallel()
 	const n = 10_000
@@ -391,7 +451,8 @@ func TestIDs(t *testing.T) {
 	for range n {
 		var c observe.Call
 		o.Start(t.Context(), &c)
-		seen[c.Span.ID], seen[[8]byte(c.Span.Trace[:8])], seen[[8]byte(c.Span.Trace[8:])] = true, true, true
+		seen[c.Span.ID], seen[[8]byte(c.Span.Trace[:8])], seen[[8]byte(c.Span.Trace[8:])] = true,
+			true, true
 		if c.Span.Sampled != (c.Span.Trace[8] < 0x40) {
 			t.Fatalf("a trace with the id %x is recorded: %v", c.Span.Trace, c.Span.Sampled)
 		}
