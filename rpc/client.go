@@ -32,9 +32,10 @@ var errClosed = errors.New("the client was closed")
 // sent when the connection broke (its error wraps [farcall.ErrNotSent]) is sent over the next;
 // another one fails with [ErrUnknown].
 type Client struct {
-	o      Options
-	dial   func(context.Context) (farcall.Transport, error) // nil: HTTP, which has no connection to lose
-	ctx    context.Context                                  //nolint:containedctx // ends when the client is closed
+	o Options
+	// nil: HTTP, which has no connection to lose
+	dial   func(context.Context) (farcall.Transport, error)
+	ctx    context.Context //nolint:containedctx // ends when the client is closed
 	cancel context.CancelCauseFunc
 	work   sync.WaitGroup
 
@@ -48,7 +49,9 @@ var _ farcall.Caller = (*Client)(nil)
 
 // Call implements [farcall.Caller].
 func (c *Client) Call(ctx context.Context, method string, params, result any) error {
-	return c.over(ctx, method, func(p *farcall.Peer) error { return p.Call(ctx, method, params, result) })
+	return c.over(ctx, method, func(p *farcall.Peer) error {
+		return p.Call(ctx, method, params, result)
+	})
 }
 
 // Notify implements [farcall.Caller]. It waits for a connection, as Call does.
@@ -274,8 +277,8 @@ type Options struct {
 	Gzip bool
 
 	// MinDelay is how long to wait before the first attempt to connect again, give or take a half; it
-	// doubles with each that fails, up to MaxDelay. A connection that breaks sooner than the next delay
-	// counts as an attempt that failed. Default 100 ms and 30 s.
+	// doubles with each that fails, up to MaxDelay. A connection that breaks sooner than the next
+	// delay counts as an attempt that failed. Default 100 ms and 30 s.
 	MinDelay, MaxDelay time.Duration
 	// ConnectTimeout bounds an attempt to connect again, OnConnect included. Default 30 s.
 	ConnectTimeout time.Duration
@@ -344,7 +347,9 @@ func Command(ctx context.Context, o *Options, program string, args ...string) (*
 // NewClient returns a client over the transports that dial makes, for those that Dial has no
 // address for, or to see the frames of one that it has. It fails when the first attempt does, with
 // the error of dial. Of the options TLS, HTTP, Header, MaxMessage and Gzip are for dial to obey.
-func NewClient(ctx context.Context, dial func(context.Context) (farcall.Transport, error), o *Options) (*Client, error) {
+func NewClient(
+	ctx context.Context, dial func(context.Context) (farcall.Transport, error), o *Options,
+) (*Client, error) {
 	c := newClient(o)
 	c.dial = dial
 	if err := c.begin(ctx); err != nil {
@@ -356,7 +361,9 @@ func NewClient(ctx context.Context, dial func(context.Context) (farcall.Transpor
 func open(ctx context.Context, at *target.Target, o *Options) (*Client, error) {
 	c := newClient(o)
 	if len(c.o.Header) > 0 && at.Kind != target.HTTP && at.Kind != target.WebSocket {
-		return nil, fmt.Errorf("rpc: %s has no headers, and would lose those of Options.Header: use https or wss, or a client certificate in Options.TLS", at)
+		return nil,
+			fmt.Errorf("rpc: %s has no headers, and would lose those of Options.Header: use https or wss, "+
+				"or a client certificate in Options.TLS", at)
 	}
 	reach := &target.Options{
 		TLS: c.o.TLS, Client: c.o.HTTP, Header: c.o.Header, MaxMessage: c.o.MaxMessage, Gzip: c.o.Gzip,

@@ -114,7 +114,8 @@ func TestConnectsAnew(t *testing.T) {
 		go func() { inFlight <- c.Call(t.Context(), "wait", nil, nil) }()
 		synctest.Wait()
 		l.cut(true)
-		if err := <-inFlight; !errors.Is(err, ErrUnknown) || !errors.Is(err, farcall.ErrClosed) || errors.Is(err, farcall.ErrNotSent) {
+		if err := <-inFlight; !errors.Is(err, ErrUnknown) || !errors.Is(err, farcall.ErrClosed) ||
+			errors.Is(err, farcall.ErrNotSent) {
 			t.Error(err)
 		}
 		time.AfterFunc(10*time.Second, l.up)
@@ -127,7 +128,8 @@ func TestConnectsAnew(t *testing.T) {
 			t.Error(err)
 		}
 		last := len(states) - 1
-		if !states[0].Connected || states[1].Attempt != 1 || states[1].Err == nil || states[2].Attempt != 2 || !states[last-1].Connected || !states[last].Closed {
+		if !states[0].Connected || states[1].Attempt != 1 || states[1].Err == nil ||
+			states[2].Attempt != 2 || !states[last-1].Connected || !states[last].Closed {
 			t.Errorf("%+v", states)
 		}
 		for i, s := range states[1 : last-1] {
@@ -138,7 +140,8 @@ func TestConnectsAnew(t *testing.T) {
 		if logins != 2 {
 			t.Errorf("OnConnect was called %d times", logins)
 		}
-		if err := c.Call(t.Context(), "double", []int{1}, nil); !errors.Is(err, farcall.ErrClosed) || !errors.Is(err, farcall.ErrNotSent) {
+		if err := c.Call(t.Context(), "double", []int{1}, nil); !errors.Is(err, farcall.ErrClosed) ||
+			!errors.Is(err, farcall.ErrNotSent) {
 			t.Error(err)
 		}
 	})
@@ -283,10 +286,14 @@ func TestCloseWhileConnecting(t *testing.T) {
 	for wait := range 20 {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLab(t)
-			c := l.client(&Options{MinDelay: 10 * time.Millisecond, OnConnect: func(context.Context, *farcall.Peer) error {
-				<-time.After(5 * time.Millisecond)
-				return nil
-			}})
+			c := l.client(
+				&Options{
+					MinDelay: 10 * time.Millisecond,
+					OnConnect: func(context.Context, *farcall.Peer) error {
+						<-time.After(5 * time.Millisecond)
+						return nil
+					},
+				})
 			l.cut(false)
 			<-time.After(time.Duration(wait) * time.Millisecond)
 			if err := c.Close(); err != nil {

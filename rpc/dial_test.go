@@ -63,7 +63,9 @@ func listen(t *testing.T, network, address string) net.Listener {
 // TestDial calls over every transport, and over the byte streams again after the connection was
 // cut.
 func TestDial(t *testing.T) {
-	upgrade := wsrpc.NewHandler(func(c farcall.Transport, _ *http.Request) { farcall.NewPeer(c, newMux(), nil) }, nil)
+	upgrade := wsrpc.NewHandler(func(c farcall.Transport, _ *http.Request) {
+		farcall.NewPeer(c, newMux(), nil)
+	}, nil)
 	post := httprpc.NewHandler(newMux(), nil)
 	site := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -139,7 +141,8 @@ func TestDialErrors(t *testing.T) {
 	// What is to be sent is not lost silently.
 	header := &rpc.Options{Header: http.Header{"Authorization": {"Bearer x"}}}
 	for _, address := range []string{"tcp://127.0.0.1:1", "tls://127.0.0.1:1", "unix:/no"} {
-		if _, err := rpc.Dial(t.Context(), address, header); err == nil || !strings.Contains(err.Error(), "has no headers") {
+		if _, err := rpc.Dial(t.Context(), address, header); err == nil ||
+			!strings.Contains(err.Error(), "has no headers") {
 			t.Errorf("%s with headers: %v", address, err)
 		}
 	}

@@ -15,7 +15,9 @@ import (
 
 func ExampleDial() {
 	mux := farcall.NewMux()
-	farcall.Handle(mux, "math/add", func(_ context.Context, p struct{ A, B int }) (int, error) { return p.A + p.B, nil })
+	farcall.Handle(mux, "math/add", func(_ context.Context, p struct{ A, B int }) (int, error) {
+		return p.A + p.B, nil
+	})
 	server := httptest.NewServer(httprpc.NewHandler(mux, nil))
 	defer server.Close()
 
@@ -36,7 +38,9 @@ func ExampleDial() {
 // A Server is an http.Handler, for a program that has an http.Server already.
 func ExampleServer() {
 	mux := farcall.NewMux()
-	farcall.Handle(mux, "math/add", func(_ context.Context, p struct{ A, B int }) (int, error) { return p.A + p.B, nil })
+	farcall.Handle(mux, "math/add", func(_ context.Context, p struct{ A, B int }) (int, error) {
+		return p.A + p.B, nil
+	})
 	s, err := rpc.NewServer(mux, nil)
 	if err != nil {
 		fmt.Println(err)
@@ -62,14 +66,19 @@ func ExampleServer() {
 
 // An address that other machines can reach needs a guard, and TLS where the guard has keys.
 func ExampleListenAndServe() {
-	c := &guard.Config{Keys: []guard.Key{{ID: "ci", Hash: "sha256:4a1f0e8c9c0b6f0d2f4f6b7f3f1f1c1b5c5a4d3e2f1a0b9c8d7e6f5a4b3c2d1e"}}}
+	c := &guard.Config{
+		Keys: []guard.Key{
+			{ID: "ci", Hash: "sha256:4a1f0e8c9c0b6f0d2f4f6b7f3f1f1c1b5c5a4d3e2f1a0b9c8d7e6f5a4b3c2d1e"},
+		},
+	}
 	g, err := guard.New(c, nil)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer g.Close()
-	err = rpc.ListenAndServe(context.Background(), ":7331", farcall.NewMux(), &rpc.ServeOptions{Guard: g})
+	err = rpc.ListenAndServe(context.Background(), ":7331", farcall.NewMux(),
+		&rpc.ServeOptions{Guard: g})
 	fmt.Println(strings.ReplaceAll(err.Error(), "; ", ";\n"))
 	// Output:
 	// rpc: other machines can reach :7331, and API keys would cross the network unencrypted;

@@ -19,7 +19,8 @@ type encodings struct{ seen []string }
 func (e *encodings) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := http.DefaultTransport.RoundTrip(r)
 	if err == nil {
-		e.seen = append(e.seen, r.Header.Get("Content-Encoding")+">"+answer.Header.Get("Content-Encoding"))
+		e.seen = append(e.seen,
+			r.Header.Get("Content-Encoding")+">"+answer.Header.Get("Content-Encoding"))
 	}
 	return answer, err
 }
@@ -28,7 +29,9 @@ func (e *encodings) RoundTrip(r *http.Request) (*http.Response, error) {
 // is compressed.
 func TestGzip(t *testing.T) {
 	mux := farcall.NewMux()
-	farcall.Handle(mux, "echo", func(_ context.Context, p struct{ Text string }) (string, error) { return p.Text, nil })
+	farcall.Handle(mux, "echo", func(_ context.Context, p struct{ Text string }) (string, error) {
+		return p.Text, nil
+	})
 	for _, c := range []struct {
 		server, client bool
 		want           []string
@@ -49,13 +52,15 @@ func TestGzip(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- s.Serve(ctx, l) }()
 		var e encodings
-		client, err := rpc.Dial(ctx, l.Addr().String(), &rpc.Options{Gzip: c.client, HTTP: &http.Client{Transport: &e}})
+		client, err := rpc.Dial(ctx, l.Addr().String(),
+			&rpc.Options{Gzip: c.client, HTTP: &http.Client{Transport: &e}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		text := strings.Repeat("a", 2000)
 		for range 2 {
-			if got, err := farcall.Call[string](ctx, client, "echo", map[string]string{"Text": text}); err != nil || got != text {
+			if got, err := farcall.Call[string](ctx, client, "echo",
+				map[string]string{"Text": text}); err != nil || got != text {
 				t.Errorf("%d bytes, %v", len(got), err)
 			}
 		}

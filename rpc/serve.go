@@ -117,7 +117,10 @@ func newServer(h farcall.Handler, o *ServeOptions, schemes port.Table) (*Server,
 	}
 	var err error
 	if s.proxies, err = forwarded.Parse(s.o.TrustedProxies); err != nil {
-		return nil, &ServeError{Reason: "ServeOptions.TrustedProxies: " + err.Error(), Hint: "write 10.0.0.0/8, an address, or unix", Err: err}
+		return nil, &ServeError{
+			Reason: "ServeOptions.TrustedProxies: " + err.Error(),
+			Hint:   "write 10.0.0.0/8, an address, or unix", Err: err,
+		}
 	}
 	if s.service = s.o.Service; s.service == nil {
 		s.service = newSite(h, &s.o)
@@ -166,7 +169,8 @@ func (s *Server) loadCertificate() error {
 	}
 	var err error
 	files := certificate.Files{Cert: s.o.CertFile, Key: s.o.KeyFile, ClientCA: s.o.ClientCAFile}
-	if s.certs, err = certificate.Load(files, authorities(s.service.Policy()), s.o.Logger); err != nil {
+	if s.certs, err = certificate.Load(files, authorities(s.service.Policy()),
+		s.o.Logger); err != nil {
 		return &ServeError{
 			Reason: "cannot use the certificate: " + err.Error(),
 			Hint:   "the files must be PEM, and the key must belong to the certificate", Err: err,
@@ -208,7 +212,9 @@ func (s *Server) UseCertificate(certFile, keyFile, clientCAFile string) bool {
 	if (s.certs == nil) != (certFile == "") {
 		return false
 	}
-	if s.certs != nil && s.certs.Use(certificate.Files{Cert: certFile, Key: keyFile, ClientCA: clientCAFile}, authorities(s.service.Policy())) {
+	if s.certs != nil &&
+		s.certs.Use(certificate.Files{Cert: certFile, Key: keyFile, ClientCA: clientCAFile},
+			authorities(s.service.Policy())) {
 		s.Reload()
 	}
 	return true
@@ -249,9 +255,11 @@ func cannotListen(addr string, err error) *ServeError {
 	e := &ServeError{Address: addr, Err: err}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		e.Hint = "another program may be running there: stop it, or take another port: 127.0.0.1:0 is any that is free"
+		e.Hint = "another program may be running there: stop it, or take another port: 127.0.0.1:0 is " +
+			"any that is free"
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		e.Hint = "this machine does not have that address: 127.0.0.1:PORT is this machine only, :PORT is every interface"
+		e.Hint = "this machine does not have that address: 127.0.0.1:PORT is this machine only, :PORT " +
+			"is every interface"
 	case errors.Is(err, os.ErrNotExist):
 		e.Hint = "a socket needs a directory that is there"
 	case errors.Is(err, os.ErrPermission):
@@ -274,12 +282,16 @@ type boundedListener struct {
 }
 
 func (s *Server) bounded(l net.Listener) net.Listener {
-	return boundedListener{by: s, Listener: accept.Listen(s.proxies.Listener(l, s.o.Logger), &accept.Options{
-		PerAddress: s.o.MaxConnectionsPerClient, Total: s.o.MaxConnections, Rate: s.o.AcceptRate, Idle: s.o.IdleTimeout,
-		OnRefuse: func(address string) {
-			s.o.Logger.Warn("a connection was refused: there are too many", "address", address)
-		},
-	})}
+	return boundedListener{
+		by: s,
+		Listener: accept.Listen(s.proxies.Listener(l, s.o.Logger), &accept.Options{
+			PerAddress: s.o.MaxConnectionsPerClient, Total: s.o.MaxConnections, Rate: s.o.AcceptRate,
+			Idle: s.o.IdleTimeout,
+			OnRefuse: func(address string) {
+				s.o.Logger.Warn("a connection was refused: there are too many", "address", address)
+			},
+		}),
+	}
 }
 
 // Serve serves the connections of a listener, which it closes. When the context ends it shuts the
@@ -340,7 +352,10 @@ func (s *Server) streamOptions(a *Accepted, prefix []byte) *stream.Options {
 	if a.MaxMessage > 0 && (most <= 0 || a.MaxMessage < most) {
 		most = a.MaxMessage
 	}
-	return &stream.Options{MaxMessage: most, Prefix: prefix, FrameTimeout: s.o.FrameTimeout, Budget: a.Budget}
+	return &stream.Options{
+		MaxMessage: most, Prefix: prefix, FrameTimeout: s.o.FrameTimeout,
+		Budget: a.Budget,
+	}
 }
 
 // ServeStdio serves standard input and output until the input ends and its calls are answered. When

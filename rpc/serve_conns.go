@@ -39,7 +39,10 @@ type conns struct {
 }
 
 func newConns(h farcall.Handler, o *ServeOptions) *conns {
-	c := &conns{handler: h, mcp: o.MCP, opts: o.rpc(), guard: o.Guard, alive: make(map[int]func(context.Context))}
+	c := &conns{
+		handler: h, mcp: o.MCP, opts: o.rpc(), guard: o.Guard,
+		alive: make(map[int]func(context.Context)),
+	}
 	//nolint:forbidigo // connections end when they are drained, and with nothing else
 	c.serving, c.drain = context.WithCancel(context.Background())
 	return c
@@ -77,7 +80,12 @@ func (c *conns) accept(conn net.Conn) Accepted {
 		}
 	}
 	most := c.link(l, name, conn, nil)
-	return Accepted{MaxMessage: most, Budget: l.o.Budget, Serve: func(t farcall.Transport) <-chan struct{} { return c.open(t, l) }}
+	return Accepted{
+		MaxMessage: most, Budget: l.o.Budget,
+		Serve: func(t farcall.Transport) <-chan struct{} {
+			return c.open(t, l)
+		},
+	}
 }
 
 // upgrade serves a WebSocket, which a request has begun.
@@ -118,7 +126,10 @@ func (c *conns) open(t farcall.Transport, l *link) (peerDone <-chan struct{}) {
 	}
 	o := l.o
 	o.Conn = o.Transport + "-" + strconv.Itoa(id)
-	who := &owner.Conn{Name: o.Conn, Remote: l.remote, Owner: owner.Connection(o.Conn, l.remote), At: l.at}
+	who := &owner.Conn{
+		Name: o.Conn, Remote: l.remote, Owner: owner.Connection(o.Conn, l.remote),
+		At: l.at,
+	}
 	o.ConnContext = within(who, o.ConnContext)
 	if c.mcp == nil || err != nil || !l.isMCP(frame) {
 		return c.openPeer(id, again, &o)
@@ -131,7 +142,9 @@ func (c *conns) open(t farcall.Transport, l *link) (peerDone <-chan struct{}) {
 }
 
 // within puts the connection into the context of its handlers, before what next does with that.
-func within(who *owner.Conn, next func(context.Context) context.Context) func(context.Context) context.Context {
+func within(
+	who *owner.Conn, next func(context.Context) context.Context,
+) func(context.Context) context.Context {
 	return func(ctx context.Context) context.Context {
 		ctx = context.WithValue(ctx, owner.ConnKey{}, who)
 		if next != nil {

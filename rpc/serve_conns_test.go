@@ -18,11 +18,17 @@ import (
 )
 
 const (
-	modernMeta   = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
-	modernAdd    = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"math_add","arguments":{"a":2,"b":3},` + modernMeta + `}}`
-	modernListen = `{"jsonrpc":"2.0","id":"l","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},` + modernMeta + `}}`
-	initialize   = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
-	initialized  = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+	modernMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+		`"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},` +
+		`"io.modelcontextprotocol/clientCapabilities":{}}`
+	modernAdd = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"math_add",` +
+		`"arguments":{"a":2,"b":3},` + modernMeta + `}}`
+	modernListen = `{"jsonrpc":"2.0","id":"l","method":"subscriptions/listen",` +
+		`"params":{"notifications":{"toolsListChanged":true},` + modernMeta + `}}`
+	initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize",` +
+		`"params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c",` +
+		`"version":"1"}}}`
+	initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 )
 
 // opened are the connections of a server in this process, of a handler and a server of MCP.
@@ -106,23 +112,47 @@ func TestOpen(t *testing.T) {
 		send string
 		want []string // in the lines that come back, in their order
 	}{
-		"JSON-RPC":               {addCall + "\n", []string{addAnswer}},
-		"JSON-RPC, then MCP":     {addCall + "\n" + modernAdd + "\n", []string{addAnswer, "Method not found"}},
-		"modern MCP":             {modernAdd + "\n" + modernAdd + "\n", []string{`"structuredContent":5`, `"structuredContent":5`}},
-		"legacy MCP":             {initialize + "\n" + initialized + "\n" + `{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n", []string{`"protocolVersion":"2025-11-25"`, pingAnswer}},
-		"ping, then MCP":         {`{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n" + initialize + "\n", []string{pingAnswer, `"serverInfo"`}},
-		"both eras":              {modernAdd + "\n" + initialize + "\n", []string{`"structuredContent":5`, `"serverInfo"`}},
-		"MCP without an opening": {`{"jsonrpc":"2.0","id":1,"method":"tools/list"}` + "\n", []string{"open a session with initialize"}},
-		"blank lines":            {"\r\n \n\n" + initialize + "\n", []string{`"serverInfo"`}},
-		"garbage":                {"garbage\n" + addCall + "\n", []string{parseError, addAnswer}},
-		"garbage, then MCP":      {"garbage\n" + initialize + "\n", []string{parseError, "Method not found"}},
-		"too large":              {`"` + strings.Repeat("x", 1001) + `"` + "\n" + addCall + "\n", []string{"too large", addAnswer}},
-		"a batch":                {"[" + addCall + "]\n", []string{"[" + addAnswer + "]"}},
-		"no end of line":         {addCall, []string{addAnswer}},
-		"MCP, no end of line":    {modernAdd, []string{`"structuredContent":5`}},
-		"half a message":         {`{"jsonrpc":"2.0","id"`, []string{parseError}},
-		"nothing":                {"", nil},
-		"blank lines only":       {"\n\n", nil},
+		"JSON-RPC": {addCall + "\n", []string{addAnswer}},
+		"JSON-RPC, then MCP": {
+			addCall + "\n" + modernAdd + "\n",
+			[]string{addAnswer, "Method not found"},
+		},
+		"modern MCP": {
+			modernAdd + "\n" + modernAdd + "\n",
+			[]string{`"structuredContent":5`, `"structuredContent":5`},
+		},
+		"legacy MCP": {
+			initialize + "\n" + initialized + "\n" + `{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n",
+			[]string{`"protocolVersion":"2025-11-25"`, pingAnswer},
+		},
+		"ping, then MCP": {
+			`{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n" + initialize + "\n",
+			[]string{pingAnswer, `"serverInfo"`},
+		},
+		"both eras": {
+			modernAdd + "\n" + initialize + "\n",
+			[]string{`"structuredContent":5`, `"serverInfo"`},
+		},
+		"MCP without an opening": {
+			`{"jsonrpc":"2.0","id":1,"method":"tools/list"}` + "\n",
+			[]string{"open a session with initialize"},
+		},
+		"blank lines": {"\r\n \n\n" + initialize + "\n", []string{`"serverInfo"`}},
+		"garbage":     {"garbage\n" + addCall + "\n", []string{parseError, addAnswer}},
+		"garbage, then MCP": {
+			"garbage\n" + initialize + "\n",
+			[]string{parseError, "Method not found"},
+		},
+		"too large": {
+			`"` + strings.Repeat("x", 1001) + `"` + "\n" + addCall + "\n",
+			[]string{"too large", addAnswer},
+		},
+		"a batch":             {"[" + addCall + "]\n", []string{"[" + addAnswer + "]"}},
+		"no end of line":      {addCall, []string{addAnswer}},
+		"MCP, no end of line": {modernAdd, []string{`"structuredContent":5`}},
+		"half a message":      {`{"jsonrpc":"2.0","id"`, []string{parseError}},
+		"nothing":             {"", nil},
+		"blank lines only":    {"\n\n", nil},
 	} {
 		for _, size := range []int{1, 7, 1 << 20} {
 			t.Run(name, func(t *testing.T) {
@@ -252,7 +282,10 @@ func TestDrainBoth(t *testing.T) {
 			conn net.Conn
 			text string
 		}{
-			{slow, strings.Replace(modernAdd, `"math_add","arguments":{"a":2,"b":3}`, `"sleep","arguments":{"ms":2000}`, 1)},
+			{
+				slow, strings.Replace(modernAdd, `"math_add","arguments":{"a":2,"b":3}`,
+					`"sleep","arguments":{"ms":2000}`, 1),
+			},
 			{plain, `{"jsonrpc":"2.0","id":1,"method":"sleep","params":[3000]}`},
 			{legacy, initialize},
 			{listening, modernListen},
@@ -269,7 +302,10 @@ func TestDrainBoth(t *testing.T) {
 			}
 		}
 		expect(legacyLines, `"serverInfo"`)
-		if _, err := io.WriteString(legacy, initialized+"\n"+`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"sleep","arguments":{"ms":1000}}}`+"\n"); err != nil {
+		if _, err := io.WriteString(legacy,
+			initialized+"\n"+
+				`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"sleep",`+
+				`"arguments":{"ms":1000}}}`+"\n"); err != nil {
 			t.Fatal(err)
 		}
 		expect(listenLines, "notifications/subscriptions/acknowledged")
@@ -296,7 +332,9 @@ func TestDrainGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOpened()
 		conn, r := o.dial(t, stream.NDJSON)
-		if _, err := io.WriteString(conn, strings.Replace(modernAdd, `"math_add","arguments":{"a":2,"b":3}`, `"sleep","arguments":{"ms":60000}`, 1)+"\n"); err != nil {
+		if _, err := io.WriteString(conn,
+			strings.Replace(modernAdd, `"math_add","arguments":{"a":2,"b":3}`,
+				`"sleep","arguments":{"ms":60000}`, 1)+"\n"); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -337,9 +375,11 @@ func TestIdleConnections(t *testing.T) {
 			}
 		}
 		want := before + connections*c.goroutines
-		for deadline := time.Now().Add(30 * time.Second); runtime.NumGoroutine() > want; runtime.Gosched() {
+		for deadline := time.Now().Add(30 * time.Second); runtime.NumGoroutine() >
+			want; runtime.Gosched() {
 			if time.Now().After(deadline) {
-				t.Fatalf("%s: %d goroutines for %d connections, want %d each", name, runtime.NumGoroutine()-before, connections, c.goroutines)
+				t.Fatalf("%s: %d goroutines for %d connections, want %d each", name,
+					runtime.NumGoroutine()-before, connections, c.goroutines)
 			}
 		}
 		for _, client := range clients {

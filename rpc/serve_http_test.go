@@ -20,7 +20,8 @@ type telling struct{}
 
 func (telling) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
-	fmt.Fprintf(w, "%T %s %v %s %q %v %s", w, r.Method, r.TLS != nil, owner.ConnFrom(r.Context()).Name, body, err,
+	fmt.Fprintf(w, "%T %s %v %s %q %v %s", w, r.Method, r.TLS != nil, owner.ConnFrom(r.Context()).Name,
+		body, err,
 		r.Context().Value(http.LocalAddrContextKey).(net.Addr).Network())
 }
 
@@ -42,7 +43,10 @@ func TestStdHTTP(t *testing.T) {
 	}
 	cert, key, _ := writeCertificate(t, t.TempDir(), 1)
 	for _, o := range []*ServeOptions{
-		{}, {StdHTTP: true}, {CertFile: cert, KeyFile: key}, {CertFile: cert, KeyFile: key, StdHTTP: true},
+		{},
+		{StdHTTP: true},
+		{CertFile: cert, KeyFile: key},
+		{CertFile: cert, KeyFile: key, StdHTTP: true},
 	} {
 		t.Run(fmt.Sprintf("tls=%v,std=%v", o.CertFile != "", o.StdHTTP), func(t *testing.T) {
 			o.Service = telling{}
@@ -109,7 +113,8 @@ func TestHTTPEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	if text, err := io.ReadAll(resp.Body); err != nil || !strings.HasPrefix(string(text), "*http.response ") {
+	if text, err := io.ReadAll(resp.Body); err != nil ||
+		!strings.HasPrefix(string(text), "*http.response ") {
 		t.Errorf("%q, %v", text, err)
 	}
 }

@@ -107,7 +107,9 @@ type MCP interface {
 	// ServeTransport serves a connection until it ends or the context does.
 	ServeTransport(ctx context.Context, t farcall.Transport, o *farcall.Options) error
 	// Routes returns the handler of /mcp, /sse and /messages. end ends its sessions.
-	Routes(o *farcall.Options, maxMessage int, origins []string) (routes http.Handler, end func(context.Context) error)
+	Routes(
+		o *farcall.Options, maxMessage int, origins []string,
+	) (routes http.Handler, end func(context.Context) error)
 	// Close ends subscriptions and tasks.
 	Close()
 }
@@ -174,7 +176,8 @@ func (o *ServeOptions) check() *ServeError {
 	case o.CertFile == "" && o.KeyFile == "" && o.ClientCAFile != "":
 		return &ServeError{
 			Reason: "ServeOptions.ClientCAFile is given without ServeOptions.CertFile",
-			Hint:   "set ServeOptions.CertFile and ServeOptions.KeyFile: clients show certificates over TLS only",
+			Hint: "set ServeOptions.CertFile and ServeOptions.KeyFile: clients show certificates " +
+				"over TLS only",
 		}
 	case o.CertFile != "" && o.KeyFile == "":
 		return &ServeError{
@@ -189,7 +192,8 @@ func (o *ServeOptions) check() *ServeError {
 	}
 	for _, origin := range o.Origins {
 		_, rest, found := strings.Cut(origin, "://")
-		if strings.ContainsAny(rest, "/ ") || !found && strings.ContainsAny(origin, "/ ") || origin == "" {
+		if strings.ContainsAny(rest, "/ ") || !found && strings.ContainsAny(origin, "/ ") ||
+			origin == "" {
 			return &ServeError{
 				Reason: "ServeOptions.Origins: " + strconv.Quote(origin) + " is not an origin",
 				Hint:   "write https://app.example.com, or a host with its port: an origin has no path",
@@ -259,12 +263,14 @@ func (s *Server) unsafe(p Policy, address string) *ServeError {
 		e.Hint = "set ServeOptions.Guard"
 	case !p.Restricts():
 		e.Reason = "the guard lets anonymous callers call everything"
-		e.Hint = "say what anonymous callers may call (Allow or Deny of guard.Config, not in the mode shadow), or unset Anonymous"
+		e.Hint = "say what anonymous callers may call (Allow or Deny of guard.Config, not in the mode " +
+			"shadow), or unset Anonymous"
 	case p.BearerSecrets() != "" && port.IsQueue(address) && !s.schemes.Secure(address):
 		e.Reason, e.Hint = p.BearerSecrets()+" would cross the network unencrypted", "write nats+tls://"
 	case p.BearerSecrets() != "" && !port.IsQueue(address) && s.certs == nil && s.proxies == nil:
 		e.Reason = p.BearerSecrets() + " would cross the network unencrypted"
-		e.Hint = "set ServeOptions.CertFile and ServeOptions.KeyFile, name the proxy that terminates TLS (ServeOptions.TrustedProxies)"
+		e.Hint = "set ServeOptions.CertFile and ServeOptions.KeyFile, name the proxy that terminates " +
+			"TLS (ServeOptions.TrustedProxies)"
 	default:
 		return nil
 	}
@@ -274,7 +280,8 @@ func (s *Server) unsafe(p Policy, address string) *ServeError {
 		return e
 	}
 	_, number, _ := net.SplitHostPort(address)
-	e.Hint += ", listen on 127.0.0.1:" + cmp.Or(number, "0") + " or a unix socket, or insist with ServeOptions.Insecure"
+	e.Hint += ", listen on 127.0.0.1:" + cmp.Or(number, "0") +
+		" or a unix socket, or insist with ServeOptions.Insecure"
 	return e
 }
 
@@ -311,7 +318,8 @@ func (s *Server) plain() func(net.Conn) string {
 		return nil
 	}
 	return func(conn net.Conn) string {
-		if from, ok := conn.RemoteAddr().(*net.TCPAddr); !ok || from.IP.IsLoopback() || forwarded.Via(conn) {
+		if from, ok := conn.RemoteAddr().(*net.TCPAddr); !ok || from.IP.IsLoopback() ||
+			forwarded.Via(conn) {
 			return ""
 		}
 		return "only trusted proxies connect to this port; use the address of the proxy"

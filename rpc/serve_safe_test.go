@@ -17,7 +17,8 @@ import (
 // TestReach is an invariant over addresses, guards and certificates: what other machines can
 // reach has a guard, and no secret that can be used again crosses the network in the clear.
 func TestReach(t *testing.T) {
-	allow, onTrial := []guard.Rule{{Calls: []string{"math/*"}}}, []guard.Rule{{Calls: []string{"math/*"}, Mode: "shadow"}}
+	allow, onTrial := []guard.Rule{{Calls: []string{"math/*"}}},
+		[]guard.Rule{{Calls: []string{"math/*"}, Mode: "shadow"}}
 	keys := []guard.Key{{ID: "a"}}
 	limited := &guard.Config{Anonymous: true}
 	limited.Limits.Rates = []guard.Rate{{Limit: 1}}
@@ -27,32 +28,48 @@ func TestReach(t *testing.T) {
 		c            *guard.Config
 		open, bearer bool
 	}{
-		"none":                {nil, true, false},
-		"empty":               {&guard.Config{}, false, false},
-		"anonymous":           {&guard.Config{Anonymous: true}, true, false},
-		"limits":              {limited, true, false},
-		"rule on trial":       {&guard.Config{Anonymous: true, Deny: onTrial}, true, false},
-		"guard on trial":      {&guard.Config{Anonymous: true, Allow: allow, Mode: "shadow"}, true, false},
-		"allow":               {&guard.Config{Anonymous: true, Allow: allow}, false, false},
-		"deny":                {&guard.Config{Anonymous: true, Deny: allow}, false, false},
-		"local":               {&guard.Config{Anonymous: true, Local: []string{"*"}}, false, false},
-		"Cedar":               {&guard.Config{Anonymous: true, Cedar: "permit(principal, action, resource);"}, false, false},
+		"none":          {nil, true, false},
+		"empty":         {&guard.Config{}, false, false},
+		"anonymous":     {&guard.Config{Anonymous: true}, true, false},
+		"limits":        {limited, true, false},
+		"rule on trial": {&guard.Config{Anonymous: true, Deny: onTrial}, true, false},
+		"guard on trial": {
+			&guard.Config{Anonymous: true, Allow: allow, Mode: "shadow"},
+			true, false,
+		},
+		"allow": {&guard.Config{Anonymous: true, Allow: allow}, false, false},
+		"deny":  {&guard.Config{Anonymous: true, Deny: allow}, false, false},
+		"local": {&guard.Config{Anonymous: true, Local: []string{"*"}}, false, false},
+		"Cedar": {
+			&guard.Config{Anonymous: true, Cedar: "permit(principal, action, resource);"}, false, false,
+		},
 		"scopes":              {scoped, false, false},
 		"keys":                {&guard.Config{Keys: keys}, false, true},
 		"keys on trial":       {&guard.Config{Keys: keys, Mode: "shadow"}, false, true},
 		"keys, anonymous":     {&guard.Config{Anonymous: true, Keys: keys}, true, true},
 		"keys, some may call": {&guard.Config{Anonymous: true, Keys: keys, Allow: allow}, false, true},
 		"tokens":              {&guard.Config{JWT: []guard.Issuer{{Issuer: "x"}}}, false, true},
-		"DPoP":                {&guard.Config{JWT: []guard.Issuer{{Issuer: "x", DPoP: "required"}}}, false, false},
-		"one DPoP":            {&guard.Config{JWT: []guard.Issuer{{Issuer: "x", DPoP: "required"}, {Issuer: "y"}}}, false, true},
-		"mtls":                {&guard.Config{MTLS: []guard.Certificate{{SAN: "x"}}}, false, false},
-		"signatures":          {&guard.Config{Signatures: []guard.Signer{{ID: "a"}}}, false, false},
+		"DPoP": {
+			&guard.Config{JWT: []guard.Issuer{{Issuer: "x", DPoP: "required"}}},
+			false, false,
+		},
+		"one DPoP": {
+			&guard.Config{JWT: []guard.Issuer{{Issuer: "x", DPoP: "required"}, {Issuer: "y"}}}, false, true,
+		},
+		"mtls":       {&guard.Config{MTLS: []guard.Certificate{{SAN: "x"}}}, false, false},
+		"signatures": {&guard.Config{Signatures: []guard.Signer{{ID: "a"}}}, false, false},
 	}
 	addresses := map[string]bool{
-		"127.0.0.1:1": false, "[::1]:1": false, "localhost:1": false, "unix:/s": false, "[::ffff:127.0.0.1]:1": false,
-		":1": true, "0.0.0.0:1": true, "[::]:1": true, "172.17.0.2:1": true, "192.168.1.5:1": true, "[fd00::5]:1": true, "tools.example.com:1": true,
+		"127.0.0.1:1": false, "[::1]:1": false, "localhost:1": false, "unix:/s": false,
+		"[::ffff:127.0.0.1]:1": false,
+		":1":                   true, "0.0.0.0:1": true, "[::]:1": true, "172.17.0.2:1": true,
+		"192.168.1.5:1": true,
+		"[fd00::5]:1":   true, "tools.example.com:1": true,
 	}
-	servers := map[string]*Server{"": served(t, nil), "TLS": served(t, nil), "proxies": served(t, &ServeOptions{TrustedProxies: []string{"10.0.0.1"}})}
+	servers := map[string]*Server{
+		"": served(t, nil), "TLS": served(t, nil),
+		"proxies": served(t, &ServeOptions{TrustedProxies: []string{"10.0.0.1"}}),
+	}
 	servers["TLS"].certs = &certificate.Source{}
 	for address, reachable := range addresses {
 		for name, g := range guards {
@@ -69,9 +86,12 @@ func TestReach(t *testing.T) {
 				if got != want {
 					t.Errorf("%s, guard %s, TLS %v: %v, want refused %v", address, name, secure, err, want)
 				}
-				if got && (x.Address != address || !strings.Contains(x.Reason, address) || !strings.Contains(x.Hint, "ServeOptions.Insecure") ||
-					!strings.Contains(x.Hint, "listen on 127.0.0.1:1") || strings.Contains(x.Hint, "ServeOptions.CertFile") == g.open ||
-					strings.Contains(x.Hint, "ServeOptions.TrustedProxies") == g.open || strings.Contains(x.Hint, "Anonymous") != (g.open && g.c != nil)) {
+				if got && (x.Address != address || !strings.Contains(x.Reason, address) ||
+					!strings.Contains(x.Hint, "ServeOptions.Insecure") ||
+					!strings.Contains(x.Hint, "listen on 127.0.0.1:1") ||
+					strings.Contains(x.Hint, "ServeOptions.CertFile") == g.open ||
+					strings.Contains(x.Hint, "ServeOptions.TrustedProxies") == g.open ||
+					strings.Contains(x.Hint, "Anonymous") != (g.open && g.c != nil)) {
 					t.Errorf("%s, guard %s: %+v", address, name, x)
 				}
 			}
@@ -99,8 +119,10 @@ func TestInsecure(t *testing.T) {
 	s := served(t, &ServeOptions{Insecure: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	s.certs = &certificate.Source{}
 	s.tellInsecure(nil, ":7331", "0.0.0.0:80", "127.0.0.1:1")
-	const want = `level=WARN msg="INSECURE, as ServeOptions.Insecure demands: other machines can reach :7331, and no guard says who may call what; ` +
-		`other machines can reach 0.0.0.0:80, and no guard says who may call what; connections without TLS are accepted" component=rpc` + "\n"
+	const want = `level=WARN msg="INSECURE, as ServeOptions.Insecure demands: other machines can ` +
+		`reach :7331, and no guard says who may call what; ` +
+		`other machines can reach 0.0.0.0:80, and no guard says who may call what; connections without ` +
+		`TLS are accepted" component=rpc` + "\n"
 	if _, line, _ := strings.Cut(log.String(), " "); line != want {
 		t.Errorf("%s", &log)
 	}
@@ -114,7 +136,10 @@ func TestPlainThroughProxy(t *testing.T) {
 	if err := s.Check(&guard.Config{Keys: []guard.Key{{ID: "a"}}}, ":7331"); err != nil {
 		t.Error(err)
 	}
-	for address, want := range map[string]bool{"127.0.0.1": true, "::1": true, "10.0.0.2": false, "192.0.2.1": false} {
+	for address, want := range map[string]bool{
+		"127.0.0.1": true, "::1": true, "10.0.0.2": false,
+		"192.0.2.1": false,
+	} {
 		conn := addressed{remote: &net.TCPAddr{IP: net.ParseIP(address), Port: 1}}
 		if reason := s.plain()(conn); (reason == "") != want {
 			t.Errorf("%s: %q", address, reason)
@@ -155,7 +180,8 @@ func served(t *testing.T, o *ServeOptions) *Server {
 // TestListenerOfAnother: what one server may listen on, another one may not serve for that alone.
 func TestListenerOfAnother(t *testing.T) {
 	t.Parallel()
-	open, closed := served(t, &ServeOptions{Insecure: true, OnInsecure: func(string) {}}), served(t, nil)
+	open, closed := served(t, &ServeOptions{Insecure: true, OnInsecure: func(string) {}}),
+		served(t, nil)
 	l, err := open.Listen(t.Context(), "0.0.0.0:0")
 	if err != nil {
 		t.Fatal(err)

@@ -50,13 +50,20 @@ func newSite(h farcall.Handler, o *ServeOptions) *site {
 	options := func(transport string) *httprpc.Options {
 		c := requests
 		c.Transport = transport
-		return &httprpc.Options{MaxMessage: o.MaxMessage, Gzip: o.Gzip, RPC: &c, Hosts: anyHost, Origins: o.Origins}
+		return &httprpc.Options{
+			MaxMessage: o.MaxMessage, Gzip: o.Gzip, RPC: &c, Hosts: anyHost,
+			Origins: o.Origins,
+		}
 	}
 	s.rpc = bySecurity(httprpc.NewHandler(h, options("http")), httprpc.NewHandler(h, options("https")))
-	s.stream = bySecurity(httprpc.NewStreamHandler(h, options("sse")), httprpc.NewStreamHandler(h, options("sse+tls")))
+	s.stream = bySecurity(httprpc.NewStreamHandler(h, options("sse")),
+		httprpc.NewStreamHandler(h, options("sse+tls")))
 	ws := func(isMCP func([]byte) bool, subprotocols ...string) http.Handler {
-		return wsrpc.NewHandler(func(t farcall.Transport, r *http.Request) { s.conns.upgrade(t, r, isMCP) }, &wsrpc.Options{
-			MaxMessage: o.MaxMessage, MessageTimeout: o.FrameTimeout, Budget: requests.Budget, Hosts: anyHost, Origins: o.Origins, Subprotocols: subprotocols,
+		return wsrpc.NewHandler(func(t farcall.Transport, r *http.Request) {
+			s.conns.upgrade(t, r, isMCP)
+		}, &wsrpc.Options{
+			MaxMessage: o.MaxMessage, MessageTimeout: o.FrameTimeout, Budget: requests.Budget,
+			Hosts: anyHost, Origins: o.Origins, Subprotocols: subprotocols,
 		})
 	}
 	s.ws = ws(port.SpeaksMCP)
@@ -138,7 +145,8 @@ func (s *site) Fast(path string) bool {
 func (s *site) route(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.Path
 	if err := s.names.CheckHost(r); err != nil && !isProbe(path) {
-		onhttp.Refuse(w, http.StatusForbidden, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Forbidden: " + err.Error()})
+		onhttp.Refuse(w, http.StatusForbidden,
+			&jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Forbidden: " + err.Error()})
 		return
 	}
 	upgrade := r.Method == http.MethodGet && strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
@@ -215,7 +223,8 @@ func nameHTTPConns() func(context.Context, net.Conn) context.Context {
 	return func(ctx context.Context, c net.Conn) context.Context {
 		name := "http-" + strconv.FormatInt(last.Add(1), 10)
 		return context.WithValue(ctx, owner.ConnKey{}, &owner.Conn{
-			Name: name, Remote: c.RemoteAddr().String(), Owner: owner.Connection(name, c.RemoteAddr().String()), At: c.LocalAddr(),
+			Name: name, Remote: c.RemoteAddr().String(),
+			Owner: owner.Connection(name, c.RemoteAddr().String()), At: c.LocalAddr(),
 		})
 	}
 }

@@ -89,7 +89,8 @@ func TestServeEveryProtocol(t *testing.T) {
 			t.Errorf("%s: %v", address, err)
 			continue
 		}
-		if sum, err := farcall.Call[float64](t.Context(), c, "math/add", addParams{2, 3}); sum != 5 || err != nil {
+		if sum, err := farcall.Call[float64](t.Context(), c, "math/add", addParams{2, 3}); sum != 5 ||
+			err != nil {
 			t.Errorf("%s: %v, %v", address, sum, err)
 		}
 		if err := c.Close(); err != nil {
@@ -99,8 +100,9 @@ func TestServeEveryProtocol(t *testing.T) {
 	for path, want := range map[string]string{
 		"/healthz": "200 ok\n", "/readyz": "200 ready\n",
 		"/rpc/stream?method=math/add&params=[2,3]": "200 data: ",
-		"/mcp": `404 {"jsonrpc":"2.0","error":{"code":-32601,"message":"No such path; JSON-RPC is posted to /rpc"},"id":null}`,
-		"/":    `404 {"jsonrpc":"2.0"`,
+		"/mcp": `404 {"jsonrpc":"2.0","error":{"code":-32601,"message":"No such path; JSON-RPC is ` +
+			`posted to /rpc"},"id":null}`,
+		"/": `404 {"jsonrpc":"2.0"`,
 	} {
 		if got := get(t, "http://"+s.at[0]+path); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %s, want %s", path, got, want)
@@ -214,7 +216,8 @@ func TestReadyzWithoutRoomForTheAudit(t *testing.T) {
 	s := served(t, &ServeOptions{Guard: g})
 	answer := httptest.NewRecorder()
 	s.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil))
-	if answer.Code != http.StatusServiceUnavailable || answer.Body.String() != "calls are refused: the audit is full\n" {
+	if answer.Code != http.StatusServiceUnavailable ||
+		answer.Body.String() != "calls are refused: the audit is full\n" {
 		t.Errorf("%d %q", answer.Code, answer.Body)
 	}
 }
@@ -244,7 +247,8 @@ func TestShutdownOnce(t *testing.T) {
 	t.Parallel()
 	service := &counting{Handler: http.NotFoundHandler()}
 	dir := t.TempDir()
-	s := run(t, &ServeOptions{Service: service}, "127.0.0.1:0", "unix:"+filepath.Join(dir, "a"), "unix:"+filepath.Join(dir, "b"))
+	s := run(t, &ServeOptions{Service: service}, "127.0.0.1:0", "unix:"+filepath.Join(dir, "a"),
+		"unix:"+filepath.Join(dir, "b"))
 	if got := get(t, "http://"+s.at[0]+"/rpc"); !strings.HasPrefix(got, "404 ") {
 		t.Error(got)
 	}
@@ -269,7 +273,8 @@ func TestListenerFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
-	if err := s.listenAndServe(t.Context(), "memory:here"); !errors.Is(err, net.ErrClosed) || service.ended.Load() != 1 {
+	if err := s.listenAndServe(t.Context(), "memory:here"); !errors.Is(err, net.ErrClosed) ||
+		service.ended.Load() != 1 {
 		t.Errorf("shut down %d times, %v", service.ended.Load(), err)
 	}
 }
@@ -286,7 +291,12 @@ func (a at) Addr() net.Addr { return a.addr }
 // wrong with the options is reported in terms of them.
 func TestServeRefuses(t *testing.T) {
 	t.Parallel()
-	keys, err := guard.New(&guard.Config{Keys: []guard.Key{{ID: "a", Hash: "sha256:4a1f0e8c9c0b6f0d2f4f6b7f3f1f1c1b5c5a4d3e2f1a0b9c8d7e6f5a4b3c2d1e"}}}, nil)
+	keys, err := guard.New(
+		&guard.Config{
+			Keys: []guard.Key{
+				{ID: "a", Hash: "sha256:4a1f0e8c9c0b6f0d2f4f6b7f3f1f1c1b5c5a4d3e2f1a0b9c8d7e6f5a4b3c2d1e"},
+			},
+		}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,16 +306,43 @@ func TestServeRefuses(t *testing.T) {
 		o    *ServeOptions
 		want string
 	}{
-		"no guard":       {":0", nil, "rpc: other machines can reach :0, and no guard says who may call what; set ServeOptions.Guard, listen on 127.0.0.1:0 or a unix socket, or insist with ServeOptions.Insecure"},
-		"no TLS":         {":0", &ServeOptions{Guard: keys}, "rpc: other machines can reach :0, and API keys would cross the network unencrypted; set ServeOptions.CertFile"},
-		"no host":        {"7331", nil, `rpc: the address "7331" has no host; write 127.0.0.1:7331`},
-		"no key":         {"127.0.0.1:0", &ServeOptions{CertFile: "c.pem"}, "rpc: ServeOptions.CertFile is given without ServeOptions.KeyFile; set"},
-		"no certificate": {"127.0.0.1:0", &ServeOptions{KeyFile: "c.pem"}, "rpc: ServeOptions.KeyFile is given without"},
-		"authorities":    {"127.0.0.1:0", &ServeOptions{ClientCAFile: "c.pem"}, "rpc: ServeOptions.ClientCAFile is given without"},
-		"no such file":   {"127.0.0.1:0", &ServeOptions{CertFile: "none.pem", KeyFile: "none.pem"}, "rpc: cannot use the certificate: none.pem: "},
-		"origin":         {"127.0.0.1:0", &ServeOptions{Origins: []string{"https://h/x"}}, `rpc: ServeOptions.Origins: "https://h/x" is not an origin; `},
-		"proxy":          {"127.0.0.1:0", &ServeOptions{TrustedProxies: []string{"x"}}, `rpc: ServeOptions.TrustedProxies: `},
-		"no directory":   {"unix:/no/such/directory/s", nil, "rpc: cannot listen on unix:/no/such/directory/s: "},
+		"no guard": {
+			":0", nil,
+			"rpc: other machines can reach :0, and no guard says who may call what; set " +
+				"ServeOptions.Guard, listen on 127.0.0.1:0 or a unix socket, or insist with " +
+				"ServeOptions.Insecure",
+		},
+		"no TLS": {
+			":0", &ServeOptions{Guard: keys},
+			"rpc: other machines can reach :0, and API keys would cross the network unencrypted; set " +
+				"ServeOptions.CertFile",
+		},
+		"no host": {"7331", nil, `rpc: the address "7331" has no host; write 127.0.0.1:7331`},
+		"no key": {
+			"127.0.0.1:0", &ServeOptions{CertFile: "c.pem"},
+			"rpc: ServeOptions.CertFile is given without ServeOptions.KeyFile; set",
+		},
+		"no certificate": {
+			"127.0.0.1:0", &ServeOptions{KeyFile: "c.pem"},
+			"rpc: ServeOptions.KeyFile is given without",
+		},
+		"authorities": {
+			"127.0.0.1:0", &ServeOptions{ClientCAFile: "c.pem"},
+			"rpc: ServeOptions.ClientCAFile is given without",
+		},
+		"no such file": {
+			"127.0.0.1:0", &ServeOptions{CertFile: "none.pem", KeyFile: "none.pem"},
+			"rpc: cannot use the certificate: none.pem: ",
+		},
+		"origin": {"127.0.0.1:0", &ServeOptions{Origins: []string{"https://h/x"}}, `rpc: ServeOptions.Origins: "https://h/x" is not an origin; `},
+		"proxy": {
+			"127.0.0.1:0", &ServeOptions{TrustedProxies: []string{"x"}},
+			`rpc: ServeOptions.TrustedProxies: `,
+		},
+		"no directory": {
+			"unix:/no/such/directory/s", nil,
+			"rpc: cannot listen on unix:/no/such/directory/s: ",
+		},
 	} {
 		err := ListenAndServe(t.Context(), c.addr, farcall.NewMux(), c.o)
 		if !errors.As(err, new(*ServeError)) || !strings.HasPrefix(err.Error(), c.want) {
@@ -317,7 +354,8 @@ func TestServeRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = served(t, nil).Serve(t.Context(), at{l, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1}})
-	if !errors.As(err, new(*ServeError)) || !strings.Contains(err.Error(), "other machines can reach 192.0.2.1:1") {
+	if !errors.As(err, new(*ServeError)) ||
+		!strings.Contains(err.Error(), "other machines can reach 192.0.2.1:1") {
 		t.Errorf("a listener of the program: %v", err)
 	}
 	if conn, err := l.Accept(); err == nil {
@@ -348,7 +386,8 @@ func TestServeGuard(t *testing.T) {
 		if _, err := farcall.Call[float64](t.Context(), c, "math/add", addParams{2, 3}); err != nil {
 			t.Errorf("%s: %v", scheme, err)
 		}
-		if _, err := farcall.Call[any](t.Context(), c, "sleep", nil); err == nil || !strings.Contains(err.Error(), "denied") {
+		if _, err := farcall.Call[any](t.Context(), c, "sleep", nil); err == nil ||
+			!strings.Contains(err.Error(), "denied") {
 			t.Errorf("%s: %v", scheme, err)
 		}
 		c.Close()
@@ -384,7 +423,9 @@ type paged struct{ path string }
 
 func (p paged) Has(path string) bool { return path == p.path }
 
-func (p paged) ServeHTTP(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "page ", r.URL.Path) }
+func (p paged) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	fmt.Fprint(w, "page ", r.URL.Path)
+}
 
 // A Server is a handler for another http.Server, with a page, and MCP beside the handler.
 func TestServeMounted(t *testing.T) {
@@ -393,10 +434,15 @@ func TestServeMounted(t *testing.T) {
 	mcp.AddTool(tools, mcp.Tool{Name: "add", Description: "Adds."}, add)
 	routes := http.NewServeMux()
 	routes.Handle("/", served(t, &ServeOptions{Page: paged{"/"}}))
-	routes.Handle("/all/", http.StripPrefix("/all", served(t, &ServeOptions{Page: http.HandlerFunc(paged{}.ServeHTTP), MCP: tools})))
+	routes.Handle("/all/",
+		http.StripPrefix("/all",
+			served(t, &ServeOptions{Page: http.HandlerFunc(paged{}.ServeHTTP), MCP: tools})))
 	server := httptest.NewServer(routes)
 	defer server.Close()
-	for path, want := range map[string]string{"/": "200 page /", "/x": "404 ", "/healthz": "200 ok\n", "/all/x": "200 page /x", "/all/rpc": "405 ", "/all/healthz": "200 ok\n"} {
+	for path, want := range map[string]string{
+		"/": "200 page /", "/x": "404 ", "/healthz": "200 ok\n",
+		"/all/x": "200 page /x", "/all/rpc": "405 ", "/all/healthz": "200 ok\n",
+	} {
 		if got := get(t, server.URL+path); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %s, want %s", path, got, want)
 		}
@@ -406,7 +452,8 @@ func TestServeMounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if sum, err := mcp.CallTool[float64](t.Context(), c, "add", addParams{2, 3}); sum != 5 || err != nil {
+	if sum, err := mcp.CallTool[float64](t.Context(), c, "add", addParams{2, 3}); sum != 5 ||
+		err != nil {
 		t.Errorf("%v, %v", sum, err)
 	}
 }
@@ -441,7 +488,8 @@ func TestSmallProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	symbol := regexp.MustCompile(` farcall-dev/farcall/([a-z/]+)\.|github\.com/farcall-dev/farcall/([a-z/]+)\.`)
+	symbol := regexp.MustCompile(
+		` farcall-dev/farcall/([a-z/]+)\.|github\.com/farcall-dev/farcall/([a-z/]+)\.`)
 	linked := map[string]bool{}
 	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
 		if m := symbol.FindStringSubmatch(lines.Text()); m != nil {

@@ -18,14 +18,17 @@ import (
 )
 
 // writeCertificate writes a certificate for 127.0.0.1 and its key, and returns the certificate.
-func writeCertificate(t *testing.T, dir string, serial int64) (certFile, keyFile string, cert *x509.Certificate) {
+func writeCertificate(
+	t *testing.T, dir string, serial int64,
+) (certFile, keyFile string, cert *x509.Certificate) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -36,7 +39,10 @@ func writeCertificate(t *testing.T, dir string, serial int64) (certFile, keyFile
 		t.Fatal(err)
 	}
 	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: private}} {
+	for file, block := range map[string]*pem.Block{
+		certFile: {Type: "CERTIFICATE", Bytes: der},
+		keyFile:  {Type: "PRIVATE KEY", Bytes: private},
+	} {
 		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -57,12 +63,20 @@ func TestServeTLS(t *testing.T) {
 	s := run(t, &ServeOptions{CertFile: certFile, KeyFile: keyFile}, "127.0.0.1:0")
 	pool := x509.NewCertPool()
 	pool.AddCert(cert)
-	for scheme, works := range map[string]bool{"https": true, "wss": true, "tls": true, "http": false, "tcp": false} {
-		c, err := Dial(t.Context(), scheme+"://"+s.at[0], &Options{TLS: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, MaxAttempts: 1, MinDelay: 1})
+	for scheme, works := range map[string]bool{
+		"https": true, "wss": true, "tls": true, "http": false,
+		"tcp": false,
+	} {
+		c, err := Dial(t.Context(), scheme+"://"+s.at[0],
+			&Options{
+				TLS: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, MaxAttempts: 1,
+				MinDelay: 1,
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if sum, err := farcall.Call[float64](t.Context(), c, "math/add", addParams{2, 3}); (err == nil) != works || works && sum != 5 {
+		if sum, err := farcall.Call[float64](t.Context(), c, "math/add",
+			addParams{2, 3}); (err == nil) != works || works && sum != 5 {
 			t.Errorf("%s: %v, %v", scheme, sum, err)
 		}
 		c.Close()

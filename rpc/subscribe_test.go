@@ -16,9 +16,14 @@ func TestSubscribesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t)
 		var news farcall.Topic[int]
-		farcall.HandleTopic(l.mux, "news", func(context.Context, struct{}) (*farcall.Topic[int], error) { return &news, nil })
+		farcall.HandleTopic(l.mux, "news", func(context.Context, struct{}) (*farcall.Topic[int], error) {
+			return &news, nil
+		})
 		connected := 0
-		c := l.client(&Options{OnConnect: func(context.Context, *farcall.Peer) error { connected++; return nil }})
+		c := l.client(&Options{OnConnect: func(context.Context, *farcall.Peer) error {
+			connected++
+			return nil
+		}})
 		sub, err := farcall.Subscribe[int](t.Context(), c, "news", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -46,7 +51,8 @@ func TestSubscribesAgain(t *testing.T) {
 				time.AfterFunc(time.Minute, l.up)
 			}
 			var gap *farcall.GapError
-			if got := <-pairs; !errors.As(got.err, &gap) || !errors.Is(gap.Lost, farcall.ErrClosed) || gap.Dropped != 0 {
+			if got := <-pairs; !errors.As(got.err, &gap) || !errors.Is(gap.Lost, farcall.ErrClosed) ||
+				gap.Dropped != 0 {
 				t.Errorf("%d, cut: %+v", i, got)
 			}
 			if n := news.Subscribers(); n != 1 || connected != i+2 {
@@ -71,7 +77,9 @@ func TestSubscribesAgainRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t)
 		var news farcall.Topic[int]
-		farcall.HandleTopic(l.mux, "news", func(context.Context, struct{}) (*farcall.Topic[int], error) { return &news, nil })
+		farcall.HandleTopic(l.mux, "news", func(context.Context, struct{}) (*farcall.Topic[int], error) {
+			return &news, nil
+		})
 		c := l.client(nil)
 		sub, err := farcall.Subscribe[int](t.Context(), c, "news", nil)
 		if err != nil {
@@ -99,7 +107,9 @@ func TestSubscribeContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t)
 		var news farcall.Topic[int]
-		farcall.HandleTopic(l.mux, "news", func(context.Context, struct{}) (*farcall.Topic[int], error) { return &news, nil })
+		farcall.HandleTopic(l.mux, "news", func(context.Context, struct{}) (*farcall.Topic[int], error) {
+			return &news, nil
+		})
 		c := l.client(nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

@@ -26,7 +26,9 @@ func TestAddTransport(t *testing.T) {
 	table := append(target.Standard(), &target.Scheme{
 		Names: []string{"memory"}, Kind: target.Stream, Opaque: true, Form: ":x", Help: "memory:NAME",
 		Parse: func(to *target.Target, text string) string { to.Address = text; return "" },
-		Open:  func(context.Context, *target.Target, *target.Options) (io.ReadWriteCloser, error) { return l.dial() },
+		Open: func(context.Context, *target.Target, *target.Options) (io.ReadWriteCloser, error) {
+			return l.dial()
+		},
 	})
 	mux := farcall.NewMux()
 	farcall.Handle(mux, "math/add", add)
@@ -34,7 +36,8 @@ func TestAddTransport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Check(nil, "memory:"); err == nil || !strings.Contains(err.Error(), "has no name; write memory:x") {
+	if err := s.Check(nil, "memory:"); err == nil ||
+		!strings.Contains(err.Error(), "has no name; write memory:x") {
 		t.Error(err)
 	}
 	open, err := s.Listen(t.Context(), "memory:here")
@@ -55,7 +58,8 @@ func TestAddTransport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if sum, err := farcall.Call[float64](t.Context(), c, "math/add", addParams{2, 3}); sum != 5 || err != nil {
+	if sum, err := farcall.Call[float64](t.Context(), c, "math/add", addParams{2, 3}); sum != 5 ||
+		err != nil {
 		t.Errorf("%v, %v", sum, err)
 	}
 	cancel()
