@@ -88,7 +88,8 @@ func (l *Local) load() error {
 		switch {
 		case !d.Type().IsRegular():
 			if is || strings.HasSuffix(d.Name(), newSuffix) {
-				l.logger.Error("store: passed over an entry that is not a file; remove it", slog.String("path", filepath.Join(l.files.dir, d.Name())))
+				l.logger.Error("store: passed over an entry that is not a file; remove it",
+					slog.String("path", filepath.Join(l.files.dir, d.Name())))
 			}
 		case strings.HasSuffix(d.Name(), newSuffix): // Put has not returned
 			if err := os.Remove(filepath.Join(l.files.dir, d.Name())); err != nil {
@@ -114,7 +115,8 @@ func (l *Local) loadRecord(name string) error {
 		l.logger.Error("store: passed over a file that is no whole record; it is kept as "+corruptSuffix,
 			slog.String("file", path), slog.Any("error", err))
 		if err := os.Rename(path, path+corruptSuffix); err != nil {
-			l.logger.Error("store: the file could not be renamed; remove it", slog.String("file", path), slog.Any("error", err))
+			l.logger.Error("store: the file could not be renamed; remove it", slog.String("file", path),
+				slog.Any("error", err))
 		}
 		return nil
 	case !r.Expires.After(time.Now()):

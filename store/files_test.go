@@ -25,7 +25,11 @@ func opened(t *testing.T, dir string) *Local {
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(nil))
 	f.Add([]byte(magic))
-	f.Add(encode(&Record{Owner: "o", Group: "g", ID: "id", Version: 3, Expires: time.Unix(1, 2), Value: []byte("value")}))
+	f.Add(
+		encode(&Record{
+			Owner: "o", Group: "g", ID: "id", Version: 3, Expires: time.Unix(1, 2),
+			Value: []byte("value"),
+		}))
 	lengths := encode(&Record{})
 	copy(lengths[headerSize-4:], "\xff\xff\xff\xff")
 	f.Add(lengths)
@@ -52,7 +56,8 @@ func TestGetWhileDeleted(t *testing.T) {
 	go func() {
 		defer close(done)
 		for range 500 {
-			if _, err := l.Put(t.Context(), &Record{Owner: "o", ID: "i", Expires: time.Now().Add(time.Hour)}); err != nil {
+			if _, err := l.Put(t.Context(),
+				&Record{Owner: "o", ID: "i", Expires: time.Now().Add(time.Hour)}); err != nil {
 				t.Error(err)
 			}
 			if err := l.Delete(t.Context(), "o", "i"); err != nil {
@@ -86,10 +91,12 @@ func TestOddEntries(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			l := opened(t, dir)
-			if _, err := l.Put(t.Context(), &Record{Owner: "o", ID: "i", Expires: time.Now().Add(time.Hour)}); err != nil {
+			if _, err := l.Put(t.Context(),
+				&Record{Owner: "o", ID: "i", Expires: time.Now().Add(time.Hour)}); err != nil {
 				t.Fatal(err)
 			}
-			if err := errors.Join(l.Close(), odd(filepath.Join(dir, strings.Repeat("a", 40)+recordSuffix))); err != nil {
+			if err := errors.Join(l.Close(),
+				odd(filepath.Join(dir, strings.Repeat("a", 40)+recordSuffix))); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := opened(t, dir).Get(t.Context(), "o", "i"); err != nil {

@@ -127,7 +127,9 @@ func ownerOf(r *Record) owner.Key {
 	return k
 }
 
-func costOf(r *Record) int { return overhead + len(r.Owner) + len(r.Group) + len(r.ID) + len(r.Value) }
+func costOf(r *Record) int {
+	return overhead + len(r.Owner) + len(r.Group) + len(r.ID) + len(r.Value)
+}
 
 // Put implements [Records].
 func (l *Local) Put(_ context.Context, r *Record) (uint64, error) {
@@ -160,7 +162,8 @@ func (l *Local) put(r *Record) (uint64, error) {
 			l.held.Give(e.owner, grown)
 		}
 		if unsure {
-			l.failed = fmt.Errorf("%w; the disk has failed, and nothing more is written until the store is opened again", err)
+			l.failed = fmt.Errorf(
+				"%w; the disk has failed, and nothing more is written until the store is opened again", err)
 		}
 		return 0, err
 	}
@@ -316,8 +319,10 @@ func (l *Local) sweep() {
 	}
 	l.mu.Unlock()
 	for _, name := range expired {
-		if err := l.remove(name, func(e *entry) bool { return !e.expires.After(now) }); err != nil && !errors.Is(err, ErrClosed) {
-			l.logger.Warn("store: an expired record stays", slog.String("name", name), slog.Any("error", err))
+		if err := l.remove(name, func(e *entry) bool { return !e.expires.After(now) }); err != nil &&
+			!errors.Is(err, ErrClosed) {
+			l.logger.Warn("store: an expired record stays", slog.String("name", name),
+				slog.Any("error", err))
 		}
 	}
 }

@@ -49,7 +49,10 @@ func closed(t *testing.T, l *store.Local) *store.Local {
 }
 
 func record(owner, id, value string, version uint64) *store.Record {
-	return &store.Record{Owner: owner, ID: id, Value: []byte(value), Version: version, Expires: time.Now().Add(time.Hour)}
+	return &store.Record{
+		Owner: owner, ID: id, Value: []byte(value), Version: version,
+		Expires: time.Now().Add(time.Hour),
+	}
 }
 
 func put(t *testing.T, l store.Records, r *store.Record) {
@@ -97,7 +100,8 @@ func TestContract(t *testing.T) {
 			if got := all(t, l); !maps.Equal(got, map[string]string{"a/1": "two", "b/1": "other"}) {
 				t.Errorf("Adopt: %v", got)
 			}
-			if err := errors.Join(l.Delete(ctx, "a", "1"), l.Delete(ctx, "a", "1"), l.Delete(ctx, "c", "")); err != nil {
+			if err := errors.Join(l.Delete(ctx, "a", "1"), l.Delete(ctx, "a", "1"),
+				l.Delete(ctx, "c", "")); err != nil {
 				t.Error(err)
 			}
 			if _, err := l.Get(ctx, "a", "1"); !errors.Is(err, store.ErrNotFound) {
@@ -105,7 +109,8 @@ func TestContract(t *testing.T) {
 			}
 			l.Close()
 			_, err := l.Put(ctx, record("a", "1", "", 0))
-			if _, gone := l.Get(ctx, "b", "1"); !errors.Is(err, store.ErrClosed) || !errors.Is(gone, store.ErrClosed) {
+			if _, gone := l.Get(ctx, "b", "1"); !errors.Is(err, store.ErrClosed) ||
+				!errors.Is(gone, store.ErrClosed) {
 				t.Errorf("after Close: %v, %v", err, gone)
 			}
 		})
@@ -239,7 +244,8 @@ func TestReopen(t *testing.T) {
 	short.Expires = time.Now()
 	put(t, l, short)
 	used, _ := l.Used()
-	if _, err := store.Open(dir, nil); !errors.Is(err, store.ErrInUse) || !strings.Contains(err.Error(), dir) {
+	if _, err := store.Open(dir, nil); !errors.Is(err, store.ErrInUse) ||
+		!strings.Contains(err.Error(), dir) {
 		t.Errorf("opened twice: %v", err)
 	}
 	l.Close()
