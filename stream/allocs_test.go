@@ -72,7 +72,9 @@ func TestCallBytes(t *testing.T) {
 	}
 	const calls, workers = 20_000, 64
 	mux := farcall.NewMux()
-	mux.Handle("echo", farcall.HandlerFunc(func(_ context.Context, r *farcall.Request) (any, error) { return r.Params, nil }))
+	mux.Handle("echo", farcall.HandlerFunc(func(_ context.Context, r *farcall.Request) (any, error) {
+		return r.Params, nil
+	}))
 	a, b := socketPair(t, "tcp", "127.0.0.1:0")
 	server := farcall.NewPeer(New(a, NDJSON, nil), mux, nil)
 	client := farcall.NewPeer(New(b, NDJSON, nil), nil, nil)

@@ -100,31 +100,52 @@ func TestBudgetIsGivenBack(t *testing.T) {
 			name, input string
 			use         func(tr farcall.Transport)
 		}{
-			{"read on", string(large) + string(frameOf(f, 10)), func(tr farcall.Transport) { _, _ = tr.Read(); _, _ = tr.Read(); _, _ = tr.Read() }},
+			{"read on", string(large) + string(frameOf(f, 10)), func(tr farcall.Transport) {
+				_, _ = tr.Read()
+				_, _ = tr.Read()
+				_, _ = tr.Read()
+			}},
 			{"closed", string(large), func(tr farcall.Transport) { _, _ = tr.Read(); tr.Close() }},
-			{"closed within", string(large[:200<<10]), func(tr farcall.Transport) { tr.(*conn).fillUp(); tr.Close() }},
-			{"ended within", string(large[:200<<10]), func(tr farcall.Transport) { _, _ = tr.Read(); _, _ = tr.Read() }},
-			{"kept", string(large), func(tr farcall.Transport) { _, _ = tr.Read(); tr.(farcall.Keeper).Keep() }},
+			{"closed within", string(large[:200<<10]), func(tr farcall.Transport) {
+				tr.(*conn).fillUp()
+				tr.Close()
+			}},
+			{"ended within", string(large[:200<<10]), func(tr farcall.Transport) {
+				_, _ = tr.Read()
+				_, _ = tr.Read()
+			}},
+			{"kept", string(large), func(tr farcall.Transport) {
+				_, _ = tr.Read()
+				tr.(farcall.Keeper).Keep()
+			}},
 			{"kept twice", string(large), func(tr farcall.Transport) {
 				_, _ = tr.Read()
 				tr.(farcall.Keeper).Keep()
 				tr.(farcall.Keeper).Keep()
 			}},
-			{"kept with more behind", string(large) + string(frameOf(f, 250<<10)), func(tr farcall.Transport) {
-				first, _ := tr.Read()
-				copied := bytes.Clone(first)
-				tr.(farcall.Keeper).Keep()
-				if second, err := tr.Read(); err != nil || len(second) != 250<<10 || !bytes.Equal(first, copied) {
-					t.Errorf("%d bytes, %v", len(second), err)
-				}
-				tr.(farcall.Keeper).Keep()
-				tr.Close()
+			{
+				"kept with more behind", string(large) + string(frameOf(f, 250<<10)),
+				func(tr farcall.Transport) {
+					first, _ := tr.Read()
+					copied := bytes.Clone(first)
+					tr.(farcall.Keeper).Keep()
+					if second, err := tr.Read(); err != nil || len(second) != 250<<10 ||
+						!bytes.Equal(first, copied) {
+						t.Errorf("%d bytes, %v", len(second), err)
+					}
+					tr.(farcall.Keeper).Keep()
+					tr.Close()
+				},
+			},
+			{"too large", string(frameOf(f, 3<<20)), func(tr farcall.Transport) {
+				_, _ = tr.Read()
+				_, _ = tr.Read()
 			}},
-			{"too large", string(frameOf(f, 3<<20)), func(tr farcall.Transport) { _, _ = tr.Read(); _, _ = tr.Read() }},
 		} {
 			t.Run(name+"/"+c.name, func(t *testing.T) {
 				b := farcall.NewBudget(8<<20, 0)
-				tr := New(&once{Reader: strings.NewReader(c.input)}, f, &Options{Budget: b, MaxMessage: 2 << 20})
+				tr := New(&once{Reader: strings.NewReader(c.input)}, f,
+					&Options{Budget: b, MaxMessage: 2 << 20})
 				c.use(tr)
 				held(t, b, 0)
 				tr.Close()
@@ -211,7 +232,8 @@ func TestFrameTimeout(t *testing.T) {
 					}
 				}()
 				_, err := tr.Read()
-				if took := time.Since(began); codeOf(t, err) != jsonrpc.InvalidRequest || took != 30*time.Second || !strings.Contains(err.Error(), "30s") {
+				if took := time.Since(began); codeOf(t, err) != jsonrpc.InvalidRequest ||
+					took != 30*time.Second || !strings.Contains(err.Error(), "30s") {
 					t.Errorf("after %v: %v", took, err)
 				}
 				if _, err := tr.Read(); err == nil || errors.As(err, new(*jsonrpc.Error)) {

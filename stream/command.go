@@ -43,7 +43,8 @@ const (
 // SIGKILL after the grace.
 func Command(cmd *exec.Cmd, framing Framing, o *Options) (farcall.Transport, error) {
 	if cmd.Stdin != nil || cmd.Stdout != nil {
-		return nil, errors.New("stream: Command needs the command's Stdin and Stdout for itself; leave them nil")
+		return nil, errors.New(
+			"stream: Command needs the command's Stdin and Stdout for itself; leave them nil")
 	}
 	p := &child{cmd: cmd, name: nameOf(cmd), grace: defaultGrace, exited: make(chan struct{})}
 	if o != nil {
@@ -212,7 +213,8 @@ func (p *child) stop() error {
 			p.signal(s)
 		}
 		if !p.wait(max(p.grace, killWait)) {
-			p.stopErr = fmt.Errorf("%s (process %d) does not end, though it was killed", p.name, p.cmd.Process.Pid)
+			p.stopErr = fmt.Errorf("%s (process %d) does not end, though it was killed", p.name,
+				p.cmd.Process.Pid)
 		}
 	})
 	return p.stopErr
@@ -244,7 +246,10 @@ func (p *child) ended(cause error) error {
 
 // exitError tells how the child has ended, once waitErr is set.
 func (p *child) exitError() *ExitError {
-	e := &ExitError{Name: p.name, State: p.cmd.ProcessState, Stderr: p.stderr.String(), cause: p.waitErr}
+	e := &ExitError{
+		Name: p.name, State: p.cmd.ProcessState, Stderr: p.stderr.String(),
+		cause: p.waitErr,
+	}
 	if e.State.Success() {
 		e.cause = errExit0
 	}
@@ -296,7 +301,8 @@ var ErrTooMuchOutput = errors.New("stream: the child has written more than it ma
 // [ErrTooMuchOutput].
 func Run(ctx context.Context, cmd *exec.Cmd, input []byte, most int) (output []byte, err error) {
 	if cmd.Stdin != nil || cmd.Stdout != nil {
-		return nil, errors.New("stream: Run needs the command's Stdin and Stdout for itself; leave them nil")
+		return nil, errors.New(
+			"stream: Run needs the command's Stdin and Stdout for itself; leave them nil")
 	}
 	cmd.WaitDelay = leftover
 	p := &child{cmd: cmd, name: nameOf(cmd), exited: make(chan struct{})}

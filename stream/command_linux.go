@@ -12,7 +12,8 @@ func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL
 func awaitExit(pid int) {
 	const pPID = 1 // P_PID of waitid(2)
 	for {
-		_, _, errno := syscall.Syscall6(syscall.SYS_WAITID, pPID, uintptr(pid), 0, syscall.WEXITED|syscall.WNOWAIT, 0, 0)
+		_, _, errno := syscall.Syscall6(syscall.SYS_WAITID, pPID, uintptr(pid), 0,
+			syscall.WEXITED|syscall.WNOWAIT, 0, 0)
 		if errno != syscall.EINTR {
 			return
 		}

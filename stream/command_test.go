@@ -110,10 +110,12 @@ func TestCommandEnds(t *testing.T) {
 	}
 	_, err := tr.Read()
 	var exit *ExitError
-	if !errors.As(err, &exit) || exit.State.ExitCode() != 3 || errors.Is(err, io.EOF) || exit.Stderr != "cannot open the database\n" {
+	if !errors.As(err, &exit) || exit.State.ExitCode() != 3 || errors.Is(err, io.EOF) ||
+		exit.Stderr != "cannot open the database\n" {
 		t.Fatalf("%#v", err)
 	}
-	if s := err.Error(); !strings.Contains(s, "exit status 3") || !strings.Contains(s, `"cannot open the database"`) {
+	if s := err.Error(); !strings.Contains(s, "exit status 3") ||
+		!strings.Contains(s, `"cannot open the database"`) {
 		t.Error(s)
 	}
 	if passed.String() != exit.Stderr {
@@ -124,7 +126,8 @@ func TestCommandEnds(t *testing.T) {
 	}
 
 	_, err = command(t, self("succeed"), time.Minute).Read()
-	if !errors.As(err, &exit) || !errors.Is(err, io.EOF) || !strings.Contains(err.Error(), "exit status 0") {
+	if !errors.As(err, &exit) || !errors.Is(err, io.EOF) ||
+		!strings.Contains(err.Error(), "exit status 0") {
 		t.Error(err)
 	}
 }
@@ -133,7 +136,9 @@ func TestCommandEnds(t *testing.T) {
 func TestCommandOnExit(t *testing.T) {
 	for _, mode := range []string{"crash", "stdio"} {
 		var told []*ExitError
-		tr, err := Command(self(mode), NDJSON, &Options{OnExit: func(e *ExitError) { told = append(told, e) }})
+		tr, err := Command(self(mode), NDJSON, &Options{OnExit: func(e *ExitError) {
+			told = append(told, e)
+		}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +148,8 @@ func TestCommandOnExit(t *testing.T) {
 				t.Errorf("told %v, read %v", told, err)
 			}
 		}
-		if err := errors.Join(tr.Close(), tr.Close()); err != nil || len(told) != 1 || told[0].State == nil {
+		if err := errors.Join(tr.Close(), tr.Close()); err != nil || len(told) != 1 ||
+			told[0].State == nil {
 			t.Errorf("%s: told %v, %v", mode, told, err)
 		}
 	}
@@ -151,7 +157,8 @@ func TestCommandOnExit(t *testing.T) {
 
 func TestCommandCannotStart(t *testing.T) {
 	before := openFiles(t)
-	if _, err := Command(exec.Command("/nonexistent/program"), NDJSON, nil); err == nil || !strings.Contains(err.Error(), `cannot start "/nonexistent/program"`) {
+	if _, err := Command(exec.Command("/nonexistent/program"), NDJSON, nil); err == nil ||
+		!strings.Contains(err.Error(), `cannot start "/nonexistent/program"`) {
 		t.Error(err)
 	}
 	cmd := self("stdio")
@@ -174,7 +181,8 @@ func TestCommandFloodsStderr(t *testing.T) {
 	if !errors.As(err, &exit) {
 		t.Fatal(err)
 	}
-	if len(exit.Stderr) != stderrTail || !strings.HasSuffix(exit.Stderr, "the last line\n") || len(err.Error()) > 2*stderrText {
+	if len(exit.Stderr) != stderrTail || !strings.HasSuffix(exit.Stderr, "the last line\n") ||
+		len(err.Error()) > 2*stderrText {
 		t.Errorf("%d bytes are kept; the text has %d", len(exit.Stderr), len(err.Error()))
 	}
 }
@@ -200,7 +208,8 @@ func TestCommandIgnoresSIGTERM(t *testing.T) {
 		t.Errorf("closed after %v: %v", time.Since(start), err)
 	}
 	mustBeGone(t, pid)
-	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok ||
+		status.Signal() != syscall.SIGKILL {
 		t.Errorf("it ended with %v", cmd.ProcessState)
 	}
 }
@@ -398,7 +407,8 @@ func TestStdio(t *testing.T) {
 		r.Close()
 		defer w.Close()
 		// Not killed by SIGPIPE: it gets the error.
-		if err := cmd.Run(); err == nil || err.Error() != "exit status 4" || !strings.Contains(stderr.String(), "broken pipe") {
+		if err := cmd.Run(); err == nil || err.Error() != "exit status 4" ||
+			!strings.Contains(stderr.String(), "broken pipe") {
 			t.Errorf("%v, %q", err, stderr.String())
 		}
 	})
@@ -429,7 +439,10 @@ func TestStdioClose(t *testing.T) {
 		return w, r
 	}
 	socket := func(t *testing.T) (io.Writer, *os.File) { t.Helper(); return socketFiles(t) }
-	for name, open := range map[string]func(t *testing.T) (io.Writer, *os.File){"pipe": pipe, "socket": socket} {
+	for name, open := range map[string]func(t *testing.T) (io.Writer, *os.File){
+		"pipe":   pipe,
+		"socket": socket,
+	} {
 		t.Run(name, func(t *testing.T) {
 			ours, theirs := open(t)
 			cmd := self("stdio-close")
@@ -464,7 +477,9 @@ func TestStdioClose(t *testing.T) {
 				var flags uintptr
 				conn, err := theirs.SyscallConn() // Fd would change the mode itself
 				if err == nil {
-					err = conn.Control(func(fd uintptr) { flags, _, _ = syscall.Syscall(syscall.SYS_FCNTL, fd, syscall.F_GETFL, 0) })
+					err = conn.Control(func(fd uintptr) {
+						flags, _, _ = syscall.Syscall(syscall.SYS_FCNTL, fd, syscall.F_GETFL, 0)
+					})
 				}
 				if err != nil || flags&syscall.O_NONBLOCK != 0 {
 					t.Errorf("the child has changed the mode of our descriptor: %#x, %v", flags, err)

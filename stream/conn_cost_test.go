@@ -91,13 +91,15 @@ func TestIdleMemory(t *testing.T) {
 		}
 		for waiting := 0; waiting < conns; {
 			buf := make([]byte, 4<<20)
-			waiting = strings.Count(string(buf[:runtime.Stack(buf, true)]), "internal/poll.runtime_pollWait(")
+			waiting = strings.Count(string(buf[:runtime.Stack(buf, true)]),
+				"internal/poll.runtime_pollWait(")
 		}
 		for range 3 { // what is in a pool survives one collection
 			runtime.GC()
 		}
 		runtime.ReadMemStats(&after)
-		if each := int64(after.HeapAlloc-before.HeapAlloc) / conns; each > 2048 && runtime.GOOS != "windows" {
+		if each := int64(after.HeapAlloc-before.HeapAlloc) / conns; each > 2048 &&
+			runtime.GOOS != "windows" {
 			t.Errorf("%q: %d bytes of heap for each idle connection", input, each)
 		}
 		for i, tr := range all {

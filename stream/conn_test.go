@@ -33,7 +33,10 @@ type connector func(t *testing.T) (a, b io.ReadWriteCloser)
 func connections(t *testing.T) map[string]connector {
 	t.Helper()
 	all := map[string]connector{
-		"tcp": func(t *testing.T) (a, b io.ReadWriteCloser) { t.Helper(); return socketPair(t, "tcp", "127.0.0.1:0") },
+		"tcp": func(t *testing.T) (a, b io.ReadWriteCloser) {
+			t.Helper()
+			return socketPair(t, "tcp", "127.0.0.1:0")
+		},
 		"tls": func(t *testing.T) (a, b io.ReadWriteCloser) {
 			t.Helper()
 			a, b = socketPair(t, "tcp", "127.0.0.1:0")
@@ -148,8 +151,10 @@ func certificate(t *testing.T) (*x509.CertPool, tls.Certificate) {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotAfter:    time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
@@ -170,10 +175,14 @@ func TestTransports(t *testing.T) {
 			t.Run(fmt.Sprint(name, "/", framing), func(t *testing.T) {
 				ra, rb := connect(t)
 				a, b := New(ra, framing, nil), New(rb, framing, nil)
-				if _, ok := a.(farcall.TryWriter); ok != (slices.Contains([]string{"tcp", "unix", "os.Pipe"}, name) && runtime.GOOS != "windows") {
+				if _, ok := a.(farcall.TryWriter); ok !=
+					(slices.Contains([]string{"tcp", "unix", "os.Pipe"}, name) && runtime.GOOS != "windows") {
 					t.Errorf("TryWriter: %v", ok)
 				}
-				frames := [][]byte{[]byte(`{}`), []byte(`"` + strings.Repeat("x", 3<<20) + `"`), []byte(`[1]`), []byte(`"` + strings.Repeat("y", 70_000) + `"`)}
+				frames := [][]byte{
+					[]byte(`{}`), []byte(`"` + strings.Repeat("x", 3<<20) + `"`), []byte(`[1]`),
+					[]byte(`"` + strings.Repeat("y", 70_000) + `"`),
+				}
 				done := make(chan error)
 				go func() { done <- a.Write(frames...) }()
 				for i, want := range frames {
@@ -302,7 +311,8 @@ func TestWriteReplacesLineBreaks(t *testing.T) {
 			t.Error("the caller's frame has changed")
 		}
 		w = new(writes)
-		if err := New(half{nil, w}, Header, nil).Write(in); err != nil || !bytes.HasSuffix(w.Bytes(), in) {
+		if err := New(half{nil, w}, Header, nil).Write(in); err != nil ||
+			!bytes.HasSuffix(w.Bytes(), in) {
 			t.Errorf("a header needs no change: %.50q, %v", w.String(), err)
 		}
 	}
@@ -398,7 +408,11 @@ func TestBoundedMemory(t *testing.T) {
 					return
 				}
 			}
-			_, _ = io.WriteString(ra, map[Framing]string{NDJSON: "\n{}\n", Header: "Content-Length: 2\r\n\r\n{}", Raw: "\"]{}", Detect: "\"]{}"}[framing])
+			_, _ = io.WriteString(ra,
+				map[Framing]string{
+					NDJSON: "\n{}\n", Header: "Content-Length: 2\r\n\r\n{}", Raw: "\"]{}",
+					Detect: "\"]{}",
+				}[framing])
 		}()
 		tr := New(rb, framing, &Options{MaxMessage: limit})
 		var before, after runtime.MemStats
@@ -430,7 +444,8 @@ func TestAnnouncedLength(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for range 100 {
-		tr := New(half{strings.NewReader("Content-Length: 100000000\r\n\r\n{}"), nil}, Header, &Options{MaxMessage: 1 << 30})
+		tr := New(half{strings.NewReader("Content-Length: 100000000\r\n\r\n{}"), nil}, Header,
+			&Options{MaxMessage: 1 << 30})
 		if _, err := tr.Read(); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Fatal(err)
 		}
@@ -481,7 +496,8 @@ func TestDial(t *testing.T) {
 		}
 		tr.Close()
 		l.Close()
-		if _, err := Dial(t.Context(), "tcp", l.Addr().String(), Header, o); err == nil || !strings.HasPrefix(err.Error(), "stream: dial tcp") {
+		if _, err := Dial(t.Context(), "tcp", l.Addr().String(), Header, o); err == nil ||
+			!strings.HasPrefix(err.Error(), "stream: dial tcp") {
 			t.Errorf("no listener: %v", err)
 		}
 	}

@@ -59,7 +59,9 @@ func (c *conn) locateLine() {
 // tooLarge refuses a message before it is parsed. The rest of it is skipped.
 func (c *conn) tooLarge(what string) *jsonrpc.Error {
 	e := jsonrpc.Oversize("Request", int64(c.max), "bytes")
-	e.Cause = fmt.Errorf("stream: %s is longer than the limit of %d bytes; send less at once, or raise Options.MaxMessage", what, c.max)
+	e.Cause = fmt.Errorf(
+		"stream: %s is longer than the limit of %d bytes; send less at once, or raise Options.MaxMessage",
+		what, c.max)
 	return e
 }
 
@@ -116,7 +118,8 @@ func (c *conn) locateHeader() bool {
 		c.lost(errNoHeader) // at once: the empty line that ends a header may never come
 		return false
 	case next > c.maxHeader, next < 0 && len(p) > c.maxHeader:
-		c.lost(fmt.Errorf("the header is longer than the limit of %d bytes (Options.MaxHeader)", c.maxHeader))
+		c.lost(fmt.Errorf("the header is longer than the limit of %d bytes (Options.MaxHeader)",
+			c.maxHeader))
 		return false
 	case next < 0:
 		c.scanned = max(0, len(p)-2) // the last two bytes may begin its end
@@ -177,8 +180,11 @@ func headerEnd(p []byte, from int) (end, next int) {
 }
 
 var (
-	errNoHeader = errors.New("JSON where a header was expected; this stream has a Content-Length before each message")
-	errNoLength = errors.New(`the header has no Content-Length; each message needs "Content-Length: N", an empty line, and then N bytes`)
+	errNoHeader = errors.New(
+		"JSON where a header was expected; this stream has a Content-Length before each message")
+	errNoLength = errors.New(
+		`the header has no Content-Length; each message needs "Content-Length: N", an empty line, and ` +
+			`then N bytes`)
 )
 
 // parseHeader returns the length that header lines announce. It is -1 when it

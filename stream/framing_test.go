@@ -61,36 +61,115 @@ func TestRead(t *testing.T) {
 		{"last line with CR only", NDJSON, "{}\r", []string{"{}"}, ""},
 		{"blank lines", NDJSON, "\n\r\n \t\n{}\n\n\n[]\n\r\n ", []string{"{}", "[]"}, ""},
 		{"no JSON", NDJSON, "hello\n{}\n", []string{"hello", "{}"}, ""},
-		{"at the limit", NDJSON, strings.Repeat("x", 20) + "\n{}\n", []string{strings.Repeat("x", 20), "{}"}, ""},
-		{"at the limit, CRLF", NDJSON, strings.Repeat("x", 20) + "\r\n{}\n", []string{strings.Repeat("x", 20), "{}"}, ""},
+		{
+			"at the limit", NDJSON, strings.Repeat("x", 20) + "\n{}\n",
+			[]string{strings.Repeat("x", 20), "{}"},
+			"",
+		},
+		{
+			"at the limit, CRLF", NDJSON, strings.Repeat("x", 20) + "\r\n{}\n",
+			[]string{strings.Repeat("x", 20), "{}"},
+			"",
+		},
 		{"over the limit by one", NDJSON, strings.Repeat("x", 21) + "\n{}\n", []string{large, "{}"}, ""},
-		{"over the limit by one, CRLF", NDJSON, strings.Repeat("x", 21) + "\r\n{}\n", []string{large, "{}"}, ""},
-		{"far over the limit", NDJSON, strings.Repeat("x", 300_000) + "\n{}\n", []string{large, "{}"}, ""},
-		{"over the limit twice", NDJSON, strings.Repeat("x", 22) + "\n" + strings.Repeat("y", 200_000) + "\n{}\n", []string{large, large, "{}"}, ""},
+		{
+			"over the limit by one, CRLF", NDJSON, strings.Repeat("x", 21) + "\r\n{}\n",
+			[]string{large, "{}"},
+			"",
+		},
+		{
+			"far over the limit", NDJSON, strings.Repeat("x", 300_000) + "\n{}\n",
+			[]string{large, "{}"},
+			"",
+		},
+		{
+			"over the limit twice", NDJSON,
+			strings.Repeat("x", 22) + "\n" + strings.Repeat("y", 200_000) + "\n{}\n",
+			[]string{large, large, "{}"},
+			"",
+		},
 		{"over the limit at the end", NDJSON, strings.Repeat("x", 22), []string{large}, ""},
 		{"over the limit by one at the end", NDJSON, strings.Repeat("x", 21), []string{large}, ""},
 
 		{"nothing", Header, "", nil, ""},
 		{"two", Header, frame("{}") + frame("[1]"), []string{"{}", "[1]"}, ""},
-		{"line breaks in the message", Header, frame("{\r\n\n}") + frame("[]"), []string{"{\r\n\n}", "[]"}, ""},
-		{"other headers", Header, "Content-Type: application/vscode-jsonrpc; charset=utf8\r\nX-Y: z\r\nContent-Length: 2\r\n\r\n{}", []string{"{}"}, ""},
+		{
+			"line breaks in the message", Header, frame("{\r\n\n}") + frame("[]"),
+			[]string{"{\r\n\n}", "[]"},
+			"",
+		},
+		{
+			"other headers", Header,
+			"Content-Type: application/vscode-jsonrpc; charset=utf8\r\nX-Y: z\r\n" +
+				"Content-Length: 2\r\n\r\n{}",
+			[]string{"{}"},
+			"",
+		},
 		{"name in lower case, no space", Header, "content-LENGTH:2\r\n\r\n{}", []string{"{}"}, ""},
-		{"bare newlines", Header, "Content-Length: 2\n\n{}" + "Content-Length: 2\n\r\n[]", []string{"{}", "[]"}, ""},
-		{"line ends between messages", Header, "\r\n" + frame("{}") + "\r\n\n" + frame("[]") + "\r\n", []string{"{}", "[]"}, ""},
+		{
+			"bare newlines", Header, "Content-Length: 2\n\n{}" + "Content-Length: 2\n\r\n[]",
+			[]string{"{}", "[]"},
+			"",
+		},
+		{
+			"line ends between messages", Header, "\r\n" + frame("{}") + "\r\n\n" + frame("[]") + "\r\n",
+			[]string{"{}", "[]"},
+			"",
+		},
 		{"empty message", Header, frame("") + frame("{}"), []string{"", "{}"}, ""},
-		{"same length twice", Header, "Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}", []string{"{}"}, ""},
-		{"at the limit", Header, frame(strings.Repeat("x", 20)) + frame("{}"), []string{strings.Repeat("x", 20), "{}"}, ""},
-		{"over the limit", Header, frame(strings.Repeat("x", 21)) + frame("{}"), []string{large, "{}"}, ""},
-		{"far over the limit", Header, frame(strings.Repeat("x", 300_000)) + frame("{}"), []string{large, "{}"}, ""},
-		{"a line without colon", Header, "nonsense\r\nContent-Length: 2\r\n\r\n{}" + frame("[]"), []string{broken, "[]"}, ""},
-		{"two lengths", Header, "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}" + frame("{}"), []string{broken}, "two Content-Lengths"},
-		{"no length", Header, "Content-Type: x\r\n\r\n{}" + frame("{}"), []string{broken}, "no Content-Length"},
+		{
+			"same length twice", Header, "Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}",
+			[]string{"{}"},
+			"",
+		},
+		{
+			"at the limit", Header, frame(strings.Repeat("x", 20)) + frame("{}"),
+			[]string{strings.Repeat("x", 20), "{}"},
+			"",
+		},
+		{
+			"over the limit", Header, frame(strings.Repeat("x", 21)) + frame("{}"),
+			[]string{large, "{}"},
+			"",
+		},
+		{
+			"far over the limit", Header, frame(strings.Repeat("x", 300_000)) + frame("{}"),
+			[]string{large, "{}"},
+			"",
+		},
+		{
+			"a line without colon", Header, "nonsense\r\nContent-Length: 2\r\n\r\n{}" + frame("[]"),
+			[]string{broken, "[]"},
+			"",
+		},
+		{
+			"two lengths", Header, "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}" + frame("{}"),
+			[]string{broken},
+			"two Content-Lengths",
+		},
+		{
+			"no length", Header, "Content-Type: x\r\n\r\n{}" + frame("{}"),
+			[]string{broken},
+			"no Content-Length",
+		},
 		{"negative length", Header, "Content-Length: -2\r\n\r\n{}", []string{broken}, "is no length"},
 		{"signed length", Header, "Content-Length: +2\r\n\r\n{}", []string{broken}, "is no length"},
 		{"empty length", Header, "Content-Length:\r\n\r\n{}", []string{broken}, "empty"},
-		{"length with a fraction", Header, "Content-Length: 2.0\r\n\r\n{}", []string{broken}, "is no length"},
-		{"length beyond 64 bits", Header, "Content-Length: 99999999999999999999999\r\n\r\n{}", []string{broken}, "is no length"},
-		{"huge length", Header, "Content-Length: 900000000000000000\r\n\r\n{}", []string{large}, "unexpected EOF"},
+		{
+			"length with a fraction", Header, "Content-Length: 2.0\r\n\r\n{}",
+			[]string{broken},
+			"is no length",
+		},
+		{
+			"length beyond 64 bits", Header, "Content-Length: 99999999999999999999999\r\n\r\n{}",
+			[]string{broken},
+			"is no length",
+		},
+		{
+			"huge length", Header, "Content-Length: 900000000000000000\r\n\r\n{}",
+			[]string{large},
+			"unexpected EOF",
+		},
 		{"a line of JSON", Header, "{\"jsonrpc\":\"2.0\"}\n", []string{broken}, "JSON where a header"},
 		{"long header", Header, longHeader(20) + frame("{}"), []string{broken}, "limit of 100 bytes"},
 		{"endless header", Header, longHeader(100_000), []string{broken}, "limit of 100 bytes"},
@@ -101,8 +180,16 @@ func TestRead(t *testing.T) {
 		{"white space", Raw, " \r\n\t", nil, ""},
 		{"joined", Raw, `{}[]{"a":[{}]}`, []string{"{}", "[]", `{"a":[{}]}`}, ""},
 		{"spaced", Raw, " {} []\n\n\t{}\r\n", []string{"{}", "[]", "{}"}, ""},
-		{"on several lines", Raw, "{\n \"a\": [\n  1\n]\n}\n{}", []string{"{\n \"a\": [\n  1\n]\n}", "{}"}, ""},
-		{"brackets in strings", Raw, `["}]{",{"]":"\\"}]{"\"}":0}`, []string{`["}]{",{"]":"\\"}]`, `{"\"}":0}`}, ""},
+		{
+			"on several lines", Raw, "{\n \"a\": [\n  1\n]\n}\n{}",
+			[]string{"{\n \"a\": [\n  1\n]\n}", "{}"},
+			"",
+		},
+		{
+			"brackets in strings", Raw, `["}]{",{"]":"\\"}]{"\"}":0}`,
+			[]string{`["}]{",{"]":"\\"}]`, `{"\"}":0}`},
+			"",
+		},
 		{"tokens", Raw, `[-1.5e+3,true,null]`, []string{"[-1.5e+3,true,null]"}, ""},
 		{"misspelt tokens are the decoder's", Raw, `[tru]{}`, []string{"[tru]", "{}"}, ""},
 		{"no JSON", Raw, "hello\n{}", []string{"hello", "{}"}, ""},
@@ -126,10 +213,22 @@ func TestRead(t *testing.T) {
 		{"broken, on several lines", Raw, "{\n \"a\":1,,\n \"b\":2\n}\n{}", []string{broken, "{}"}, ""},
 		{"at the limit", Raw, `["xxxxxxxxxxxxxxxx"]{}`, []string{`["xxxxxxxxxxxxxxxx"]`, "{}"}, ""},
 		{"over the limit", Raw, `["xxxxxxxxxxxxxxxxx"]{}`, []string{large, "{}"}, ""},
-		{"far over the limit", Raw, `["` + strings.Repeat("x", 300_000) + `"]{}`, []string{large, "{}"}, ""},
+		{
+			"far over the limit", Raw, `["` + strings.Repeat("x", 300_000) + `"]{}`,
+			[]string{large, "{}"},
+			"",
+		},
 		{"over the limit at the end", Raw, `["` + strings.Repeat("x", 300_000), []string{large}, ""},
-		{"over the limit, no JSON", Raw, strings.Repeat("x", 300_000) + "\n{}", []string{large, "{}"}, ""},
-		{"over the limit and broken", Raw, `["` + strings.Repeat("x", 300) + `",]{}`, []string{large, "{}"}, ""},
+		{
+			"over the limit, no JSON", Raw, strings.Repeat("x", 300_000) + "\n{}",
+			[]string{large, "{}"},
+			"",
+		},
+		{
+			"over the limit and broken", Raw, `["` + strings.Repeat("x", 300) + `",]{}`,
+			[]string{large, "{}"},
+			"",
+		},
 
 		{"lines", Detect, "{}\n[]\n", []string{"{}", "[]"}, ""},
 		{"lines, then two on one", Detect, "\n{} \r\n{}[]\n{}", []string{"{}", "{}[]", "{}"}, ""},
@@ -139,12 +238,28 @@ func TestRead(t *testing.T) {
 		{"a string without end", Detect, "{\"a\n{}\n", []string{`{"a`, "{}"}, ""},
 		{"a text and more on its line", Detect, "{} x\n{}\n", []string{"{}", "x", "{}"}, ""},
 		{"two on a line", Detect, "{} []\n{\n}", []string{"{}", "[]", "{\n}"}, ""},
-		{"on several lines", Detect, "{ \r\n \"a\":1}\n[][]", []string{"{ \r\n \"a\":1}", "[]", "[]"}, ""},
+		{
+			"on several lines", Detect, "{ \r\n \"a\":1}\n[][]",
+			[]string{"{ \r\n \"a\":1}", "[]", "[]"},
+			"",
+		},
 		{"without line ends", Detect, `{}`, []string{"{}"}, ""},
-		{"over the limit, lines", Detect, `["` + strings.Repeat("x", 300_000) + "\"]\n{}[]\n", []string{large, "{}[]"}, ""},
-		{"over the limit, joined", Detect, `["` + strings.Repeat("x", 300_000) + "\"]{}[]\n", []string{large, "{}", "[]"}, ""},
+		{
+			"over the limit, lines", Detect, `["` + strings.Repeat("x", 300_000) + "\"]\n{}[]\n",
+			[]string{large, "{}[]"},
+			"",
+		},
+		{
+			"over the limit, joined", Detect, `["` + strings.Repeat("x", 300_000) + "\"]{}[]\n",
+			[]string{large, "{}", "[]"},
+			"",
+		},
 
-		{"end in a refused message", Header, "Content-Length: 50\r\n\r\n{}", []string{large}, "unexpected EOF"},
+		{
+			"end in a refused message", Header, "Content-Length: 50\r\n\r\n{}",
+			[]string{large},
+			"unexpected EOF",
+		},
 	}
 	for _, tt := range tests {
 		t.Run([]string{"NDJSON", "Header", "Raw", "Detect"}[tt.framing]+"/"+tt.name, func(t *testing.T) {
@@ -171,7 +286,8 @@ func checkRead(t *testing.T, name string, got []string, end error, want []string
 	if fmt.Sprintf("%.60q", got) != fmt.Sprintf("%.60q", want) {
 		t.Errorf("%s: got %.60q, want %.60q", name, got, want)
 	}
-	if wantEnd == "" && !errors.Is(end, io.EOF) || wantEnd != "" && (end == nil || !strings.Contains(end.Error(), wantEnd)) {
+	if wantEnd == "" && !errors.Is(end, io.EOF) ||
+		wantEnd != "" && (end == nil || !strings.Contains(end.Error(), wantEnd)) {
 		t.Errorf("%s: ended with %v, want %q", name, end, wantEnd)
 	}
 	if errors.As(end, new(*jsonrpc.Error)) {
@@ -185,14 +301,16 @@ func TestRefusalSaysWhatToDo(t *testing.T) {
 	if !errors.As(err, &refused) || string(refused.Data) != `{"maxSize":5,"unit":"bytes"}` {
 		t.Fatalf("got %#v", err)
 	}
-	if s := refused.Cause.Error(); !strings.Contains(s, "limit of 5 bytes") || !strings.Contains(s, "MaxMessage") {
+	if s := refused.Cause.Error(); !strings.Contains(s, "limit of 5 bytes") ||
+		!strings.Contains(s, "MaxMessage") {
 		t.Error(s)
 	}
 }
 
 func TestReadError(t *testing.T) {
 	boom := errors.New("boom")
-	tr := New(half{io.MultiReader(strings.NewReader("{}\n[1"), iotest.ErrReader(boom)), nil}, NDJSON, nil)
+	tr := New(half{io.MultiReader(strings.NewReader("{}\n[1"), iotest.ErrReader(boom)), nil},
+		NDJSON, nil)
 	got, end := readAll(tr)
 	if len(got) != 1 || !errors.Is(end, boom) {
 		t.Errorf("got %q and %v; what was cut off must not be delivered", got, end)
@@ -222,7 +340,8 @@ func TestBuffered(t *testing.T) {
 		{Header, "Content-Length: 1\r\n\r\n1Content-Length: 40\r\n\r\n", "yn"},
 	}
 	for _, tt := range tests {
-		tr := New(half{strings.NewReader(""), nil}, tt.framing, &Options{MaxMessage: 20, Prefix: []byte(tt.in)})
+		tr := New(half{strings.NewReader(""), nil}, tt.framing,
+			&Options{MaxMessage: 20, Prefix: []byte(tt.in)})
 		b := tr.(farcall.Buffered)
 		var got strings.Builder
 		for range tt.want {
@@ -299,8 +418,10 @@ func FuzzRaw(f *testing.F) {
 		const limit = 30
 		for _, framing := range []Framing{Raw, Detect} {
 			whole, end := readAll(New(half{bytes.NewReader(in), nil}, framing, &Options{MaxMessage: limit}))
-			parts, partsEnd := readAll(New(half{&chunked{in, int(chunk)}, nil}, framing, &Options{MaxMessage: limit}))
-			if fmt.Sprintf("%q", whole) != fmt.Sprintf("%q", parts) || !errors.Is(end, io.EOF) || !errors.Is(partsEnd, io.EOF) {
+			parts, partsEnd := readAll(
+				New(half{&chunked{in, int(chunk)}, nil}, framing, &Options{MaxMessage: limit}))
+			if fmt.Sprintf("%q", whole) != fmt.Sprintf("%q", parts) || !errors.Is(end, io.EOF) ||
+				!errors.Is(partsEnd, io.EOF) {
 				t.Errorf("%d: %q: whole %q, %v; in parts %q, %v", framing, in, whole, end, parts, partsEnd)
 			}
 		}
@@ -318,10 +439,12 @@ func FuzzRaw(f *testing.F) {
 		}
 		const last = `{"last":1}`
 		in = append(slices.Clip(in), '\n')
-		if got, _ = readAll(New(half{bytes.NewReader(in), nil}, Raw, nil)); len(got) == 0 || !strings.HasPrefix(got[len(got)-1], "<-32700 ") {
+		if got, _ = readAll(New(half{bytes.NewReader(in), nil}, Raw, nil)); len(got) == 0 ||
+			!strings.HasPrefix(got[len(got)-1], "<-32700 ") {
 			return
 		}
-		if got, _ = readAll(New(half{&chunked{append(in, last...), int(chunk)}, nil}, Raw, nil)); got[len(got)-1] != last {
+		if got, _ = readAll(
+			New(half{&chunked{append(in, last...), int(chunk)}, nil}, Raw, nil)); got[len(got)-1] != last {
 			t.Errorf("%q: the line after it is lost: %q", in, got)
 		}
 	})

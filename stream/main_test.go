@@ -30,7 +30,8 @@ func blocked(function string) bool {
 	buf := make([]byte, 1<<16)
 	for g := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
 		state, _, _ := strings.Cut(g, "\n")
-		if strings.Contains(g, function) && (strings.Contains(state, "[IO wait") || strings.Contains(state, "[syscall")) {
+		if strings.Contains(g, function) &&
+			(strings.Contains(state, "[IO wait") || strings.Contains(state, "[syscall")) {
 			return true
 		}
 	}

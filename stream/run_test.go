@@ -19,8 +19,12 @@ func runShell(ctx context.Context, script, input string, most int) (string, erro
 // What a child writes is what Run returns, whether it reads its input or not.
 func TestRun(t *testing.T) {
 	large := strings.Repeat("0123456789abcdef", 20_000)
-	for script, want := range map[string]string{"cat": large, "exit 0": "", "echo one; exec 1>&-; cat >/dev/null": "one\n", "tr -d 1-9a-f | wc -c": "20000\n"} {
-		if got, err := runShell(t.Context(), script, large, 1<<20); err != nil || strings.TrimLeft(got, " ") != want {
+	for script, want := range map[string]string{
+		"cat": large, "exit 0": "",
+		"echo one; exec 1>&-; cat >/dev/null": "one\n", "tr -d 1-9a-f | wc -c": "20000\n",
+	} {
+		if got, err := runShell(t.Context(), script, large, 1<<20); err != nil ||
+			strings.TrimLeft(got, " ") != want {
 			t.Errorf("%s: %.40q %v", script, got, err)
 		}
 	}

@@ -23,28 +23,91 @@ func TestSkip(t *testing.T) {
 		skipped []string // of what is too long its first 10 bytes and …
 		end     string   // io.EOF when empty, else part of the error
 	}{
-		{"between lines", NDJSON, "hello\r\n{}\n\nx\n{1}\n", []string{"{}", "{1}"}, []string{"hello", "x"}, ""},
+		{
+			"between lines", NDJSON, "hello\r\n{}\n\nx\n{1}\n",
+			[]string{"{}", "{1}"},
+			[]string{"hello", "x"},
+			"",
+		},
 		{"last line", NDJSON, "{}\nhello", []string{"{}"}, []string{"hello"}, ""},
 		{"binary", NDJSON, "\x00\xff\n{}\n", []string{"{}"}, []string{"\x00\xff"}, ""},
 		{"long line", NDJSON, long + "\n{}\n", []string{"{}"}, []string{"xxxxxxxxxx…"}, ""},
 		{"long last line", NDJSON, "{}\n" + long, []string{"{}"}, []string{"xxxxxxxxxx…"}, ""},
-		{"a little too long", NDJSON, strings.Repeat("x", 21) + "\n{}\n" + strings.Repeat("x", 21), []string{"{}"}, []string{"xxxxxxxxxx…", "xxxxxxxxxx…"}, ""},
+		{
+			"a little too long", NDJSON, strings.Repeat("x", 21) + "\n{}\n" + strings.Repeat("x", 21),
+			[]string{"{}"},
+			[]string{"xxxxxxxxxx…", "xxxxxxxxxx…"},
+			"",
+		},
 		{"refused though", NDJSON, "keep" + long + "\n{}\n", []string{large, "{}"}, nil, ""},
 		{"nothing but", NDJSON, "a\nb\nc", nil, []string{"a", "b", "c"}, ""},
 
-		{"messages", Header, frame("{}") + frame("hello") + frame("{1}"), []string{"{}", "{1}"}, []string{"hello"}, ""},
-		{"lines before", Header, "hello\n\n[x]\r\n" + frame("{}"), []string{"{}"}, []string{"hello", "[x]"}, ""},
-		{"lines between", Header, frame("{}") + "hello\n" + frame("{1}") + "\nCc: x\n", []string{"{}", "{1}"}, []string{"hello", "Cc: x"}, ""},
-		{"no line end", Header, frame("{}") + "hello" + frame("{1}") + "abc", []string{"{}", "{1}"}, []string{"hello", "abc"}, ""},
-		{"other header first", Header, "hello\nContent-Type: x\r\nCONTENT-length: 2\r\n\r\n{}", []string{"{}"}, []string{"hello"}, ""},
-		{"long line before", Header, long + "\n" + frame("{}"), []string{"{}"}, []string{"xxxxxxxxxx…"}, ""},
+		{
+			"messages", Header, frame("{}") + frame("hello") + frame("{1}"),
+			[]string{"{}", "{1}"},
+			[]string{"hello"},
+			"",
+		},
+		{
+			"lines before", Header, "hello\n\n[x]\r\n" + frame("{}"),
+			[]string{"{}"},
+			[]string{"hello", "[x]"},
+			"",
+		},
+		{
+			"lines between", Header, frame("{}") + "hello\n" + frame("{1}") + "\nCc: x\n",
+			[]string{"{}", "{1}"},
+			[]string{"hello", "Cc: x"},
+			"",
+		},
+		{
+			"no line end", Header, frame("{}") + "hello" + frame("{1}") + "abc",
+			[]string{"{}", "{1}"},
+			[]string{"hello", "abc"},
+			"",
+		},
+		{
+			"other header first", Header, "hello\nContent-Type: x\r\nCONTENT-length: 2\r\n\r\n{}",
+			[]string{"{}"},
+			[]string{"hello"},
+			"",
+		},
+		{
+			"long line before", Header, long + "\n" + frame("{}"),
+			[]string{"{}"},
+			[]string{"xxxxxxxxxx…"},
+			"",
+		},
 		{"long line, no end", Header, long + frame("{}"), []string{"{}"}, []string{"xxxxxxxxxx…"}, ""},
-		{"long message", Header, frame(long) + frame("{}") + frame("hello") + frame("{2}"), []string{"{}", "{2}"}, []string{"…", "hello"}, ""},
-		{"long message refused", Header, frame("keep"+long) + frame("{}"), []string{large, "{}"}, nil, ""},
+		{
+			"long message", Header, frame(long) + frame("{}") + frame("hello") + frame("{2}"),
+			[]string{"{}", "{2}"},
+			[]string{"…", "hello"},
+			"",
+		},
+		{
+			"long message refused", Header, frame("keep"+long) + frame("{}"),
+			[]string{large, "{}"},
+			nil, "",
+		},
 		{"binary between", Header, "\x00\xff\n" + frame("{}"), []string{"{}"}, []string{"\x00\xff"}, ""},
-		{"a message without header", Header, frame("{}") + "{1}\n" + frame("{2}"), []string{"{}", broken}, nil, "JSON where a header was expected"},
-		{"broken length", Header, "hello\nContent-Length: x\r\n\r\n{}", []string{broken}, []string{"hello"}, "no length"},
-		{"cut", Header, frame("{}") + "Content-Length: 5\r\n\r\n{}", []string{"{}"}, nil, "within a message"},
+		{
+			"a message without header", Header, frame("{}") + "{1}\n" + frame("{2}"),
+			[]string{"{}", broken},
+			nil, "JSON where a header was expected",
+		},
+		{
+			"broken length", Header, "hello\nContent-Length: x\r\n\r\n{}",
+			[]string{broken},
+			[]string{"hello"},
+			"no length",
+		},
+		{
+			"cut", Header, frame("{}") + "Content-Length: 5\r\n\r\n{}",
+			[]string{"{}"},
+			nil,
+			"within a message",
+		},
 	}
 	for _, tt := range tests {
 		for chunks, reader := range map[string]func(io.Reader) io.Reader{
@@ -78,7 +141,8 @@ func TestSkip(t *testing.T) {
 				if !slices.Equal(got, tt.want) || !slices.Equal(skipped, tt.skipped) {
 					t.Errorf("got %q, skipped %q", got, skipped)
 				}
-				if tt.end == "" && !errors.Is(err, io.EOF) || tt.end != "" && !strings.Contains(err.Error(), tt.end) {
+				if tt.end == "" && !errors.Is(err, io.EOF) ||
+					tt.end != "" && !strings.Contains(err.Error(), tt.end) {
 					t.Error(err)
 				}
 			})
@@ -91,10 +155,15 @@ func TestSkip(t *testing.T) {
 func TestSkipBuffered(t *testing.T) {
 	for framing, in := range map[Framing]string{
 		NDJSON: "{}\n" + "x\ny\n",
-		Header: "Content-Length: 2\r\n\r\n{}" + "Content-Length: 1\r\n\r\nx" + "Content-Length: 100\r\n\r\n",
+		Header: "Content-Length: 2\r\n\r\n{}" + "Content-Length: 1\r\n\r\nx" +
+			"Content-Length: 100\r\n\r\n",
 	} {
 		r, w := io.Pipe()
-		tr := New(half{r, io.Discard}, framing, &Options{MaxMessage: 50, Skip: func(p []byte, _ bool) bool { return !bytes.HasPrefix(p, []byte("{")) }})
+		tr := New(half{
+			r, io.Discard,
+		}, framing, &Options{MaxMessage: 50, Skip: func(p []byte, _ bool) bool {
+			return !bytes.HasPrefix(p, []byte("{"))
+		}})
 		go func() {
 			_, _ = io.WriteString(w, in)
 			if framing == Header {

@@ -118,7 +118,12 @@ type Options struct {
 // transport is also a [farcall.TryWriter].
 func New(rwc io.ReadWriteCloser, framing Framing, o *Options) farcall.Transport {
 	o = cmp.Or(o, new(Options))
-	t := &tryConn{conn{rwc: rwc, header: framing == Header, need: -1, max: o.MaxMessage, maxHeader: o.MaxHeader, skipper: o.Skip}}
+	t := &tryConn{
+		conn{
+			rwc: rwc, header: framing == Header, need: -1, max: o.MaxMessage, maxHeader: o.MaxHeader,
+			skipper: o.Skip,
+		},
+	}
 	c := &t.conn
 	if framing == Raw || framing == Detect {
 		c.text, c.detect = new(text), framing == Detect
@@ -384,7 +389,9 @@ func trimCR(line []byte) []byte { return bytes.TrimSuffix(line, carriageReturn) 
 // Dial connects to an address: "tcp" with host:port, or "unix" with a path.
 // The context bounds the connecting, the TLS handshake included, and nothing
 // after it.
-func Dial(ctx context.Context, network, addr string, framing Framing, o *Options) (farcall.Transport, error) {
+func Dial(
+	ctx context.Context, network, addr string, framing Framing, o *Options,
+) (farcall.Transport, error) {
 	switch network {
 	case "tcp", "tcp4", "tcp6", "unix":
 	default:
@@ -502,7 +509,8 @@ func (c *conn) Evicted() { c.interrupt(budget.Overloaded()) }
 func (c *conn) interrupt(reason *jsonrpc.Error) {
 	c.ending.CompareAndSwap(nil, reason)
 	past := time.Unix(1, 0)
-	if d, ok := c.rwc.(interface{ SetReadDeadline(t time.Time) error }); !ok || d.SetReadDeadline(past) != nil {
+	if d, ok := c.rwc.(interface{ SetReadDeadline(t time.Time) error }); !ok ||
+		d.SetReadDeadline(past) != nil {
 		_ = c.rwc.Close() // nothing else unblocks it, and so there is no answer
 	}
 }

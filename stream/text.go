@@ -237,10 +237,13 @@ func (t *text) inObject() bool {
 
 // isScalar reports whether a number or literal may consist of a byte.
 func isScalar(b byte) bool {
-	return b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b == '-' || b == '+' || b == '.'
+	return b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b == '-' ||
+		b == '+' || b == '.'
 }
 
-var errBroken = errors.New("the bytes are no JSON text; what follows is read from where the brackets balance, or from the next line that begins with { or [")
+var errBroken = errors.New(
+	"the bytes are no JSON text; what follows is read from where the brackets balance, or from the " +
+		"next line that begins with { or [")
 
 // locateText finds the next JSON text in what was read.
 func (c *conn) locateText() {

@@ -70,7 +70,8 @@ const dying = time.Second
 
 func (c *conn) failed(err error) error {
 	// How a child has ended says more than that it takes no more input.
-	if p, ok := c.rwc.(*child); ok && !c.closed.Load() && (errors.Is(err, syscall.EPIPE) || errors.Is(err, os.ErrClosed)) && p.wait(dying) {
+	if p, ok := c.rwc.(*child); ok && !c.closed.Load() &&
+		(errors.Is(err, syscall.EPIPE) || errors.Is(err, os.ErrClosed)) && p.wait(dying) {
 		return p.exitError()
 	}
 	if c.closed.Load() || errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrClosed) {
