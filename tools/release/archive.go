@@ -26,7 +26,9 @@ type file struct {
 }
 
 func sorted(files []file) []file {
-	return slices.SortedFunc(slices.Values(files), func(a, b file) int { return strings.Compare(a.name, b.name) })
+	return slices.SortedFunc(slices.Values(files), func(a, b file) int {
+		return strings.Compare(a.name, b.name)
+	})
 }
 
 // packTar writes a .tar.gz in which all files are below dir, owned by root, with the same date.

@@ -11,7 +11,8 @@ import (
 func (r *release) writeFormula() error {
 	source := func(system, arch string) string {
 		name := fmt.Sprintf("farcall-%s-%s-%s.tar.gz", r.version, system, arch)
-		return fmt.Sprintf("      url %q\n      sha256 %q\n", home+"/releases/download/"+r.version+"/"+name, r.sums[name])
+		return fmt.Sprintf("      url %q\n      sha256 %q\n",
+			home+"/releases/download/"+r.version+"/"+name, r.sums[name])
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, `class Farcall < Formula
@@ -22,7 +23,8 @@ func (r *release) writeFormula() error {
 
 `, home, strings.TrimPrefix(r.version, "v"))
 	for _, on := range [][2]string{{"darwin", "macos"}, {"linux", "linux"}} {
-		fmt.Fprintf(&b, "  on_%s do\n    on_arm do\n%s    end\n    on_intel do\n%s    end\n  end\n\n", on[1], source(on[0], "arm64"), source(on[0], "amd64"))
+		fmt.Fprintf(&b, "  on_%s do\n    on_arm do\n%s    end\n    on_intel do\n%s    end\n  end\n\n",
+			on[1], source(on[0], "arm64"), source(on[0], "amd64"))
 	}
 	b.WriteString(`  def install
     bin.install "farcall"

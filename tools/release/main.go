@@ -1,6 +1,7 @@
 // Command release builds what a release of farcall consists of, into a directory:
 //
-//   - an archive for each platform, with the binary, the license, the README, man pages and shell completions
+//   - an archive for each platform, with the binary, the license, the README, man pages and shell
+//     completions
 //   - SHA256SUMS of all archives
 //   - the bill of materials (CycloneDX) of each binary
 //   - npm/: the package farcall and a package for each platform, ready for npm publish
@@ -22,7 +23,12 @@ import (
 )
 
 var platforms = []platform{
-	{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}, {"windows", "amd64"}, {"windows", "arm64"},
+	{"linux", "amd64"},
+	{"linux", "arm64"},
+	{"darwin", "amd64"},
+	{"darwin", "arm64"},
+	{"windows", "amd64"},
+	{"windows", "arm64"},
 }
 
 type platform struct{ system, arch string }
@@ -113,7 +119,10 @@ func begin(dir, version string) (*release, error) {
 	if !strings.HasPrefix(version, "v") {
 		version = "v0.0.0-" + version // without a tag; npm wants a version of this form
 	}
-	r := &release{dir: dir, version: version, commit: commit, date: date.UTC(), sums: map[string]string{}}
+	r := &release{
+		dir: dir, version: version, commit: commit, date: date.UTC(),
+		sums: map[string]string{},
+	}
 	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
 		return nil, fmt.Errorf("-out %s has sources, and would be removed: name another directory", dir)
 	}
@@ -161,7 +170,10 @@ func (r *release) manual() ([]file, error) {
 		}
 		all = append(all, file{"man/man1/" + filepath.Base(page), text, 0o644})
 	}
-	for shell, name := range map[string]string{"bash": "farcall.bash", "zsh": "_farcall", "fish": "farcall.fish", "powershell": "farcall.ps1"} {
+	for shell, name := range map[string]string{
+		"bash": "farcall.bash", "zsh": "_farcall",
+		"fish": "farcall.fish", "powershell": "farcall.ps1",
+	} {
 		text, err := exec.Command(program, "completion", shell).Output()
 		if err != nil {
 			return nil, fmt.Errorf("completion %s: %w", shell, err)
@@ -173,8 +185,10 @@ func (r *release) manual() ([]file, error) {
 
 // compile builds the program with what it says about itself.
 func (r *release) compile(name string, environment []string) error {
-	set := fmt.Sprintf("-s -w -buildid= -X main.version=%s -X main.commit=%s -X main.date=%s", r.version, r.commit, r.date.Format(time.RFC3339))
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", set, "-o", name, "./cmd/farcall")
+	set := fmt.Sprintf("-s -w -buildid= -X main.version=%s -X main.commit=%s -X main.date=%s",
+		r.version, r.commit, r.date.Format(time.RFC3339))
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", set, "-o", name,
+		"./cmd/farcall")
 	cmd.Env = append(environment, "CGO_ENABLED=0")
 	cmd.Stderr = os.Stderr
 	return cmd.Run()
@@ -209,7 +223,8 @@ func (r *release) build(p platform) error {
 		return nil
 	}
 	bill := filepath.Join(r.dir, base+".cdx.json")
-	if _, err := output("go", "tool", "-modfile=tools/sbom/go.mod", "cyclonedx-gomod", "bin", "-json", "-noserial", "-notimestamp", "-version", r.version, "-output", bill, name); err != nil {
+	if _, err := output("go", "tool", "-modfile=tools/sbom/go.mod", "cyclonedx-gomod", "bin", "-json",
+		"-noserial", "-notimestamp", "-version", r.version, "-output", bill, name); err != nil {
 		return err
 	}
 	r.sums[filepath.Base(bill)], err = sum(bill)
@@ -223,7 +238,8 @@ func output(name string, args ...string) (string, error) {
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(errs.String()))
+		return "", fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err,
+			strings.TrimSpace(errs.String()))
 	}
 	return strings.TrimSpace(string(out)), nil
 }

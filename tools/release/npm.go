@@ -45,7 +45,8 @@ func (r *release) writeNPM(only string) error {
 		Description: "MCP and JSON-RPC 2.0: a gateway, a client and a server in one binary",
 	}
 	main := common
-	main.Name, main.Bin, main.Files = "farcall", map[string]string{"farcall": "farcall.js"}, []string{"farcall.js"}
+	main.Name, main.Bin, main.Files = "farcall", map[string]string{"farcall": "farcall.js"},
+		[]string{"farcall.js"}
 	main.Engines, main.Optional = map[string]string{"node": ">=18"}, map[string]string{}
 	for _, p := range platforms {
 		if only != "" && only != p.String() {
@@ -86,7 +87,12 @@ func (r *release) writePackage(dir string, m manifest, program file) error {
 		return err
 	}
 	readme := fmt.Sprintf("# %s\n\n%s. See <%s>.\n", m.Name, m.Description, home)
-	for _, f := range []file{program, {"package.json", append(text, '\n'), 0o644}, {"README.md", []byte(readme), 0o644}, {"LICENSE", license, 0o644}} {
+	for _, f := range []file{
+		program,
+		{"package.json", append(text, '\n'), 0o644},
+		{"README.md", []byte(readme), 0o644},
+		{"LICENSE", license, 0o644},
+	} {
 		if err := os.WriteFile(filepath.Join(dir, f.name), f.text, f.mode); err != nil {
 			return err
 		}

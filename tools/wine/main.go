@@ -16,7 +16,8 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: wine FILE")
 		os.Exit(2)
 	}
-	if err := os.WriteFile(os.Args[1], library("bcryptprimitives.dll", "ProcessPrng", "advapi32.SystemFunction036"), 0o600); err != nil {
+	if err := os.WriteFile(os.Args[1],
+		library("bcryptprimitives.dll", "ProcessPrng", "advapi32.SystemFunction036"), 0o600); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -32,20 +33,27 @@ const (
 func library(name, function, forward string) []byte {
 	exports := exportTable(sectionAlign, name, function, forward)
 	section := pe.SectionHeader32{
-		Name: [8]uint8{'.', 'e', 'd', 'a', 't', 'a'}, VirtualSize: uint32(len(exports)), VirtualAddress: sectionAlign,
-		SizeOfRawData: fileAlign, PointerToRawData: fileAlign,
+		Name: [8]uint8{'.', 'e', 'd', 'a', 't', 'a'}, VirtualSize: uint32(len(exports)),
+		VirtualAddress: sectionAlign,
+		SizeOfRawData:  fileAlign, PointerToRawData: fileAlign,
 		Characteristics: pe.IMAGE_SCN_CNT_INITIALIZED_DATA | pe.IMAGE_SCN_MEM_READ,
 	}
 	header := pe.OptionalHeader64{
 		Magic: 0x20b, SizeOfInitializedData: fileAlign, BaseOfCode: sectionAlign, ImageBase: 0x180000000,
-		SectionAlignment: sectionAlign, FileAlignment: fileAlign, MajorOperatingSystemVersion: 6, MajorSubsystemVersion: 6,
-		SizeOfImage: 2 * sectionAlign, SizeOfHeaders: fileAlign, Subsystem: pe.IMAGE_SUBSYSTEM_WINDOWS_CUI,
+		SectionAlignment: sectionAlign, FileAlignment: fileAlign, MajorOperatingSystemVersion: 6,
+		MajorSubsystemVersion: 6,
+		SizeOfImage:           2 * sectionAlign, SizeOfHeaders: fileAlign,
+		Subsystem:          pe.IMAGE_SUBSYSTEM_WINDOWS_CUI,
 		DllCharacteristics: pe.IMAGE_DLLCHARACTERISTICS_NX_COMPAT, NumberOfRvaAndSizes: 16,
 	}
-	header.DataDirectory[pe.IMAGE_DIRECTORY_ENTRY_EXPORT] = pe.DataDirectory{VirtualAddress: sectionAlign, Size: uint32(len(exports))}
+	header.DataDirectory[pe.IMAGE_DIRECTORY_ENTRY_EXPORT] = pe.DataDirectory{
+		VirtualAddress: sectionAlign, Size: uint32(len(exports)),
+	}
 	file := pe.FileHeader{
-		Machine: pe.IMAGE_FILE_MACHINE_AMD64, NumberOfSections: 1, SizeOfOptionalHeader: uint16(binary.Size(header)),
-		Characteristics: pe.IMAGE_FILE_EXECUTABLE_IMAGE | pe.IMAGE_FILE_LARGE_ADDRESS_AWARE | pe.IMAGE_FILE_DLL,
+		Machine: pe.IMAGE_FILE_MACHINE_AMD64, NumberOfSections: 1,
+		SizeOfOptionalHeader: uint16(binary.Size(header)),
+		Characteristics: pe.IMAGE_FILE_EXECUTABLE_IMAGE | pe.IMAGE_FILE_LARGE_ADDRESS_AWARE |
+			pe.IMAGE_FILE_DLL,
 	}
 	dos := make([]byte, 64)
 	copy(dos, "MZ")
@@ -58,10 +66,17 @@ func library(name, function, forward string) []byte {
 func exportTable(at uint32, name, function, forward string) []byte {
 	const tables = 40 // after the directory
 	strings := at + tables + 4 + 4 + 2
-	names := [...]uint32{strings, strings + uint32(len(name)) + 1, strings + uint32(len(name)+len(function)) + 2}
+	names := [...]uint32{
+		strings, strings + uint32(len(name)) + 1,
+		strings + uint32(len(name)+len(function)) + 2,
+	}
 	return encode(struct {
-		Characteristics, Time, Version, Name, Base, Functions, Names, FunctionTable, NameTable, OrdinalTable uint32
-	}{Name: names[0], Base: 1, Functions: 1, Names: 1, FunctionTable: at + tables, NameTable: at + tables + 4, OrdinalTable: at + tables + 8},
+		Characteristics, Time, Version, Name, Base, Functions, Names uint32
+		FunctionTable, NameTable, OrdinalTable                       uint32
+	}{
+		Name: names[0], Base: 1, Functions: 1, Names: 1, FunctionTable: at + tables,
+		NameTable: at + tables + 4, OrdinalTable: at + tables + 8,
+	},
 		names[2], names[1], uint16(0), []byte(name+"\x00"+function+"\x00"+forward+"\x00"))
 }
 
