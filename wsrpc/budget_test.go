@@ -82,7 +82,8 @@ func rawConn(t *testing.T, url string) net.Conn {
 
 func handshake(t *testing.T, conn net.Conn) {
 	t.Helper()
-	const request = "GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
+	const request = "GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: " +
+		"Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
 	if _, err := io.WriteString(conn, request); err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +100,10 @@ func handshake(t *testing.T, conn net.Conn) {
 // masked begins a text message of so many bytes; only some follow. The
 // mask is zero.
 func masked(size, follow int) []byte {
-	return append([]byte{0x81, 0x80 | 127, 0, 0, 0, 0, byte(size >> 24), byte(size >> 16), byte(size >> 8), byte(size), 0, 0, 0, 0}, message(size)[:follow]...)
+	return append([]byte{
+		0x81, 0x80 | 127, 0, 0, 0, 0, byte(size >> 24), byte(size >> 16),
+		byte(size >> 8), byte(size), 0, 0, 0, 0,
+	}, message(size)[:follow]...)
 }
 
 // The oldest incomplete message of an unauthenticated connection makes room.
@@ -191,7 +195,10 @@ func TestMessageTimeout(t *testing.T) {
 					<-time.After(time.Second)
 				}
 				all, took := <-said, time.Since(began)
-				if !bytes.Contains(all, []byte("-32600")) || !bytes.Contains(all, []byte("\x03\xf0the message took too long")) || took < 30*time.Second || took > 33*time.Second { // 1008
+				if !bytes.Contains(all, []byte("-32600")) ||
+					!bytes.Contains(all, []byte("\x03\xf0the message took too long")) || took < 30*time.Second ||
+					took > 33*time.Second {
+					// 1008
 					t.Errorf("after %v: %.300q", took, all)
 				}
 				if err := p.Close(); err != nil {

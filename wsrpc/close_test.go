@@ -27,16 +27,31 @@ func TestCloseStatus(t *testing.T) {
 		protocol   bool   // the peer's error is ErrProtocol
 	}{
 		{"unmasked", "\x81\x02{}", 1002, "", true},
-		{"a 64-bit length with its first bit set", "\x81\xff\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00\x00\x00", 1002, "", true},
+		{
+			"a 64-bit length with its first bit set",
+			"\x81\xff\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00\x00\x00", 1002, "", true,
+		},
 		{"unmasked between fragments", frame(0x01, "[") + "\x80\x01]", 1002, "", true},
 		{"a reserved bit", frame(0xc1, "{}"), 1002, "", true},
 		{"a reserved opcode", frame(0x83, "{}"), 1002, "", true},
-		{"a long ping", "\x89\xfe\x00\x7e\x00\x00\x00\x00" + string(bytes.Repeat([]byte("x"), 126)), 1002, "", true},
+		{
+			"a long ping", "\x89\xfe\x00\x7e\x00\x00\x00\x00" + string(bytes.Repeat([]byte("x"), 126)), 1002,
+			"", true,
+		},
 		{"a continuation of nothing", frame(0x80, "{}"), 1002, "", true},
 		{"a close frame with status 1005", frame(0x88, "\x03\xed"), 1002, "", true},
-		{"text that is not UTF-8", frame(0x81, "\"\xff\""), 1007, `-32700,"message":"Parse error","data":{"reason":"the text message is not valid UTF-8"}`, false},
-		{"text that is not UTF-8, in fragments", frame(0x01, "\"\xc3") + frame(0x80, "\""), 1007, `-32700,"message":"Parse error","data":{"reason":"the text message is not valid UTF-8"}`, false},
-		{"too large", frame(0x81, string(message(101))), 1009, `-32012,"message":"Request too large","data":{"maxSize":100,"unit":"bytes"}`, false},
+		{
+			"text that is not UTF-8", frame(0x81, "\"\xff\""), 1007,
+			`-32700,"message":"Parse error","data":{"reason":"the text message is not valid UTF-8"}`, false,
+		},
+		{
+			"text that is not UTF-8, in fragments", frame(0x01, "\"\xc3") + frame(0x80, "\""), 1007,
+			`-32700,"message":"Parse error","data":{"reason":"the text message is not valid UTF-8"}`, false,
+		},
+		{
+			"too large", frame(0x81, string(message(101))), 1009,
+			`-32012,"message":"Request too large","data":{"maxSize":100,"unit":"bytes"}`, false,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			conn := rawConn(t, s.url())

@@ -68,10 +68,15 @@ type conn struct {
 // tryConn is a conn with writes that can be tried without blocking.
 type tryConn struct{ *conn }
 
-func newTransport(ws *websocket.Conn, w *wire, reader *bufio.Reader, b *farcall.Budget, o *Options) farcall.Transport {
+func newTransport(
+	ws *websocket.Conn, w *wire, reader *bufio.Reader, b *farcall.Budget, o *Options,
+) farcall.Transport {
 	// The limit of the library closes the connection before an answer can go out.
 	ws.SetReadLimit(-1)
-	c := &conn{ws: ws, wire: w, reader: reader, max: o.MaxMessage, status: websocket.StatusNormalClosure, loan: budget.Lend(b)}
+	c := &conn{
+		ws: ws, wire: w, reader: reader, max: o.MaxMessage,
+		status: websocket.StatusNormalClosure, loan: budget.Lend(b),
+	}
 	w.limit, w.late = slow.FrameLimit(o.MessageTimeout), c.tooSlow
 	if c.ping = o.PingInterval; c.ping > 0 {
 		c.mu.Lock()
@@ -178,12 +183,16 @@ func (c *conn) tooLong() *ending {
 // connection.
 func notUTF8() *ending {
 	const reason = "the text message is not valid UTF-8"
-	return &ending{jsonrpc.Refusal(jsonrpc.ParseError, reason), websocket.StatusInvalidFramePayloadData, reason}
+	return &ending{
+		jsonrpc.Refusal(jsonrpc.ParseError, reason),
+		websocket.StatusInvalidFramePayloadData, reason,
+	}
 }
 
 // tooSlow ends the connection because a message has begun and does not go on.
 func (c *conn) tooSlow() {
-	c.interrupt(&ending{c.wire.limit.TooSlow(), websocket.StatusPolicyViolation, "the message took too long"})
+	c.interrupt(
+		&ending{c.wire.limit.TooSlow(), websocket.StatusPolicyViolation, "the message took too long"})
 }
 
 // Remote is the address at the other end, for the budget.
@@ -200,7 +209,8 @@ func (c *conn) Remote() string {
 // Evicted ends the connection because its message, which is incomplete, has made
 // room for another one.
 func (c *conn) Evicted() {
-	c.interrupt(&ending{budget.Overloaded(), websocket.StatusTryAgainLater, "no memory for large messages now"})
+	c.interrupt(
+		&ending{budget.Overloaded(), websocket.StatusTryAgainLater, "no memory for large messages now"})
 }
 
 // interrupt ends the connection after an answer. A Read that waits returns.
@@ -318,16 +328,19 @@ func (c *conn) ended(err error) error {
 	case closed:
 		return fmt.Errorf("wsrpc: %w", net.ErrClosed)
 	case errors.As(err, &ce):
-		if ce.Code == websocket.StatusNormalClosure || ce.Code == websocket.StatusGoingAway || ce.Code == websocket.StatusNoStatusRcvd {
+		if ce.Code == websocket.StatusNormalClosure || ce.Code == websocket.StatusGoingAway ||
+			ce.Code == websocket.StatusNoStatusRcvd {
 			return closing{}
 		}
-		return fmt.Errorf("wsrpc: the other end closed the connection with status %d, %q", ce.Code, ce.Reason)
+		return fmt.Errorf("wsrpc: the other end closed the connection with status %d, %q", ce.Code,
+			ce.Reason)
 	case errors.Is(err, io.EOF):
 		// Not io.EOF: RFC 6455 §7.1.5, an end without a close frame is a failure.
 		return fmt.Errorf("wsrpc: the connection broke: %w", io.ErrUnexpectedEOF)
 	}
 	var netErr net.Error
-	if errors.As(err, &netErr) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if errors.As(err, &netErr) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("wsrpc: the connection broke: %w", err)
 	}
 	// The library sends a close frame for most violations, and none for unmasked frames and

@@ -28,7 +28,9 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	name := farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return "world", nil })
+	name := farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
+		return "world", nil
+	})
 	peer := farcall.NewPeer(t, name, nil)
 	defer peer.Close()
 	fmt.Println(farcall.Call[string](ctx, peer, "greet", nil))

@@ -28,7 +28,9 @@ type server struct {
 func serve(t *testing.T, o *wsrpc.Options) *server {
 	t.Helper()
 	s := &server{conns: make(chan farcall.Transport, 16)}
-	s.Server = httptest.NewServer(wsrpc.NewHandler(func(c farcall.Transport, _ *http.Request) { s.conns <- c }, o))
+	s.Server = httptest.NewServer(wsrpc.NewHandler(func(c farcall.Transport, _ *http.Request) {
+		s.conns <- c
+	}, o))
 	t.Cleanup(s.Close)
 	return s
 }

@@ -30,7 +30,8 @@ func TestSubprotocolOfServer(t *testing.T) {
 	} {
 		s := serve(t, &wsrpc.Options{Subprotocols: c.accepted})
 		//nolint:bodyclose // the library reads the body and closes it
-		conn, resp, err := websocket.Dial(t.Context(), s.url(), &websocket.DialOptions{Subprotocols: c.offers})
+		conn, resp, err := websocket.Dial(t.Context(), s.url(),
+			&websocket.DialOptions{Subprotocols: c.offers})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,14 +59,17 @@ func TestSubprotocolOfClient(t *testing.T) {
 		{[]string{"jsonrpc"}, "soap", false},
 		{nil, "jsonrpc", false},
 	} {
-		h := wsrpc.NewHandler(func(tr farcall.Transport, _ *http.Request) { go tr.Close() }, &wsrpc.Options{Subprotocols: []string{}})
+		h := wsrpc.NewHandler(func(tr farcall.Transport, _ *http.Request) {
+			go tr.Close()
+		}, &wsrpc.Options{Subprotocols: []string{}})
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if c.selected != "" {
 				w.Header().Set("Sec-WebSocket-Protocol", c.selected)
 			}
 			h.ServeHTTP(w, r)
 		}))
-		tr, err := wsrpc.Dial(t.Context(), "ws"+strings.TrimPrefix(s.URL, "http"), &wsrpc.Options{Subprotocols: c.offers})
+		tr, err := wsrpc.Dial(t.Context(), "ws"+strings.TrimPrefix(s.URL, "http"),
+			&wsrpc.Options{Subprotocols: c.offers})
 		if (err == nil) != c.ok || !c.ok && !errors.Is(err, farcall.ErrProtocol) {
 			t.Errorf("offered %q, selected %q: %v", c.offers, c.selected, err)
 		}

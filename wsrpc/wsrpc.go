@@ -127,7 +127,8 @@ func subprotocol(r *http.Request, accepted []string) []string {
 func refuse(w http.ResponseWriter, status int, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: message}))
+	_, _ = w.Write(jsonrpc.V2.AppendError(nil, jsonrpc.NullID(),
+		&jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: message}))
 }
 
 // upgrade is the http.ResponseWriter that the handshake sees. It puts our wire
@@ -163,7 +164,8 @@ func (u *upgrade) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	src := io.MultiReader(bytes.NewReader(early), u.wire)
 	u.reader = bufio.NewReaderSize(src, max(acceptRead, len(early)))
 	_, _ = u.reader.Peek(len(early)) // as above: Accept takes it from the buffer
-	return hijacked{u.wire, conn}, bufio.NewReadWriter(u.reader, bufio.NewWriterSize(u.wire, acceptWrite)), nil
+	return hijacked{u.wire, conn},
+		bufio.NewReadWriter(u.reader, bufio.NewWriterSize(u.wire, acceptWrite)), nil
 }
 
 // hijacked is a net.Conn; its bytes go through the wire.
@@ -246,7 +248,8 @@ func dialError(ctx context.Context, resp *http.Response, err error) error {
 		return fmt.Errorf("%w: %w", farcall.ErrProtocol, err)
 	case resp != nil:
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, 200)) // of use even when it is incomplete
-		return fmt.Errorf("%w: HTTP status %s, %q", ErrConnect, resp.Status, strings.TrimSpace(string(body)))
+		return fmt.Errorf("%w: HTTP status %s, %q", ErrConnect, resp.Status,
+			strings.TrimSpace(string(body)))
 	case strings.Contains(err.Error(), "malformed"): // net/http has no type for it
 		return fmt.Errorf("%w: not an HTTP server: %w", farcall.ErrProtocol, err)
 	}

@@ -24,7 +24,10 @@ import (
 
 func TestFrames(t *testing.T) {
 	a, b := pair(t, nil)
-	for name, ends := range map[string][2]farcall.Transport{"to the server": {a, b}, "to the client": {b, a}} {
+	for name, ends := range map[string][2]farcall.Transport{
+		"to the server": {a, b},
+		"to the client": {b, a},
+	} {
 		from, to := ends[0], ends[1]
 		for _, size := range []int{2, 125, 126, 500, 4096, 65535, 65536, 65537, 1 << 20} {
 			frame := append(append([]byte{'"'}, bytes.Repeat([]byte{'x'}, size-2)...), '"')
@@ -51,7 +54,10 @@ func TestTryWrite(t *testing.T) {
 		t.Skip("nothing is written there without blocking")
 	}
 	a, b := pair(t, nil)
-	for name, ends := range map[string][2]farcall.Transport{"to the server": {a, b}, "to the client": {b, a}} {
+	for name, ends := range map[string][2]farcall.Transport{
+		"to the server": {a, b},
+		"to the client": {b, a},
+	} {
 		from, to := ends[0], ends[1]
 		try, ok := from.(farcall.TryWriter)
 		if !ok {
@@ -71,7 +77,8 @@ func TestTryWrite(t *testing.T) {
 		go func() { written <- from.Write([]byte(`"last"`)) }()
 		for i := range n {
 			got, err := to.Read()
-			if want := fmt.Sprintf(`{"n":%d,"x":"%s"}`, i, strings.Repeat("x", i%5000)); err != nil || string(got) != want {
+			if want := fmt.Sprintf(`{"n":%d,"x":"%s"}`, i, strings.Repeat("x", i%5000)); err != nil ||
+				string(got) != want {
 				t.Fatalf("%s: frame %d is %.40s, %v", name, i, got, err)
 			}
 		}
@@ -248,17 +255,20 @@ func TestTooLarge(t *testing.T) {
 	p := farcall.NewPeer(<-s.conns, farcall.HandlerFunc(echo), nil)
 	defer p.Close()
 	ctx := t.Context()
-	fits := `{"jsonrpc":"2.0","method":"echo","id":1,"params":["` + strings.Repeat("x", 1000-54) + `"]}`
+	fits := `{"jsonrpc":"2.0","method":"echo","id":1,"params":["` +
+		strings.Repeat("x", 1000-54) + `"]}`
 	if err := a.Write(ctx, websocket.MessageText, []byte(fits)); err != nil {
 		t.Fatal(err)
 	}
 	if _, got, err := a.Read(ctx); err != nil || !strings.Contains(string(got), "xxx") {
 		t.Fatal(string(got), err)
 	}
-	if err := a.Write(ctx, websocket.MessageText, []byte(fits+strings.Repeat(" ", 1<<20))); err != nil {
+	if err := a.Write(ctx, websocket.MessageText,
+		[]byte(fits+strings.Repeat(" ", 1<<20))); err != nil {
 		t.Fatal(err)
 	}
-	want := `{"jsonrpc":"2.0","error":{"code":-32012,"message":"Request too large","data":{"maxSize":1000,"unit":"bytes"}},"id":null}`
+	want := `{"jsonrpc":"2.0","error":{"code":-32012,"message":"Request too large",` +
+		`"data":{"maxSize":1000,"unit":"bytes"}},"id":null}`
 	if _, got, err := a.Read(ctx); err != nil || string(got) != want {
 		t.Error(string(got), err)
 	}
@@ -288,11 +298,15 @@ func TestForeignClient(t *testing.T) {
 		want func(frame string, err error) bool
 	}{
 		{
-			"text", func(c *websocket.Conn) error { return c.Write(ctx, websocket.MessageText, []byte("1")) },
+			"text", func(c *websocket.Conn) error {
+				return c.Write(ctx, websocket.MessageText, []byte("1"))
+			},
 			func(f string, err error) bool { return f == "1" && err == nil },
 		},
 		{
-			"binary", func(c *websocket.Conn) error { return c.Write(ctx, websocket.MessageBinary, []byte("1")) },
+			"binary", func(c *websocket.Conn) error {
+				return c.Write(ctx, websocket.MessageBinary, []byte("1"))
+			},
 			func(f string, err error) bool { return f == "1" && err == nil },
 		},
 		{
@@ -300,15 +314,24 @@ func TestForeignClient(t *testing.T) {
 			func(f string, err error) bool { return f == "" && err == nil },
 		},
 		{
-			"going away", func(c *websocket.Conn) error { go c.Close(websocket.StatusGoingAway, "bye"); return nil },
+			"going away", func(c *websocket.Conn) error {
+				go c.Close(websocket.StatusGoingAway, "bye")
+				return nil
+			},
 			func(_ string, err error) bool { return isEOF(err) },
 		},
 		{
-			"no status", func(c *websocket.Conn) error { go c.Close(websocket.StatusNoStatusRcvd, ""); return nil },
+			"no status", func(c *websocket.Conn) error {
+				go c.Close(websocket.StatusNoStatusRcvd, "")
+				return nil
+			},
 			func(_ string, err error) bool { return isEOF(err) },
 		},
 		{
-			"error status", func(c *websocket.Conn) error { go c.Close(websocket.StatusInternalError, "oops"); return nil },
+			"error status", func(c *websocket.Conn) error {
+				go c.Close(websocket.StatusInternalError, "oops")
+				return nil
+			},
 			func(_ string, err error) bool { return !isEOF(err) && strings.Contains(err.Error(), "1011") },
 		},
 		{
@@ -366,7 +389,9 @@ func TestRefusals(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	body, _ := io.ReadAll(resp.Body)
-	if resp.StatusCode != http.StatusUpgradeRequired || resp.Header.Get("Content-Type") != "application/json" || !strings.HasPrefix(string(body), `{"jsonrpc":"2.0","error":{"code":-32600`) {
+	if resp.StatusCode != http.StatusUpgradeRequired ||
+		resp.Header.Get("Content-Type") != "application/json" ||
+		!strings.HasPrefix(string(body), `{"jsonrpc":"2.0","error":{"code":-32600`) {
 		t.Errorf("%d %v %s", resp.StatusCode, resp.Header, body)
 	}
 }
@@ -382,7 +407,8 @@ func TestDialFails(t *testing.T) {
 	defer page.Close()
 	liar := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, _ := http.NewResponseController(w).Hijack()
-		io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
+		io.WriteString(conn,
+			"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
 		conn.Close()
 	}))
 	defer liar.Close()
@@ -398,7 +424,8 @@ func TestDialFails(t *testing.T) {
 			t.Errorf("%s: %v", c.url, err)
 		}
 	}
-	if _, err := wsrpc.Dial(t.Context(), "ws://"+gone, nil); err == nil || !strings.HasPrefix(err.Error(), "wsrpc: cannot connect: Get ") {
+	if _, err := wsrpc.Dial(t.Context(), "ws://"+gone, nil); err == nil ||
+		!strings.HasPrefix(err.Error(), "wsrpc: cannot connect: Get ") {
 		t.Errorf("the reason is behind others: %v", err)
 	}
 	for _, url := range []string{"", "http://x", "ws://", "x"} {
@@ -416,9 +443,12 @@ func TestDialFails(t *testing.T) {
 func TestTLSAndSubprotocol(t *testing.T) {
 	conns := make(chan farcall.Transport, 1)
 	o := &wsrpc.Options{Subprotocols: []string{"jsonrpc"}}
-	s := httptest.NewTLSServer(wsrpc.NewHandler(func(c farcall.Transport, _ *http.Request) { conns <- c }, o))
+	s := httptest.NewTLSServer(wsrpc.NewHandler(func(c farcall.Transport, _ *http.Request) {
+		conns <- c
+	}, o))
 	defer s.Close()
-	a := dial(t, "wss"+strings.TrimPrefix(s.URL, "https"), &wsrpc.Options{Client: s.Client(), Subprotocols: []string{"x", "jsonrpc"}})
+	a := dial(t, "wss"+strings.TrimPrefix(s.URL, "https"),
+		&wsrpc.Options{Client: s.Client(), Subprotocols: []string{"x", "jsonrpc"}})
 	b := <-conns
 	defer b.Close()
 	if _, ok := b.(farcall.TryWriter); ok {
@@ -427,7 +457,8 @@ func TestTLSAndSubprotocol(t *testing.T) {
 	c, p := farcall.NewPeer(a, nil, nil), farcall.NewPeer(b, farcall.HandlerFunc(echo), nil)
 	defer func() { _ = hangUp(c, p) }()
 	want := []string{strings.Repeat("x", 3<<20)}
-	if got, err := farcall.Call[[]string](t.Context(), c, "echo", want); err != nil || got[0] != want[0] {
+	if got, err := farcall.Call[[]string](t.Context(), c, "echo", want); err != nil ||
+		got[0] != want[0] {
 		t.Error(err)
 	}
 }
