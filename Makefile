@@ -66,7 +66,7 @@ lint: ## Run the linters of .golangci.yml
 	$(tool) golangci-lint run
 
 .PHONY: prose
-prose: ## Check the language of comments, strings, names and documents (out/prose -all lists what is not clean yet)
+prose: ## Check the language of comments, strings, names and documents, and that lines have 100 columns at most
 	@go -C tools test ./prose
 	@go -C tools build -o ../out/prose ./prose
 	@out/prose

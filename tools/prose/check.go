@@ -1,15 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -131,7 +128,6 @@ var (
 	// rules are the files that name what they forbid.
 	rules = []string{
 		"tools/prose/patterns.go", "tools/prose/prose_test.go", "tools/prose/exceptions.txt",
-		"tools/prose/unclean.txt",
 	}
 )
 
@@ -185,71 +181,11 @@ func (r *report) file(name, rel string, exceptions []*exception) error {
 		c.findings++
 	}
 	if ext == ".go" || ext == ".md" {
-		for _, n := range longLines(string(src), ext == ".md") {
+		for _, n := range longLines(src, ext == ".md") {
 			r.long = append(r.long, fmt.Sprintf("%s:%d", rel, n))
 			c.long++
 		}
 	}
 	r.counts[path.Dir(rel)] = c
 	return nil
-}
-
-// readUnclean reads which directories may have findings and long lines, and how many: DIRECTORY
-// FINDINGS LONG.
-func readUnclean(text string) (map[string]count, error) {
-	all := map[string]count{}
-	lines := bufio.NewScanner(strings.NewReader(text))
-	for lines.Scan() {
-		l := lines.Text()
-		if strings.HasPrefix(l, "#") || strings.TrimSpace(l) == "" {
-			continue
-		}
-		f := strings.Fields(l)
-		if len(f) != 3 {
-			return nil, fmt.Errorf("unclean: %q: write DIRECTORY FINDINGS LONG", l)
-		}
-		n, err := strconv.Atoi(f[1])
-		if err != nil {
-			return nil, fmt.Errorf("unclean: %q: %w", l, err)
-		}
-		long, err := strconv.Atoi(f[2])
-		if err != nil {
-			return nil, fmt.Errorf("unclean: %q: %w", l, err)
-		}
-		all[f[0]] = count{n, long}
-	}
-	return all, lines.Err()
-}
-
-const uncleanHead = `# Directories that are not clean yet: DIRECTORY FINDINGS LONG.
-# LONG counts lines of more than 100 columns. A number may only go down, and no directory
-# may be added: prose -update lowers them to what stands.
-`
-
-// lower returns the list with what a tree has now, where that is less.
-func lower(unclean, now map[string]count) string {
-	var b strings.Builder
-	b.WriteString(uncleanHead)
-	for _, dir := range slices.Sorted(maps.Keys(unclean)) {
-		was, is := unclean[dir], now[dir]
-		c := count{min(was.findings, is.findings), min(was.long, is.long)}
-		if c != (count{}) {
-			fmt.Fprintf(&b, "%s %d %d\n", dir, c.findings, c.long)
-		}
-	}
-	return b.String()
-}
-
-// over returns the directories with more findings than the list allows, and those with long lines
-// that have none in the list. Where the list has long lines, their number is not compared.
-func over(unclean, now map[string]count) (dirs, long []string) {
-	for _, dir := range slices.Sorted(maps.Keys(now)) {
-		if now[dir].findings > unclean[dir].findings {
-			dirs = append(dirs, dir)
-		}
-		if now[dir].long > 0 && unclean[dir].long == 0 {
-			long = append(long, dir)
-		}
-	}
-	return dirs, long
 }

@@ -39,25 +39,32 @@ func re(s string) *regexp.Regexp { return regexp.MustCompile(`(?i)\b(?:` + s + `
 var patterns = []pattern{
 	// Negated pronouns as nouns.
 	{
-		"nobody", prose, re("nobody|no one"), regexp.MustCompile("`nobody`"), `name the noun: "no principal", "no client", "unauthenticated", "no … is configured"`,
+		"nobody", prose, re("nobody|no one"), regexp.MustCompile("`nobody`"),
+		`name the noun: "no principal", "no client", "unauthenticated", "no … is configured"`,
 		"nobody can get in", "no authentication method is configured",
 	},
 	{
-		"nothing", prose, re(`more than nothing|what is nothing|nobody's`), nil, `"must be greater than zero", "does not …"`,
+		"nothing", prose, re(`more than nothing|what is nothing|nobody's`), nil,
+		`"must be greater than zero", "does not …"`,
 		`"0" is not more than nothing`, `"0": must be greater than zero`,
 	},
 	{
-		"none", prose, re(`(?:it|that|which|what|who|this|he|one|(?:the|a|an) [a-z]+) (?:is|are|was|were) none|none of this list`),
+		"none", prose,
+		re(`(?:it|that|which|what|who|this|he|one|(?:the|a|an) [a-z]+) (?:is|are|was|were) none|none ` +
+			`of this list`),
 		re(`there (?:is|are|was|were) none`), `"invalid", "not a …", "absent"`,
 		"panics when the name is none", "panics if the name is invalid; there is none by default",
 	},
 	{
-		"nor what", prose, re(`what is none|is in order|will not do|has no partner|does for all|do something about`), nil, `"invalid", "OK", "handles", "unterminated"`,
+		"nor what", prose,
+		re(`what is none|is in order|will not do|has no partner|does for all|do something about`), nil,
+		`"invalid", "OK", "handles", "unterminated"`,
 		"bad.yaml is in order", "bad.yaml: OK",
 	},
 	// Filler.
 	{
-		"somebody", prose, re(`somebody|someone`), nil, `name the noun: "a principal", "a caller", "a process"`,
+		"somebody", prose, re(`somebody|someone`), nil,
+		`name the noun: "a principal", "a caller", "a process"`,
 		"somebody has called", "a client has called",
 	},
 	{
@@ -65,11 +72,13 @@ var patterns = []pattern{
 		"whoever asks", "any client that asks",
 	},
 	{
-		"whom", prose, re(`whom`), nil, `rewrite with the subject first: "the principal that the policy names"`,
+		"whom", prose, re(`whom`), nil,
+		`rewrite with the subject first: "the principal that the policy names"`,
 		"the principal to whom it belongs", "the principal that owns it",
 	},
 	{
-		"whose", prose, re(`whose`), nil, `"with …", "that has …", "the … of which" is no better: start with the noun`,
+		"whose", prose, re(`whose`), nil,
+		`"with …", "that has …", "the … of which" is no better: start with the noun`,
 		"a tool whose schema is invalid", "a tool with an invalid schema",
 	},
 	{
@@ -81,7 +90,8 @@ var patterns = []pattern{
 		"and the cache besides", "and also the cache",
 	},
 	{
-		"by itself", prose, re(`by (?:itself|themselves|himself)`), nil, `"automatically", "alone", "without a request"`,
+		"by itself", prose, re(`by (?:itself|themselves|himself)`), nil,
+		`"automatically", "alone", "without a request"`,
 		"it reconnects by itself", "it reconnects automatically",
 	},
 	{
@@ -89,15 +99,18 @@ var patterns = []pattern{
 		"a call of which the server knows", "a call that the server knows",
 	},
 	{
-		"is told", prose, re(`(?:is|are|was|were|be|been|being|has been) told`), nil, `"receives", "learns", "is notified", "reports", "is called when"`,
+		"is told", prose, re(`(?:is|are|was|were|be|been|being|has been) told`), nil,
+		`"receives", "learns", "is notified", "reports", "is called when"`,
 		"OnTask is told how a task fares", "OnTask is called when the status of a task changes",
 	},
 	{
-		"is said", prose, re(`(?:is|are|was|were|be|been) said`), nil, `"reports", "documents", "is logged"`,
+		"is said", prose, re(`(?:is|are|was|were|be|been) said`), nil,
+		`"reports", "documents", "is logged"`,
 		"it is said what is missing", "farcall reports what is missing",
 	},
 	{
-		"held against", prose, re(`(?:held|holds?|holding) (?:[a-z]+ ){0,3}against`), nil, `"validates", "compares with"`,
+		"held against", prose, re(`(?:held|holds?|holding) (?:[a-z]+ ){0,3}against`), nil,
+		`"validates", "compares with"`,
 		"the result is held against the schema", "the result is validated against the schema",
 	},
 	{
@@ -127,7 +140,8 @@ var patterns = []pattern{
 		"hush the server", "stop the server",
 	},
 	{
-		"party", every, re(`party|parties`), re(`(?:third|relying)[- ]part(?:y|ies)`), `"principal", "client", "process"`,
+		"party", every, re(`party|parties`), re(`(?:third|relying)[- ]part(?:y|ies)`),
+		`"principal", "client", "process"`,
 		"the other party", "the client, a third-party library",
 	},
 	{
@@ -144,7 +158,8 @@ var patterns = []pattern{
 		"strangers are limited", "unauthenticated callers are limited",
 	},
 	{
-		"guest", comment | identifier, re(`guests?`), nil, `"unauthenticated connection", "anonymous principal", "stream"`,
+		"guest", comment | identifier, re(`guests?`), nil,
+		`"unauthenticated connection", "anonymous principal", "stream"`,
 		"the guests of a handler", "the active streams of a handler",
 	},
 	{
@@ -152,11 +167,13 @@ var patterns = []pattern{
 		"the toys are served", "the playground is served",
 	},
 	{
-		"patience", every, re(`hurried|hurry|patience|impatient(?:ly)?`), nil, `"deadline", "timeout", "retry budget"`,
+		"patience", every, re(`hurried|hurry|patience|impatient(?:ly)?`), nil,
+		`"deadline", "timeout", "retry budget"`,
 		"its patience ends", "its timeout expires",
 	},
 	{
-		"greet", comment, re(`greets|greeted|greetings?`), re(`greeting:///`), `"handshake", "initialize", "sniff"`,
+		"greet", comment, re(`greets|greeted|greetings?`), re(`greeting:///`),
+		`"handshake", "initialize", "sniff"`,
 		"the connection is greeted", "the connection is initialized",
 	},
 	{
@@ -172,7 +189,8 @@ var patterns = []pattern{
 		"late things are dropped", "late answers are dropped",
 	},
 	{
-		"books", prose, re(`(?:in|into|out of|from|off) the books|keeps? the books`), nil, `"table": registers, removes`,
+		"books", prose, re(`(?:in|into|out of|from|off) the books|keeps? the books`), nil,
+		`"table": registers, removes`,
 		"takes it out of the books", "removes it from the table",
 	},
 }

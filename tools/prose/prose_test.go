@@ -68,7 +68,8 @@ func TestLines(t *testing.T) {
 	if err != nil || len(found) != 1 || found[0].line != 4 {
 		t.Fatalf("%v, %v", found, err)
 	}
-	if got := found[0].String(); !strings.HasPrefix(got, `a.go:4: of which in "A call of which we know.": write `) {
+	if got := found[0].String(); !strings.HasPrefix(got,
+		`a.go:4: of which in "A call of which we know.": write `) {
 		t.Errorf("%s", got)
 	}
 	if _, err := find("a.go", []byte("not Go")); err == nil {
@@ -87,7 +88,22 @@ func TestLongLines(t *testing.T) {
 		"see https://example.com/" + long:    0,
 		long[:100] + "\n" + long[:101] + "x": 1,
 	} {
-		if got := longLines(text, true); len(got) != want {
+		if got := longLines([]byte(text), true); len(got) != want {
+			t.Errorf("%q: lines %v, want %d", text, got, want)
+		}
+	}
+	for text, want := range map[string]int{
+		"// " + long:                            1,
+		"//\t" + long:                           0,
+		"// Output:\n// a\n// " + long:          0,
+		"// Output:\n// a\n\n// " + long:        1,
+		"x = 1 //nolint:errcheck // " + long:    0,
+		"x = \"" + long + "\"":                  1,
+		"x = `" + long + "`":                    1,
+		"x = `" + long + "\n" + long + "`\n":    0,
+		"x = `a\nb` + \"\" +\n\"" + long + "\"": 1,
+	} {
+		if got := longLines([]byte(text), false); len(got) != want {
 			t.Errorf("%q: lines %v, want %d", text, got, want)
 		}
 	}
@@ -99,7 +115,10 @@ func TestExceptions(t *testing.T) {
 	if err != nil || len(all) != 1 {
 		t.Fatal(all, err)
 	}
-	for src, want := range map[string]bool{"// a client whose key": true, "// a client whose name": false} {
+	for src, want := range map[string]bool{
+		"// a client whose key":  true,
+		"// a client whose name": false,
+	} {
 		found, err := find("a/b.go", []byte("package a\n\n"+src+"\nvar _ = 1\n"))
 		if err != nil || len(found) != 1 || all[0].covers(found[0]) != want {
 			t.Errorf("%q: %v, %v", src, found, err)
@@ -107,31 +126,6 @@ func TestExceptions(t *testing.T) {
 	}
 	for _, bad := range []string{"a.go | whose | x", "a.go | whose | x | ", "a | b | c | d | e"} {
 		if _, err := readExceptions(bad); err == nil {
-			t.Errorf("%q: no error", bad)
-		}
-	}
-}
-
-// TestUnclean holds that the list only shrinks, and that a directory without a row has to be clean.
-func TestUnclean(t *testing.T) {
-	t.Parallel()
-	unclean, err := readUnclean("# x\na 3 5\nb 1 0\n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	now := map[string]count{"a": {2, 9}, "b": {2, 0}, "c": {1, 1}}
-	findings, long := over(unclean, now)
-	if strings.Join(findings, " ") != "b c" || strings.Join(long, " ") != "c" {
-		t.Errorf("over: %v, %v", findings, long)
-	}
-	if got := lower(unclean, now); got != uncleanHead+"a 2 5\nb 1 0\n" {
-		t.Errorf("lower: %q", got)
-	}
-	if got := lower(unclean, nil); got != uncleanHead {
-		t.Errorf("lower: %q", got)
-	}
-	for _, bad := range []string{"a 1", "a x 1", "a 1 x"} {
-		if _, err := readUnclean(bad); err == nil {
 			t.Errorf("%q: no error", bad)
 		}
 	}
@@ -151,21 +145,24 @@ func TestRun(t *testing.T) {
 		}
 	}
 	write("tools/prose/exceptions.txt", "a/a.md | whose | whose is | a quotation\n")
-	write("tools/prose/unclean.txt", "b 1 0\n")
 	write("a/a.md", "Ask whose is this.\n")
-	write("b/b.txt", "whoever\n")
 	write("out/c.md", "whoever\n")
-	if ok, err := run(root, &options{update: true}); !ok || err != nil {
+	if ok, err := run(root, &options{}); !ok || err != nil {
 		t.Error(ok, err)
 	}
+	write("a/b.md", strings.Repeat("word ", 21)+"\n")
+	if ok, err := run(root, &options{}); ok || err != nil {
+		t.Error("a long line:", ok, err)
+	}
+	write("a/b.md", "Plain.\n")
 	write("a/a.md", "Plain.\n")
 	if ok, err := run(root, &options{}); ok || err != nil {
 		t.Error("an exception that excepts nothing:", ok, err)
 	}
 	write("tools/prose/exceptions.txt", "")
 	write("c/c.md", "whoever\n")
-	if ok, err := run(root, &options{dirs: []string{"a/..."}, all: true, long: true, counts: true}); ok || err != nil {
-		t.Error("a new directory:", ok, err)
+	if ok, err := run(root, &options{dirs: []string{"a/..."}, counts: true}); ok || err != nil {
+		t.Error("a finding:", ok, err)
 	}
 }
 
@@ -178,7 +175,10 @@ func TestHeads(t *testing.T) {
 			known++
 		}
 		for j := range patterns {
-			for _, text := range []string{patterns[j].bad, patterns[j].good, strings.ToUpper(patterns[j].bad)} {
+			for _, text := range []string{
+				patterns[j].bad, patterns[j].good,
+				strings.ToUpper(patterns[j].bad),
+			} {
 				if p.match.MatchString(text) && !p.mayMatch(beginnings(text)) {
 					t.Errorf("%s matches in %q and is not tried: %q", p.name, text, headsOf()[p])
 				}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"go/ast"
 	"go/parser"
+	"go/scanner"
 	"go/token"
 	"regexp"
 	"slices"
@@ -176,21 +177,50 @@ func hashSpans(src string) []*span {
 	return pageSpans(b.String())
 }
 
-// notWrapped are the lines of Go and Markdown that cannot be broken, or that a break would change.
-var notWrapped = regexp.MustCompile("^\\s*(?:\\||#+ |\\[)|https?://|^//go:|`json:")
+// notWrapped are the lines of Go and Markdown that cannot be broken, or that a break would change:
+// tables, headings, links, code in a comment, directives, tags of members.
+var notWrapped = regexp.MustCompile("^\\s*(?:\\||#+ |\\[|//\t)|https?://|^//go:|//nolint:|`json:")
 
-// longLines returns the lines of a Go or Markdown file of more than maxColumns. Code blocks,
-// tables, headings, links and lines of string literals do not count.
-func longLines(src string, markdown bool) []int {
+// longLines returns the lines of a Go or Markdown file of more than maxColumns. Code blocks, lines
+// of literals of several lines, the output of examples and those of notWrapped do not count.
+func longLines(src []byte, markdown bool) []int {
 	var lines []int
+	within := map[int]bool{}
+	if !markdown {
+		within = literalLines(src)
+	}
 	fenced := false
-	for i, l := range strings.Split(src, "\n") {
+	output := false
+	for i, l := range strings.Split(string(src), "\n") {
 		if markdown && strings.HasPrefix(strings.TrimSpace(l), "```") {
 			fenced = !fenced
 		}
-		if !fenced && utf8.RuneCountInString(l) > maxColumns && !notWrapped.MatchString(l) {
+		comment := strings.HasPrefix(strings.TrimSpace(l), "//")
+		output = !markdown && comment && (output || strings.HasSuffix(strings.ToLower(l), "output:"))
+		if !fenced && !output && !within[i+1] && utf8.RuneCountInString(l) > maxColumns &&
+			!notWrapped.MatchString(l) {
 			lines = append(lines, i+1)
 		}
 	}
 	return lines
+}
+
+// literalLines returns the lines of literals that have several of them.
+func literalLines(src []byte) map[int]bool {
+	within := map[int]bool{}
+	set := token.NewFileSet()
+	file := set.AddFile("", -1, len(src))
+	var s scanner.Scanner
+	s.Init(file, src, nil, 0)
+	for {
+		pos, t, text := s.Scan()
+		if t == token.EOF {
+			return within
+		}
+		if n := strings.Count(text, "\n"); t == token.STRING && n > 0 {
+			for i := range n + 1 {
+				within[file.Line(pos)+i] = true
+			}
+		}
+	}
 }
