@@ -452,12 +452,24 @@ func (r *recorder) add(other *recorder) {
 		to.latency.Merge(s.latency)
 		to.delay.Merge(s.delay)
 		to.calls += s.calls
-		for kind, n := range s.errors {
-			to.errors[kindOf(KindError(kind), to.errors)] += n
+		// The kinds with most calls come first: no others may take their places.
+		for _, e := range failures(s.errors) {
+			to.errors[kindOf(KindError(e.Kind), to.errors)] += e.Calls
 		}
 	}
 	r.elapsed += other.elapsed
 	r.unsent += other.unsent
+}
+
+// failures are counts of errors, those with most calls first.
+func failures(counts map[string]int64) (list []Failures) {
+	for kind, n := range counts {
+		list = append(list, Failures{kind, n})
+	}
+	slices.SortFunc(list, func(a, b Failures) int {
+		return cmp.Or(cmp.Compare(b.Calls, a.Calls), cmp.Compare(a.Kind, b.Kind))
+	})
+	return list
 }
 
 // result sums up.
@@ -469,13 +481,10 @@ func (r *recorder) result() *Result {
 	if all.elapsed > 0 {
 		out.Rate = float64(out.Calls-out.Unsent) / out.Seconds
 	}
-	for kind, n := range s.errors {
-		out.Failed += n
-		out.Errors = append(out.Errors, Failures{kind, n})
+	out.Errors = failures(s.errors)
+	for _, e := range out.Errors {
+		out.Failed += e.Calls
 	}
-	slices.SortFunc(out.Errors, func(a, b Failures) int {
-		return cmp.Or(cmp.Compare(b.Calls, a.Calls), cmp.Compare(a.Kind, b.Kind))
-	})
 	out.Failed += out.Unsent
 	if out.Calls == 0 {
 		return out
