@@ -112,7 +112,8 @@ simulate: ## Simulate clusters with faults in virtual time, for SEEDS (1000) his
 conform: ## Run the official MCP suite, and the tests against other implementations (interop/)
 	@interop/setup.sh
 	go -C interop run ./suite
-	go -C interop test -vet=off -count=1 -timeout 20m ./...
+	@# They wait for processes and pages: two of them for each processor.
+	go -C interop test -vet=off -count=1 -timeout 20m -parallel $$((2 * $$(nproc))) ./...
 
 # The TypeScript server and the gateway that bench measures. Without npm it is skipped there.
 bench/node/node_modules: bench/node/package-lock.json

@@ -248,6 +248,7 @@ type clusterUser interface {
 // says are killed and start again: but for calls that it had, all go on, and each call ends within
 // 30 s.
 func TestMCPClusterKills(t *testing.T) {
+	t.Parallel()
 	count, between := 1, 20*time.Second
 	if n, err := strconv.Atoi(os.Getenv(killsVar)); err == nil {
 		count, between = n, time.Minute

@@ -53,6 +53,7 @@ func compare(t *testing.T, found map[string]string, known []string) {
 
 // Farcall itself must hold to everything.
 func TestConformFarcall(t *testing.T) {
+	t.Parallel()
 	address := serve(t)
 	for _, target := range []string{"http://" + address, "ws://" + address, "tcp://" + address, "tcp://" + address + "?framing=header"} {
 		compare(t, conform(t, target, "--s1"), nil)
@@ -96,6 +97,7 @@ var jrpc2Deviations = []string{
 }
 
 func TestConformJrpc2(t *testing.T) {
+	t.Parallel()
 	compareUnordered(t, "tcp://"+jrpc2Server(t, channel.LSP)+"?framing=header", jrpc2Deviations)
 	// an empty line is an empty message
 	lines := append(slices.Clip(jrpc2Deviations), "framing/empty-lines")

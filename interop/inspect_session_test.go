@@ -12,6 +12,7 @@ import (
 // tools and calls one; go-ethereum's server, which describes none of its methods, is called all the
 // same.
 func TestInspectSessions(t *testing.T) {
+	t.Parallel()
 	browser := findBrowser(t)
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "note.txt"), []byte("kept here"), 0o600); err != nil {
@@ -41,14 +42,14 @@ func TestInspectSessions(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Setenv("MEMORY_FILE_PATH", filepath.Join(t.TempDir(), "memory.jsonl"))
 			kind := "methods"
 			if len(test.command) > 1 {
 				var err error
 				if test.command[1], err = filepath.Abs(filepath.Join("node", test.command[1])); err != nil {
 					t.Fatal(err)
 				}
-				kind, test.command = "tools", append([]string{"--"}, test.command...)
+				memory := "MEMORY_FILE_PATH=" + filepath.Join(dir, "memory.jsonl")
+				kind, test.command = "tools", append([]string{"--", "env", memory}, test.command...)
 			}
 			page := inspectorOf(t, test.command...)
 			out := node(t, nil, "inspect-session.mjs", browser, page, t.TempDir(), kind, test.tool,

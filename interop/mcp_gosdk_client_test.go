@@ -212,6 +212,7 @@ func (u *goSDK) watch(ctx context.Context, uri string) error {
 func (u *goSDK) events() <-chan string { return u.event }
 
 func TestMCPGoSDKClient(t *testing.T) {
+	t.Parallel()
 	p := serveOurs(t)
 	for way, revisions := range map[string][]string{
 		"http":  {"", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"},

@@ -78,6 +78,7 @@ func (u *typeScriptUser) use(rounds int) (failed []string, err error) {
 // revision, ours and others, that use tools, resources and prompts, and are asked. One process is
 // killed: they go on.
 func TestMCPReplicas(t *testing.T) {
+	t.Parallel()
 	ours := serveOurs(t)
 	key := filepath.Join(t.TempDir(), "session.key")
 	if err := os.WriteFile(key, []byte(strings.Repeat("5e", 32)), 0o600); err != nil {

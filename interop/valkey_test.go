@@ -85,6 +85,7 @@ func shared(t *testing.T, url string, o valkeystore.Options) *valkeystore.Store 
 
 // A Valkey keeps the contract of a store.
 func TestValkey(t *testing.T) {
+	t.Parallel()
 	const lease = time.Second
 	url, _ := valkey(t)
 	storetest.Run(t, storetest.Suite{
@@ -145,6 +146,7 @@ func TestValkeyStartsAgain(t *testing.T) {
 
 // Records have an end, owners have shares, and a process adopts what one that has ended wrote.
 func TestValkeyRecords(t *testing.T) {
+	t.Parallel()
 	url, _ := valkey(t)
 	ctx, o := t.Context(), valkeystore.Options{MaxRecords: 2 << 20, MaxWork: 64 << 10}
 	a, b := shared(t, url, o), shared(t, url, o)
