@@ -135,6 +135,7 @@ type feed struct {
 	dropped uint64 // before the first of events, or before the end
 	lost    error  // the connection has ended; nil: it has not
 	ended   bool
+	closed  bool  // ended by close
 	err     error // why it ended, to be yielded once
 }
 
@@ -324,10 +325,10 @@ func (f *feed) next() (value jsonrpc.Raw, err error, more bool) {
 			err := f.subscribe()
 			f.mu.Lock()
 			switch {
-			case f.ended:
+			case f.closed:
 			case err != nil:
 				f.ended, f.err = true, err
-			default:
+			default: // though the new one may have ended already
 				return nil, &GapError{Lost: lost}, true
 			}
 		default:
@@ -341,7 +342,7 @@ func (f *feed) close(reason error) error {
 	f.mu.Lock()
 	p, key, id, cancel, stop, done := f.peer, f.key, f.id, f.cancel, f.stop, f.ended
 	f.ended, f.key, f.events, f.bytes, f.dropped = true, feedKey{}, nil, 0, 0
-	if !done {
+	if f.closed = true; !done {
 		f.err = reason
 	}
 	f.change.Broadcast()

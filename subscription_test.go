@@ -323,64 +323,6 @@ func TestPartialResults(t *testing.T) {
 	})
 }
 
-// connections is a caller that has one connection after the other.
-type connections struct {
-	farcall.Caller
-	first *farcall.Peer
-	next  chan *farcall.Peer
-}
-
-// Peer returns the next connection.
-func (c connections) Peer(context.Context) (*farcall.Peer, error) { return <-c.next, nil }
-
-// A call that subscribes again may be answered as a whole, though the first one was not.
-func TestPartialResultsAgain(t *testing.T) {
-	o := &farcall.Options{Dialect: farcall.Dialect{
-		CancelMethod: "$/cancelRequest", CancelID: "id", ProgressMethod: "$/progress",
-		ProgressToken: "token", ProgressValue: "value",
-		PartialResults: true,
-	}}
-	synctest.Test(t, func(t *testing.T) {
-		first, _ := tickMux()
-		second := farcall.NewMux()
-		second.Handle("time/ticks",
-			farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
-				return []string{"a", "b"}, nil
-			}))
-		c := connections{next: make(chan *farcall.Peer, 2)}
-		for _, mux := range []*farcall.Mux{first, second} {
-			a, b := farcall.Pipe()
-			p, _ := connect(t, a, b, nil, mux, o, nil)
-			c.next <- p
-			if c.Caller == nil {
-				c.Caller, c.first = p, p
-			}
-		}
-		sub, err := farcall.Subscribe[string](t.Context(), c, "time/ticks", nil) // 0 1 2, and no end
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for v, err := range sub.Events() {
-			gap, lost := errors.AsType[*farcall.GapError](err)
-			switch {
-			case lost && gap.Lost != nil:
-				got = append(got, "gap")
-			case err != nil:
-				t.Error(err)
-			default:
-				got = append(got, v)
-			}
-			if v == "2" {
-				c.first.Close()
-			}
-		}
-		if all := strings.Join(got, " "); all != "0 1 2 gap a b" {
-			t.Error(all)
-		}
-	})
-}
-
 // Events of subscriptions that there are not are dropped and counted, unless a handler takes them.
 func TestUnknownEvents(t *testing.T) {
 	w := newWire(t, 0, nil, nil)
