@@ -199,11 +199,12 @@ var archLadder = map[string]archRow{
 	"internal/replace":     {},
 	"internal/yamljson":    {ours: "internal/scan", outside: "github.com/goccy/go-yaml"},
 	// A fake model and a fake user with their answers are seven of them.
-	"mcp/mcptest":      {ours: ". mcp mcp/era mcp/spec internal/jsonv2", names: 10},
-	"internal/wirelog": {ours: ". internal/beneath jsonrpc internal/visible"},
-	"internal/mcptest": {outside: "github.com/santhosh-tekuri/jsonschema"},
-	"internal/scan":    {pure: true},
-	"internal/http1":   {ours: "internal/callctx internal/late"},
+	"mcp/mcptest":       {ours: ". mcp mcp/era mcp/spec internal/jsonv2", names: 10},
+	"internal/wirelog":  {ours: ". internal/beneath jsonrpc internal/visible"},
+	"internal/markdown": {pure: true, names: 1},
+	"internal/mcptest":  {outside: "github.com/santhosh-tekuri/jsonschema"},
+	"internal/scan":     {pure: true},
+	"internal/http1":    {ours: "internal/callctx internal/late"},
 	"internal/http1/http1test": { // a helper of tests
 		ours: "internal/http1",
 	},

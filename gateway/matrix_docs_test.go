@@ -7,8 +7,8 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
+	"github.com/farcall-dev/farcall/internal/markdown"
 	"github.com/farcall-dev/farcall/mcp/era"
 )
 
@@ -90,36 +90,13 @@ was tried, too.
 	}
 	b.WriteString("\nNotes:\n\n")
 	for i, n := range notes {
-		b.WriteString(item(fmt.Sprintf("%d. ", i+1), n.text))
+		b.WriteString(markdown.Item(fmt.Sprintf("%d. ", i+1), n.text))
 	}
 	b.WriteString(
 		"\nHow many cells there are for each pair of transports; HTTP+SSE is that of one revision.\n\n")
 	m.transports(&b)
 	b.WriteByte('\n')
 	return b.Bytes()
-}
-
-// item is an item of a list, in lines of 100 columns.
-func item(mark, text string) string {
-	var b strings.Builder
-	b.WriteString(mark)
-	column := len(mark)
-	for i, word := range strings.Fields(text) {
-		n := utf8.RuneCountInString(word)
-		switch {
-		case i == 0:
-		case column+1+n > 100:
-			b.WriteString("\n" + strings.Repeat(" ", len(mark)))
-			column = len(mark)
-		default:
-			b.WriteByte(' ')
-			column++
-		}
-		b.WriteString(word)
-		column += n
-	}
-	b.WriteByte('\n')
-	return b.String()
 }
 
 // markOf numbers a note when it is met for the first time.

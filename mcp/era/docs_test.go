@@ -12,8 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
+	"github.com/farcall-dev/farcall/internal/markdown"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -131,37 +131,14 @@ func page(t *testing.T) []byte {
 func list(b *bytes.Buffer, from, to *Revision, d *direction) {
 	fmt.Fprintf(b, "\n### %s to %s\n\n", from.Name, to.Name)
 	if len(d.gone) > 0 {
-		b.WriteString(item("- ", "Refused: `"+strings.Join(d.gone, "`, `")+"`."))
+		b.WriteString(markdown.Item("- ", "Refused: `"+strings.Join(d.gone, "`, `")+"`."))
 	}
 	for _, r := range d.rules {
-		b.WriteString(item("- ", r.what))
+		b.WriteString(markdown.Item("- ", r.what))
 	}
 	if len(d.gone)+len(d.rules) == 0 {
 		b.WriteString("Nothing changes: all of it is valid as it is.\n")
 	}
-}
-
-// item is an item of a list, in lines of 100 columns.
-func item(mark, text string) string {
-	var b strings.Builder
-	b.WriteString(mark)
-	column := len(mark)
-	for i, word := range strings.Fields(text) {
-		n := utf8.RuneCountInString(word)
-		switch {
-		case i == 0:
-		case column+1+n > 100:
-			b.WriteString("\n" + strings.Repeat(" ", len(mark)))
-			column = len(mark)
-		default:
-			b.WriteByte(' ')
-			column++
-		}
-		b.WriteString(word)
-		column += n
-	}
-	b.WriteByte('\n')
-	return b.String()
 }
 
 func cell(v any) string {
