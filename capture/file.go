@@ -81,7 +81,7 @@ func (f *file) open() (err error) {
 func (f *file) openPath() (err error) {
 	defer func() {
 		if err != nil && f.f != nil {
-			err = errors.Join(err, f.f.Close())
+			err = errors.Join(err, filelock.Close(f.f))
 			f.f = nil
 		}
 	}()
@@ -132,7 +132,7 @@ func (f *file) openLocked() (info fs.FileInfo, err error) {
 		if now, err := os.Stat(f.path); err == nil && os.SameFile(info, now) {
 			return f.f.Stat() // its size may have changed, too
 		}
-		if err := f.f.Close(); err != nil {
+		if err := filelock.Close(f.f); err != nil {
 			return nil, err
 		}
 	}
@@ -266,7 +266,7 @@ func (f *file) finish() error {
 func (f *file) shut() error {
 	err := f.finish()
 	if f.f != nil {
-		err = errors.Join(err, f.f.Close())
+		err = errors.Join(err, filelock.Close(f.f))
 		f.f, f.out = nil, nil
 	}
 	return err

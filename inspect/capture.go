@@ -43,7 +43,7 @@ func (x *slot) openFile(ctx context.Context, path string) (
 		return nil, nil, err
 	}
 	if free, err := filelock.Try(f, false); err != nil || free {
-		_ = f.Close() // with it the lock; it was only read
+		_ = filelock.Close(f) // it was only read
 		if r, err = capture.Open(path); err != nil {
 			return nil, nil, err
 		}

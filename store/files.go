@@ -73,7 +73,7 @@ func openFiles(dir string) (*files, error) {
 	return &files{dir: dir, lock: lock}, nil
 }
 
-func (f *files) close() error { return f.lock.Close() }
+func (f *files) close() error { return filelock.Close(f.lock) }
 
 func (f *files) path(name string) string { return filepath.Join(f.dir, name+recordSuffix) }
 

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// Try locks a file until it is closed, or reports that another process has locked it.
+// Try locks a file until [Close], or reports that another process has locked it.
 func Try(f *os.File, exclusive bool) (bool, error) {
 	how := syscall.LOCK_SH
 	if exclusive {
@@ -25,4 +25,8 @@ func Try(f *os.File, exclusive bool) (bool, error) {
 			return false, &fs.PathError{Op: "flock", Path: f.Name(), Err: err}
 		}
 	}
+}
+
+func unlock(f *os.File) {
+	_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) // where it fails, closing unlocks
 }

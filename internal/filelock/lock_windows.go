@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Try locks a file until it is closed, or reports that another process has locked it.
+// Try locks a file until [Close], or reports that another process has locked it.
 func Try(f *os.File, exclusive bool) (bool, error) {
 	flags := uint32(windows.LOCKFILE_FAIL_IMMEDIATELY)
 	if exclusive {
@@ -23,3 +23,6 @@ func Try(f *os.File, exclusive bool) (bool, error) {
 		return false, &fs.PathError{Op: "LockFileEx", Path: f.Name(), Err: err}
 	}
 }
+
+// unlock does nothing: children have no copies of files here.
+func unlock(*os.File) {}

@@ -181,7 +181,7 @@ func (s *fileStore) snapshot(ctx context.Context) (map[string]jsonrpc.Raw, error
 		if err != nil {
 			return nil, err
 		}
-		defer lock.Close() //nolint:errcheck // it has nothing in it
+		defer filelock.Close(lock) //nolint:errcheck // it has nothing in it
 	}
 	return readStore(path)
 }
@@ -196,7 +196,7 @@ func (s *fileStore) change(ctx context.Context, do func(map[string]jsonrpc.Raw) 
 	if err != nil {
 		return err
 	}
-	defer lock.Close() //nolint:errcheck // it has nothing in it
+	defer filelock.Close(lock) //nolint:errcheck // it has nothing in it
 	all, err := readStore(path)
 	if err != nil || !do(all) {
 		return err
@@ -330,7 +330,7 @@ func appendStore(b []byte, all map[string]jsonrpc.Raw) []byte {
 	return append(b, "\n}}\n"...)
 }
 
-// acquire locks a file. The lock ends when the file is closed, or with the process.
+// acquire locks a file, until filelock.Close.
 func acquire(ctx context.Context, path string, exclusive bool) (*os.File, error) {
 	f, err := filelock.Wait(ctx, path, noLink, exclusive)
 	if err != nil {

@@ -166,5 +166,5 @@ func (d *files) lock(ctx context.Context, name string) (unlock func(), err error
 	if err != nil {
 		return nil, fmt.Errorf("signin: %s cannot be locked: %w", d.dir, err)
 	}
-	return func() { _ = f.Close() }, nil // it has nothing in it
+	return func() { _ = filelock.Close(f) }, nil // it has nothing in it
 }

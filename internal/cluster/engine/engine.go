@@ -63,7 +63,7 @@ type owned struct {
 func (o *owned) Close() error {
 	err := o.Store.Close()
 	o.server.Close()
-	return errors.Join(err, o.lock.Close())
+	return errors.Join(err, filelock.Close(o.lock))
 }
 
 func embedded(ctx context.Context, c *cluster.Config, o *Options) (store.Store, error) {
@@ -86,7 +86,7 @@ func embedded(ctx context.Context, c *cluster.Config, o *Options) (store.Store, 
 	}
 	server, err := natsstore.StartServer(c.Dir, s)
 	if err != nil {
-		return nil, errors.Join(err, lock.Close())
+		return nil, errors.Join(err, filelock.Close(lock))
 	}
 	if o.Waiting != nil && c.Nodes() > 1 {
 		timer := time.AfterFunc(waitingAfter, func() { o.Waiting(server.Peers(), c.Nodes()-1) })
@@ -98,7 +98,7 @@ func embedded(ctx context.Context, c *cluster.Config, o *Options) (store.Store, 
 	})
 	if err != nil {
 		server.Close()
-		return nil, errors.Join(err, lock.Close())
+		return nil, errors.Join(err, filelock.Close(lock))
 	}
 	return &owned{opened, server, lock}, nil
 }
