@@ -61,6 +61,8 @@ type Options struct {
 	Connect []nats.Option
 	// Logger has what happens to the connection. Default [slog.Default].
 	Logger *slog.Logger
+
+	leaderless time.Duration // for tests; default leaderless
 }
 
 // A Store is a store.Store over an engine.
@@ -99,6 +101,7 @@ func Open(ctx context.Context, url string, o *Options) (*Store, error) {
 	o = cmp.Or(o, &Options{})
 	s := &Store{opts: *o, pulls: map[string]jetstream.Consumer{}}
 	s.opts.Replicas = cmp.Or(o.Replicas, 1)
+	s.opts.leaderless = cmp.Or(o.leaderless, leaderless)
 	s.process.Name, s.process.Skew, s.process.Lease = o.Name, o.Skew, o.Lease
 	s.process.Logger = o.Logger
 	if err := s.process.Open(ctx, "natsstore"); err != nil {
@@ -214,9 +217,9 @@ func (s *Store) stream(ctx context.Context, kind int) (jetstream.Stream, error) 
 		whole := s.opts.Server != nil && s.opts.Server.size <= s.opts.Replicas
 		switch age := time.Since(began); {
 		case kind != claims || !whole:
-		case code == codeNoPeers && age > leaderless/4:
+		case code == codeNoPeers && age > s.opts.leaderless/4:
 			c.Replicas = s.opts.Server.size/2 + 1 // those that come later raise it again
-		case age > leaderless:
+		case age > s.opts.leaderless:
 			began = time.Now()
 			s.rebuild(ctx, c.Name)
 		}

@@ -213,7 +213,10 @@ func TestEngineIsMissing(t *testing.T) {
 	for i := range 2 {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
-		o := &Options{Server: c.servers[i], Replicas: 3, Skew: time.Nanosecond, Logger: quiet}
+		o := &Options{
+			Server: c.servers[i], Replicas: 3, Skew: time.Nanosecond, Logger: quiet,
+			leaderless: 4 * time.Second, // these will have none, however long they wait
+		}
 		s, err := Open(ctx, "", o)
 		if err != nil {
 			t.Fatal(err)
