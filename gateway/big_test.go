@@ -18,6 +18,7 @@ import (
 // Streams without a sign of life were cut at the edge: here comments keep them
 // alive, while a call takes long, and on the stream for what belongs to no call.
 func TestHeartbeat(t *testing.T) {
+	t.Parallel()
 	m := newMock("legacy")
 	l := newLab(t, &gateway.Options{Heartbeat: 20 * time.Millisecond}, m.tcp(t, "m"))
 	beats := func(t *testing.T, body io.Reader) {

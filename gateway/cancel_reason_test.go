@@ -114,11 +114,12 @@ func TestCancelReasonsPass(t *testing.T) {
 // TestCancelReasonOfTimeout: a call that lasts longer than the timeout of its upstream is cancelled
 // there with that reason, which is not the client's.
 func TestCancelReasonOfTimeout(t *testing.T) {
+	t.Parallel()
 	for _, revision := range []string{"legacy", "modern"} {
 		for _, asked := range []bool{false, true} {
 			m := newReasonMock("legacy")
 			u := over(t, "u", m.Server)
-			u.Timeout = 100 * time.Millisecond
+			u.Timeout = 500 * time.Millisecond
 			c, err := newLab(t, nil, u).pipe(t, reasonClient(revision, asked))
 			if err != nil {
 				t.Fatal(err)

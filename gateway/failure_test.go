@@ -118,6 +118,7 @@ func TestHeals(t *testing.T) {
 // After some failures in a row nothing is tried for a while, and callers get
 // told when to come back.
 func TestBreaker(t *testing.T) {
+	t.Parallel()
 	dials := make(chan struct{}, 1000)
 	port := listen(t, func(net.Conn) { dials <- struct{}{} }) // and closes
 	u := &gateway.Upstream{
@@ -228,31 +229,34 @@ func TestRetries(t *testing.T) {
 // server is notified.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
-	m := newMock("legacy")
-	mcp.AddTool(m.Server, mcp.Tool{Name: "long"}, func(ctx context.Context, _ textIn) (string, error) {
-		tick := time.NewTicker(100 * time.Millisecond)
-		defer tick.Stop()
-		for n := range 25 {
-			<-tick.C
-			if err := mcp.Progress(ctx, float64(n+1), 25, ""); err != nil {
-				return "", err
-			}
-		}
-		return "done", nil
-	})
-	u := m.tcp(t, "m")
-	u.Timeout = 2 * time.Second
-	l := newLab(t, nil, u)
 	for _, era := range []string{"legacy", "modern"} {
-		c := l.client(t, mcp.ClientOptions{Era: era})
-		wants(t, c, "long", "", "done")
-		_, err := say(t.Context(), c, "wait", "")
-		if a := aboutOf(t, err); a.Sent != "unknown" ||
-			!strings.Contains(err.Error(), "did not answer tools/call in time") {
-			t.Errorf("%v %+v", err, a)
-		}
-		if err := received(t, "the end at the server", m.ended); err == nil {
-			t.Error("the server was not told")
-		}
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			m := newMock("legacy")
+			long := func(ctx context.Context, _ textIn) (string, error) {
+				tick := time.NewTicker(100 * time.Millisecond)
+				defer tick.Stop()
+				for n := range 45 {
+					<-tick.C
+					if err := mcp.Progress(ctx, float64(n+1), 45, ""); err != nil {
+						return "", err
+					}
+				}
+				return "done", nil
+			}
+			mcp.AddTool(m.Server, mcp.Tool{Name: "long"}, long)
+			u := m.tcp(t, "m")
+			u.Timeout = 4 * time.Second
+			c := newLab(t, nil, u).client(t, mcp.ClientOptions{Era: era})
+			wants(t, c, "long", "", "done")
+			_, err := say(t.Context(), c, "wait", "")
+			if a := aboutOf(t, err); a.Sent != "unknown" ||
+				!strings.Contains(err.Error(), "did not answer tools/call in time") {
+				t.Errorf("%v %+v", err, a)
+			}
+			if err := received(t, "the end at the server", m.ended); err == nil {
+				t.Error("the server was not told")
+			}
+		})
 	}
 }

@@ -244,6 +244,7 @@ func TestDisableDraining(t *testing.T) {
 // A gateway that stops waits for what is being drained, as for all calls, and no longer than it is
 // given.
 func TestShutdownWhileDraining(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	ended := p.begin(t, p.legacy)
 	p.order(t, "a", "drain", "")

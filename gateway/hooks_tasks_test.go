@@ -13,6 +13,7 @@ import (
 
 // The result of a task is examined when the task ends, also by a gateway that has not started it.
 func TestHooksOfTasks(t *testing.T) {
+	t.Parallel()
 	for _, behind := range []string{"legacy", "modern"} {
 		for _, resumed := range []bool{false, true} {
 			t.Run(behind, func(t *testing.T) { testHookedTask(t, behind, resumed) })
@@ -74,6 +75,7 @@ func testHookedTask(t *testing.T, behind string, resumed bool) {
 
 // A task of a tool that call_tool calls is one of that tool: its hooks and its result are the same.
 func TestSearchAndTasks(t *testing.T) {
+	t.Parallel()
 	for _, behind := range []string{"legacy", "modern"} {
 		release := make(chan struct{})
 		close(release)

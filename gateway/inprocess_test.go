@@ -44,6 +44,7 @@ func answersAmount(o mcp.ClientOptions) mcp.ClientOptions {
 // A server of this process is an upstream like others: it is guarded, pinned and audited, beside a
 // process.
 func TestInProcess(t *testing.T) {
+	t.Parallel()
 	audit := filepath.Join(t.TempDir(), "audit.jsonl")
 	c := &gateway.Config{
 		Namespace: "always",

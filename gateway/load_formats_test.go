@@ -79,6 +79,7 @@ func TestTOMLProblems(t *testing.T) {
 
 // Whatever is a TOML document for the library is one map here, with places that are in the file.
 func TestTOMLPlaces(t *testing.T) {
+	t.Parallel()
 	text := "a.b.c = 1\n[t]\nx = [ # none\n 1, {y = 2}]\n[[l]]\nn = 'é' \n[[l]]\n[l.m]\n" +
 		"k = 2020-01-01\n[t.u]\n"
 	n, err := readTOML([]byte(text))

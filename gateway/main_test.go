@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	if revision := os.Getenv(stageRevision); revision != "" {
 		os.Exit(playServer(revision))
 	}
-	_ = flag.Set("test.parallel", "8") // most wait for a process or a deadline; -parallel replaces it
+	_ = flag.Set("test.parallel", "12") // most wait for a process or a deadline; -parallel replaces it
 	code := leak.Main(m)
 	if left := faulty.NoneLeft(); len(left) > 0 {
 		fmt.Fprintln(os.Stderr, "processes are left:", left)

@@ -197,6 +197,7 @@ func (o *one) live(ctx context.Context) error {
 // asked one thing at a time, and one that is stateless. While most of them are
 // being asked something, no client gets the question or the answer of another one.
 func TestManyClients(t *testing.T) {
+	t.Parallel()
 	stages := []*stage{newStage(t), newStage(t)}
 	t.Cleanup(func() {
 		for _, s := range stages {
@@ -260,6 +261,7 @@ func TestManyClients(t *testing.T) {
 // TestLifetimes has clients leave something in the process of a server, and no other client
 // find it who is not to.
 func TestLifetimes(t *testing.T) {
+	t.Parallel()
 	for _, lifetime := range []string{"session", "principal", "call"} {
 		for _, rev := range []*era.Revision{era.LatestLegacy(), era.Latest()} {
 			if !full.Wanted() && lifetime == "call" && rev == era.Latest() { // it starts dozens of processes

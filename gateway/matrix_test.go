@@ -107,6 +107,7 @@ type matrix struct {
 // over every transport, with every feature, through a gateway. Without make full it tries the pairs
 // of [covering].
 func TestMatrix(t *testing.T) {
+	t.Parallel()
 	m := &matrix{
 		t: t, features: features(), chosen: covering(ends()), tried: map[cell]*note{},
 		wrong: map[string][]string{},

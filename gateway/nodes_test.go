@@ -62,6 +62,7 @@ func TestSessionsOfNodes(t *testing.T) {
 // What a client has subscribed to at a node that has ended goes on at the node where it opens its
 // stream again, and nothing that it had unsubscribed from.
 func TestSubscriptionsOfNodes(t *testing.T) {
+	t.Parallel()
 	kept := memory(t)
 	node := func(shared store.Store) (*lab, *mcp.Server) {
 		s := mcp.NewServer("behind", "1", &mcp.ServerOptions{Eras: "legacy"})

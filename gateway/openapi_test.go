@@ -61,6 +61,7 @@ func writeFile(t *testing.T, name, text string) string {
 // The operations of an HTTP API are tools as any others: named, chosen, guarded, audited and
 // pinned, in every revision.
 func TestOpenAPI(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	audit := filepath.Join(dir, "audit.jsonl")
 	doc := writeFile(t, filepath.Join(dir, "pets.yaml"), petsDoc)

@@ -42,6 +42,7 @@ func (l *signLab) operate(gateway, path, who, body string) string {
 // Wherever the tokens are, an operator sees the sign-ins of all and ends those that are chosen, and
 // no others. Without the permission a principal sees its own, and ends none.
 func TestOperatorSignIns(t *testing.T) {
+	t.Parallel()
 	for _, kept := range []string{"memory", "directory", "nodes"} {
 		t.Run(kept, func(t *testing.T) {
 			var shared []store.Store
@@ -108,6 +109,7 @@ func TestOperatorSignIns(t *testing.T) {
 // Without the store nothing is listed, and nothing ends. Without the authorization server, which
 // is not reached, the tokens are removed, too.
 func TestOperatorSignInProblems(t *testing.T) {
+	t.Parallel()
 	l, shared, nodes := signNodes(t, "modern")
 	if got, err := l.ask(l.clientAt(nodes[0]+"/mcp", "ann", "", true), true); got != "ann" ||
 		err != nil {

@@ -87,6 +87,7 @@ func (n *pinNode) serves(t *testing.T, want bool) {
 
 // What is accepted at one node holds at the other, which goes by it at once.
 func TestPinsOfNodes(t *testing.T) {
+	t.Parallel()
 	nodes := pinNodes(t)
 	for _, n := range nodes {
 		n.serves(t, true)
@@ -142,6 +143,7 @@ func TestPinsOfNodesAtOnce(t *testing.T) {
 
 // What one node blocks, the others look at: they ask the server again, which has not told them.
 func TestPinsBlockedAtANode(t *testing.T) {
+	t.Parallel()
 	nodes := pinNodes(t)
 	changed := make(chan struct{}, 10)
 	c := nodes[1].client(t, mcp.ClientOptions{Era: "legacy", OnListChanged: func(kind string) {

@@ -21,6 +21,7 @@ import (
 // later. No call is made with the roots of another client, and each gets its own ones in the end
 // where its connection lasts.
 func TestRootsOfChildren(t *testing.T) {
+	t.Parallel()
 	guards := map[string]*guard.Config{
 		"open": nil, "keys": everybody(),
 		"anonymous": {Anonymous: true, Allow: []guard.Rule{{Calls: []string{"*"}}}},

@@ -212,6 +212,7 @@ func TestSearchAndPins(t *testing.T) {
 // TestSearchAnnounces: a server that is reached later is in the description of search_tools, and
 // clients are notified of that; that its tools change then, they are not.
 func TestSearchAnnounces(t *testing.T) {
+	t.Parallel()
 	port := newClosedPort(t)
 	l := newLabOf(t, nil, &gateway.Config{
 		Upstreams: []*gateway.Upstream{{Name: "later", URL: "tcp://" + port.addr}, child("good", "ok")},

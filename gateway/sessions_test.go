@@ -22,6 +22,7 @@ import (
 // Clients of every revision work with two gateways behind a round robin, whatever the lifetime, and
 // go on when one is replaced.
 func TestReplicas(t *testing.T) {
+	t.Parallel()
 	for _, lifetime := range []string{"auto", "session"} {
 		for _, upstream := range []string{"legacy", "modern"} {
 			t.Run(lifetime+" "+upstream, func(t *testing.T) { testReplicas(t, lifetime, upstream) })

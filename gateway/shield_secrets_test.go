@@ -67,6 +67,7 @@ func issued(key ed25519.PrivateKey, claims map[string]any) string {
 // for them in all that comes of it: the log, the audit, the page, the status, the answers, the
 // records and the causes of errors.
 func TestShieldShowsNoSecrets(t *testing.T) {
+	t.Parallel()
 	const (
 		badKey, badBearer, badToken = "canary-bad-key", "canary-bad-bearer",
 			"eyJhbGciOiJub25lIn0.canary-bad-token.x"

@@ -88,6 +88,7 @@ func signNodes(t *testing.T, server string) (l *signLab, shared *signStore, addr
 // principal is signed in at each, and no other is. Expired tokens are renewed once by all. A
 // sign-out holds at all.
 func TestSignInOfNodes(t *testing.T) {
+	t.Parallel()
 	l, _, nodes := signNodes(t, "modern")
 	l.life = 2 // seconds
 	asking := l.clientAt(nodes[0]+"/mcp", "ann", "", true)
@@ -150,6 +151,7 @@ func signUntil(t *testing.T, is func() bool) {
 // Without the store, pages answer 503, and a call of a principal that may have signed in elsewhere
 // gets an error that says that it may be made again.
 func TestSignInWithoutQuorum(t *testing.T) {
+	t.Parallel()
 	l, shared, nodes := signNodes(t, "legacy")
 	if got, err := l.ask(l.clientAt(nodes[0]+"/mcp", "ann", "", true), true); got != "ann" ||
 		err != nil {
@@ -227,6 +229,7 @@ sign_in:
 // A principal that another node has in its configuration is not signed out by one that has not, and
 // that one ends while it waits for the configurations to agree.
 func TestSignInOfNodesThatDiffer(t *testing.T) {
+	t.Parallel()
 	kept := store.NewMemory(nil)
 	t.Cleanup(func() { _ = kept.Close() })
 	l := newSignLab(t, "legacy", func(c *Config) { c.digest = []byte("both") }, kept)

@@ -191,6 +191,7 @@ func TestSuspendedTwice(t *testing.T) {
 // A client that never comes back: its call is given up after suspend_timeout, and the server is
 // notified. A client that comes too late gets an error that says so.
 func TestSuspendedForEver(t *testing.T) {
+	t.Parallel()
 	m := newMock("legacy")
 	u := m.tcp(t, "m")
 	u.Pool = 1

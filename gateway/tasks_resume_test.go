@@ -43,6 +43,7 @@ func taskBackend(t *testing.T, eras string, release chan struct{}) http.Handler 
 // the upstream cannot be reached, when it is back, and when it has forgotten them. The clients are
 // of both generations of tasks, and can be asked or not.
 func TestTaskWhoseUpstreamIsAway(t *testing.T) {
+	t.Parallel()
 	for _, behind := range []string{"legacy", "modern"} {
 		for _, asked := range []bool{false, true} {
 			t.Run(behind, func(t *testing.T) { testUpstreamAway(t, behind, asked) })

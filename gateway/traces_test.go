@@ -161,6 +161,7 @@ const callersSpan = "b7ad6b7169203331"
 // one of each attempt at the server, and the server gets that one, in every revision and over every
 // transport.
 func TestTraceThroughGateway(t *testing.T) {
+	t.Parallel()
 	for _, rev := range era.Revisions() {
 		for _, over := range []string{overHTTP, overStdio, overWS, overTCP} {
 			t.Run(rev.Name+" over "+over, func(t *testing.T) {

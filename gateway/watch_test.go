@@ -15,6 +15,7 @@ import (
 // A client that watches a resource goes on to hear of it when another server has
 // taken the place of the one that it has subscribed at.
 func TestWatchOutlivesReload(t *testing.T) {
+	t.Parallel()
 	for _, era := range []string{"legacy", "modern"} {
 		t.Run(era, func(t *testing.T) {
 			serve := func() (*mcp.Server, *gateway.Upstream) {
