@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 		// the launcher of children, with a clean environment
 		main()
 	}
-	_ = flag.Set("test.parallel", "6") // most wait for other processes; -parallel replaces it
+	_ = flag.Set("test.parallel", "12") // most wait for other processes; -parallel replaces it
 	os.Exit(leak.Main(m))
 }
 
