@@ -452,6 +452,7 @@ func TestSealedIDsAreBounded(t *testing.T) {
 
 // A subscription works where the stream of its client is, and is refused elsewhere.
 func TestReplicasRefuseSubscriptions(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, false)
 	resp, _ := fetch(t, c.replicas[0].URL, "POST", hello(era.LatestLegacy().Name))
 	session := resp.Header.Get("Mcp-Session-Id")

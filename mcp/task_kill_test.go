@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/full"
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/race"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -184,7 +185,10 @@ func TestTasksSurviveKill(t *testing.T) {
 	dir := t.TempDir()
 	var mu sync.Mutex
 	var all []*seenTask
-	rounds := 20
+	rounds := 10
+	if full.Wanted() {
+		rounds = 20
+	}
 	if race.Enabled {
 		rounds /= 2
 	}
