@@ -97,6 +97,7 @@ type faultLab struct {
 	skew        time.Duration
 	all         []*served
 	faults      map[string]int
+	pauses      bool // of clients, between calls
 }
 
 const faultConfig = `

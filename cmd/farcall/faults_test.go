@@ -29,6 +29,7 @@ const (
 	faultsVar, faultsFromVar, oldVar = "FARCALL_FAULTS", "FARCALL_FAULTS_FROM", "FARCALL_FAULTS_OLD"
 
 	faultClients = 4
+	faultPause   = 10 * time.Millisecond // of a client in go test, which leaves tests beside it room
 	mix          = 0x9e3779b97f4a7c15 // makes seeds differ in all bits
 	callLimit    = 30 * time.Second
 	maxTestSkew  = 20 * time.Second // by which clocks differ in a history with faulty programs
@@ -149,6 +150,9 @@ func (h *history) client(ctx context.Context, c int) {
 		case callSigned:
 			of = 1
 		}
+		if h.l.pauses {
+			<-time.After(faultPause)
+		}
 		call := func(i int) *http.Request {
 			return h.request(of, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d%d%05d,"method":"tools/call",`+
 				`"params":{"name":"note","arguments":{"Text":%q}%s}}`, i+1, c, n, text, meta))
@@ -267,6 +271,7 @@ func TestFaults(t *testing.T) {
 	for _, size := range sizes {
 		t.Run(strconv.Itoa(size), func(t *testing.T) {
 			l := newFaultLab(t, size, faulty)
+			l.pauses = os.Getenv(faultsVar) == ""
 			var calls, unknown int
 			var slowest time.Duration
 			for seed := first; seed < first+uint64(seeds) && !t.Failed(); seed++ {
