@@ -86,6 +86,7 @@ func floods() (all []flood) {
 // Whatever one who calls sends, an earlier line of another owner is still there, the chain is
 // whole, and another owner still gets answers.
 func TestFloodsEraseNothing(t *testing.T) {
+	t.Parallel()
 	race.Skip(t, "TestFullStoreRefuses and TestManyAtOnce have the same log")
 	for _, onFull := range []string{"refuse", "rotate"} {
 		for _, f := range floods() {

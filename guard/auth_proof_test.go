@@ -220,6 +220,7 @@ func TestSignedRequests(t *testing.T) {
 
 // A signed request is held in memory, as much of it as is allowed.
 func TestSignedRequestIsBounded(t *testing.T) {
+	t.Parallel()
 	c := everyWay(newAuthority(t, "1"), false)
 	c.Limits.MaxBody = 1000
 	s := newSite(t, c, nil)

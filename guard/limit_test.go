@@ -89,6 +89,7 @@ func TestConcurrency(t *testing.T) {
 }
 
 func TestBodyAndHeaderAreBounded(t *testing.T) {
+	t.Parallel()
 	c := &guard.Config{Anonymous: true}
 	c.Limits.MaxBody, c.Limits.MaxHeader = 1000, 2000
 	s := newSite(t, c, nil)
@@ -112,6 +113,7 @@ func TestBodyAndHeaderAreBounded(t *testing.T) {
 
 // A body that comes in drops is given up.
 func TestSlowBody(t *testing.T) {
+	t.Parallel()
 	c := &guard.Config{Anonymous: true, Signatures: []guard.Signer{{ID: "partner", Secret: secret}}}
 	c.Limits.BodyTimeout = 50 * time.Millisecond
 	s := newSite(t, c, nil)
@@ -134,6 +136,7 @@ func TestSlowBody(t *testing.T) {
 
 // A body in time leaves no deadline behind for the answer, or for the next request.
 func TestBodyInTime(t *testing.T) {
+	t.Parallel()
 	c := &guard.Config{Anonymous: true}
 	c.Limits.BodyTimeout = 100 * time.Millisecond
 	g := newGuard(t, c, nil)

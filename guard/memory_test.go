@@ -71,6 +71,7 @@ func TestPrincipalsShareTheBudget(t *testing.T) {
 
 // The body of a signed request is held until the request ends, and counts.
 func TestBudgetOfASignedBody(t *testing.T) {
+	t.Parallel()
 	b := farcall.NewBudget(2<<20, 0)
 	g := newGuard(t, &guard.Config{Signatures: []guard.Signer{{ID: "partner", Secret: secret}}},
 		&guard.Options{Budget: b})

@@ -151,6 +151,7 @@ func mixed(r *rand.Rand, depth int) string {
 // TestCaseless: of what policies look up, a server in Go that uses encoding/json reads what they
 // saw.
 func TestCaseless(t *testing.T) {
+	t.Parallel()
 	race.Skip(t, "nothing is concurrent")
 	passed := 0
 	n := race.Fewer(20_000)

@@ -34,6 +34,7 @@ func free(t *testing.T, b *farcall.Budget) {
 // One caller fills the budget with a body that does not end and a call that does
 // not return; it is refused at once, and another one works.
 func TestBudgetIsShared(t *testing.T) {
+	t.Parallel()
 	b := farcall.NewBudget(4<<20, 0)
 	mux := service(t)
 	started, release := make(chan int64, 1), make(chan struct{})
@@ -108,6 +109,7 @@ func held(t *testing.T, b *farcall.Budget, want int64) {
 
 // A body of an unauthenticated caller makes room for a newer one.
 func TestOldestUnauthenticatedBodyGoes(t *testing.T) {
+	t.Parallel()
 	b := farcall.NewBudget(0, 1<<20)
 	url := serve(t, httprpc.NewHandler(service(t), &httprpc.Options{Budget: b.Unauthenticated()}))
 	var conns []net.Conn

@@ -400,6 +400,7 @@ func TestHeadersAndUserInfo(t *testing.T) {
 // A frame is lent for the exchange only: when the answer comes early, nothing
 // reads the frame any more.
 func TestFrameIsNotReadLater(t *testing.T) {
+	t.Parallel()
 	s := http1test.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusRequestEntityTooLarge)

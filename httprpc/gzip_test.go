@@ -127,6 +127,7 @@ func TestGzipThatIsTakenBack(t *testing.T) {
 
 // What the server makes of encodings. A bomb is refused by its size when decompressed.
 func TestContentEncoding(t *testing.T) {
+	t.Parallel()
 	const limit = 1 << 20
 	on := serve(t,
 		httprpc.NewHandler(farcall.HandlerFunc(echoing), &httprpc.Options{Gzip: true, MaxMessage: limit}))

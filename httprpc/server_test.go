@@ -171,6 +171,7 @@ func TestTooLarge(t *testing.T) {
 // What is declared costs nothing before it is sent, and is refused before it is
 // sent.
 func TestTooLargeIsRefusedUnread(t *testing.T) {
+	t.Parallel()
 	url := serve(t, httprpc.NewHandler(service(t), nil))
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 	if err != nil {

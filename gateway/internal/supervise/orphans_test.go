@@ -20,6 +20,7 @@ import (
 // TestNoOrphans starts real processes and ends what they hang on in every way.
 // Its log is meant to be read.
 func TestNoOrphans(t *testing.T) {
+	t.Parallel()
 	race.Skip(t, "the other tests of children start and end them too")
 	for _, mode := range []string{
 		"ok", "hang-close", "ignore-sigterm", "deaf", "fork", "fork-away",

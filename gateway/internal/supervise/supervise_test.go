@@ -453,6 +453,7 @@ func TestPeerOverDeaf(t *testing.T) {
 
 // TestClosedStdin: a child that reads no more but stays is of no use.
 func TestClosedStdin(t *testing.T) {
+	t.Parallel()
 	s := supervise(t, of("mute-stdin"), nil)
 	tr := start(t, s)
 	var err error
