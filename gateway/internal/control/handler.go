@@ -19,12 +19,11 @@ import (
 type Handler struct {
 	backend Backend
 	access  Access
-	openapi []byte
 }
 
 // New returns a Handler.
 func New(b Backend, a Access) *Handler {
-	return &Handler{backend: b, access: a, openapi: describe()}
+	return &Handler{backend: b, access: a}
 }
 
 // Has reports whether a path is below that of the API.
@@ -84,7 +83,7 @@ func (h *Handler) serve(route *route, r *request, w http.ResponseWriter) (result
 			return nil, p
 		}
 		if route.path == document {
-			return h.openapi, nil
+			return describe(), nil
 		}
 		return route.run(h.backend, r)
 	}

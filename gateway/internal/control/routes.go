@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/schema"
@@ -127,9 +128,9 @@ func always[T any](do func(Backend, context.Context) *T) *route {
 
 type object = map[string]any
 
-// describe makes the OpenAPI document of the routes. It panics when a type of the table has no
-// schema, which a test finds.
-func describe() []byte {
+// describe returns the OpenAPI document of the routes, which is made when it is first asked for:
+// few ask. It panics when a type of the table has no schema, which a test finds.
+var describe = sync.OnceValue(func() []byte {
 	set := schema.NewSet("#/components/schemas/")
 	paths := object{}
 	for _, t := range routes {
@@ -164,7 +165,7 @@ func describe() []byte {
 		},
 	}
 	return must(jsonv2.Append(nil, doc))
-}
+})
 
 func must[T any](v T, err error) T {
 	if err != nil {
