@@ -19,9 +19,12 @@ import (
 
 const (
 	stderrTail = 16 << 10 // what an ExitError keeps
-	stderrText = 1 << 10  // what its text shows
+	stderrRead = 4 << 10
+	stderrText = 1 << 10 // what its text shows
 
-	killWait = 10 * time.Second // for a machine that is busy; who was killed has no say in it
+	// For a machine that is busy. A child that was killed has no say in it.
+	killWait    = 10 * time.Second
+	blockedWait = time.Second // what gets standard error may block, too
 )
 
 // Command starts a child process and returns a transport over its standard
@@ -98,6 +101,7 @@ type child struct {
 	name          string
 	grace         time.Duration
 	stdin, stdout *os.File
+	said          *os.File // standard error
 	stderr        lastBytes
 	onExit        func(*ExitError)
 	exited        chan struct{} // closed when the child was reaped
@@ -121,9 +125,14 @@ func (p *child) start() error {
 		closeAll(in, stdin)
 		return err
 	}
-	p.stdin, p.stdout = stdin, stdout
+	said, errs, err := os.Pipe()
+	if err != nil {
+		closeAll(in, stdin, stdout, out)
+		return err
+	}
+	p.stdin, p.stdout, p.said = stdin, stdout, said
 	p.stderr.next = p.cmd.Stderr
-	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = in, out, &p.stderr
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = in, out, errs
 	p.cmd.WaitDelay = cmp.Or(p.cmd.WaitDelay, p.grace)
 	if p.cmd.Cancel != nil {
 		p.cmd.Cancel = func() error { p.signal(terminate); return nil }
@@ -132,9 +141,9 @@ func (p *child) start() error {
 	started := make(chan error)
 	go p.run(started)
 	err = <-started
-	closeAll(in, out)
+	closeAll(in, out, errs)
 	if err != nil {
-		closeAll(stdin, stdout)
+		closeAll(stdin, stdout, said)
 	}
 	return err
 }
@@ -150,6 +159,8 @@ func (p *child) run(started chan<- error) {
 	if err != nil {
 		return
 	}
+	heard := make(chan struct{})
+	go func() { defer close(heard); p.listen() }()
 	awaitExit(p.cmd.Process.Pid)
 	p.mu.Lock()
 	if zombies {
@@ -161,12 +172,53 @@ func (p *child) run(started chan<- error) {
 	if !zombies {
 		signalGroup(p.cmd, kill)
 	}
+	p.hear(heard)
 	if p.onExit != nil {
 		p.onExit(p.exitError())
 	}
 	// Whatever left the group may hold the output open. Read has what is there.
 	_ = p.stdout.SetReadDeadline(time.Unix(1, 0))
 	close(p.exited)
+}
+
+// listen reads the standard error of the child, until its end or a deadline. What the child wrote
+// before it exited is there then without waiting.
+func (p *child) listen() {
+	buf := make([]byte, stderrRead)
+	for {
+		n, err := p.said.Read(buf)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			n, err = readNow(p.said, buf)
+		}
+		if n > 0 {
+			_, _ = p.stderr.Write(buf[:n])
+		}
+		if n == 0 || err != nil {
+			return
+		}
+	}
+}
+
+// hear waits, after the exit, until listen has read all. Another process may hold standard error
+// open, and what the caller passes it on to may block.
+func (p *child) hear(heard <-chan struct{}) {
+	defer closeAll(p.said)
+	held := time.NewTimer(p.cmd.WaitDelay)
+	defer held.Stop()
+	select {
+	case <-heard:
+		return
+	case <-held.C:
+	}
+	if p.said.SetReadDeadline(time.Unix(1, 0)) != nil {
+		return
+	}
+	blocked := time.NewTimer(blockedWait)
+	defer blocked.Stop()
+	select {
+	case <-heard:
+	case <-blocked.C:
+	}
 }
 
 func (p *child) signal(s signal) {
@@ -319,7 +371,7 @@ func Run(ctx context.Context, cmd *exec.Cmd, input []byte, most int) (output []b
 		_, _ = p.stdin.Write(input) // a child that does not read it may succeed
 		closeAll(p.stdin)
 	}()
-	output, err = p.output(most)
+	output, err = p.output(most, leftover)
 	if err != nil {
 		p.signal(kill)
 	}
@@ -337,8 +389,8 @@ func Run(ctx context.Context, cmd *exec.Cmd, input []byte, most int) (output []b
 	return output, nil
 }
 
-// output reads what the child writes until its exit.
-func (p *child) output(most int) ([]byte, error) {
+// output reads what the child writes until its exit, and what others write so long afterwards.
+func (p *child) output(most int, leftover time.Duration) ([]byte, error) {
 	var b []byte
 	last := false // what was left is read
 	for {
@@ -346,16 +398,22 @@ func (p *child) output(most int) ([]byte, error) {
 			b = append(b, 0)[:len(b)]
 		}
 		n, err := p.stdout.Read(b[len(b):cap(b)])
+		if last && errors.Is(err, os.ErrDeadlineExceeded) {
+			n, err = readNow(p.stdout, b[len(b):cap(b)])
+			if n == 0 {
+				err = io.EOF
+			}
+		}
 		b = b[:len(b)+n]
 		switch {
 		case len(b) > most:
 			return nil, ErrTooMuchOutput
 		case err == nil:
-		case errors.Is(err, os.ErrDeadlineExceeded) && !last:
+		case errors.Is(err, os.ErrDeadlineExceeded):
 			last = true
 			<-p.exited // it has set the deadline; what the child wrote may not have been read
 			_ = p.stdout.SetReadDeadline(time.Now().Add(leftover))
-		case errors.Is(err, io.EOF), errors.Is(err, os.ErrDeadlineExceeded):
+		case errors.Is(err, io.EOF):
 			return b, nil
 		default:
 			return nil, fmt.Errorf("stream: read from %s: %w", p.name, err)

@@ -84,6 +84,26 @@ func pollable(f *os.File) syscall.RawConn {
 	return conn
 }
 
+// readNow reads what is there without waiting, and returns 0 where nothing is. Unlike Read it does so
+// after a deadline, too.
+func readNow(f *os.File, p []byte) (n int, err error) {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	control := conn.Control(func(fd uintptr) {
+		for {
+			if n, err = syscall.Read(int(fd), p); !errors.Is(err, syscall.EINTR) {
+				return
+			}
+		}
+	})
+	if err = errors.Join(control, err); err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
 func (r *raw) canRead() bool  { return r != nil && r.in != nil }
 func (r *raw) canWrite() bool { return r != nil && r.out != nil }
 
