@@ -30,7 +30,7 @@ const (
 
 	faultClients = 4
 	faultPause   = 10 * time.Millisecond // of a client in go test, which leaves tests beside it room
-	mix          = 0x9e3779b97f4a7c15 // makes seeds differ in all bits
+	mix          = 0x9e3779b97f4a7c15    // makes seeds differ in all bits
 	callLimit    = 30 * time.Second
 	maxTestSkew  = 20 * time.Second // by which clocks differ in a history with faulty programs
 )

@@ -42,7 +42,7 @@ func TestCloseUnlocksCopies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer syscall.Close(descriptor) //nolint:errcheck // as a child does when it runs its program
+	defer syscall.Close(descriptor) // as a child does when it runs its program
 	if err := Close(first); err != nil {
 		t.Error(err)
 	}
