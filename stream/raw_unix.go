@@ -84,8 +84,8 @@ func pollable(f *os.File) syscall.RawConn {
 	return conn
 }
 
-// readNow reads what is there without waiting, and returns 0 where nothing is. Unlike Read it does so
-// after a deadline, too.
+// readNow reads what is there without waiting, and returns 0 where nothing is. Unlike Read it does
+// so after a deadline, too.
 func readNow(f *os.File, p []byte) (n int, err error) {
 	conn, err := f.SyscallConn()
 	if err != nil {

@@ -22,8 +22,8 @@ func (w *slowWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// What a child wrote to its standard error before its exit is told, also where the machine is so busy
-// that it was not read in time.
+// The reason has what a child wrote to its standard error before its exit, also where the machine
+// is so busy that it was not read in time.
 func TestLastWords(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("/bin/sh", "-c", "echo first >&2; sleep 0.1; echo second >&2; exit 3")
