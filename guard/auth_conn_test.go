@@ -151,13 +151,24 @@ func newSocketSiteOf(
 ) *socketSite {
 	t.Helper()
 	g := newGuard(t, c, o)
+	type madeKey struct{}
 	peers := make(chan *farcall.Peer, 100)
-	s := serve(t, g, g.HTTP(wsrpc.NewHandler(func(tr farcall.Transport, r *http.Request) {
+	web := g.HTTP(wsrpc.NewHandler(func(tr farcall.Transport, r *http.Request) {
 		conn := guard.ConnOf(r, "ws")
 		first(conn, tr)
-		peers <- farcall.NewPeer(tr, newMux(),
+		made, _ := r.Context().Value(madeKey{}).(chan *farcall.Peer)
+		made <- farcall.NewPeer(tr, newMux(),
 			&farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(conn)}})
-	}, nil)))
+	}, nil))
+	s := serve(t, g, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		made := make(chan *farcall.Peer, 1)
+		web.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), madeKey{}, made)))
+		select {
+		case p := <-made: // only now: a request under way ends when its credentials do
+			peers <- p
+		default:
+		}
+	}))
 	return &socketSite{s, peers}
 }
 
@@ -261,7 +272,9 @@ func TestSignedMessages(t *testing.T) {
 			expect(t, "other params", call("who", strings.Replace(fresh(), `"a":1`, `"a":2`, 1)),
 				badSignature)
 			expect(t, "other method", call("math/add", fresh()), badSignature)
-			expect(t, "other audience", call("who", string(signed(t, "who", `{}`, "partner", "https://x.example", []byte(secret)))), badSignature)
+			expect(t, "other audience",
+				call("who", string(signed(t, "who", `{}`, "partner", "https://x.example", []byte(secret)))),
+				badSignature)
 			expect(t, "other id",
 				call("who", string(signed(t, "who", `{}`, "robot", audience, []byte(secret)))), badSignature)
 			expect(t, "unknown id",
