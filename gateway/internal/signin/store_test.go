@@ -37,7 +37,8 @@ func open(t *testing.T, dir string, keys ...[]byte) *Store {
 }
 
 func idOf(who, upstream string) ID {
-	return ID{owner.Principal("jwt", "user", "https://issuer.example/"+strings.Repeat("x", 150), who).Text(), upstream}
+	return ID{owner.Principal("jwt", "user", "https://issuer.example/"+strings.Repeat("x", 150),
+		who).Text(), upstream}
 }
 
 func (s *Store) put(t *testing.T, id ID, key, value string) {
@@ -135,7 +136,8 @@ func TestStoreRegistrations(t *testing.T) {
 	s := open(t, "")
 	s.put(t, idOf("ann", "a"), "client https://as.example", "registration")
 	s.put(t, idOf("ann", "a"), tokenKey, "ann's")
-	if s.get(t, idOf("bob", "a"), "client https://as.example") != "registration" || s.get(t, idOf("bob", "b"), "client https://as.example") != "" {
+	if s.get(t, idOf("bob", "a"), "client https://as.example") != "registration" ||
+		s.get(t, idOf("bob", "b"), "client https://as.example") != "" {
 		t.Error("a registration is not that of its upstream")
 	}
 	leaving := s.Tokens(idOf("ann", "a"), "", true)
@@ -144,7 +146,8 @@ func TestStoreRegistrations(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if s.get(t, idOf("ann", "a"), tokenKey) != "" || s.get(t, idOf("bob", "a"), "client https://as.example") == "" {
+	if s.get(t, idOf("ann", "a"), tokenKey) != "" ||
+		s.get(t, idOf("bob", "a"), "client https://as.example") == "" {
 		t.Error("a sign-out has kept the tokens, or removed the registration")
 	}
 	if all, _, err := s.List(); err != nil || len(all) > 0 {
@@ -156,9 +159,11 @@ func TestStoreRegistrations(t *testing.T) {
 func TestStoreFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "sign-in")
 	s := open(t, dir, newKey())
-	s.put(t, idOf("ann", "upstream-name"), tokenKey, "planted-secret")
+	s.put(t, idOf("ann-of-the-tests", "upstream-name"), tokenKey, "planted-secret")
 	for name, text := range filesOf(t, dir) {
-		for _, secret := range []string{"ann", "upstream-name", "planted-secret", "far.example"} {
+		for _, secret := range []string{
+			"ann-of-the-tests", "upstream-name", "planted-secret", "far.example",
+		} {
 			if strings.Contains(name+string(text), secret) {
 				t.Errorf("%s has %q", name, secret)
 			}
