@@ -83,7 +83,8 @@ func (o *operated) aim(cmd *cobra.Command, args []string) (rest []string, err er
 		return nil, err
 	}
 	if o.target.Kind != target.HTTP {
-		return nil, usagef("Write http://host:port.", "%s is not HTTP: a gateway serves its API for operators there", o.target)
+		return nil, usagef("Write http://host:port.",
+			"%s is not HTTP: a gateway serves its API for operators there", o.target)
 	}
 	o.client, err = o.httpClient()
 	return rest, err

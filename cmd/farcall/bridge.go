@@ -77,7 +77,9 @@ func (f *bridgeFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.cwd, "cwd", "", "`directory` in which the command runs")
 	flags.StringVar(&f.lock, "lock", "",
 		"`file` with what the server said when it was pinned, which 'farcall pin TARGET' writes")
-	flags.StringArrayVar(&f.origins, "origin", nil, "`ORIGIN` of web pages on other hosts that may call: https://app.example.com, localhost:3000, *.example.com, or * for all; can be repeated")
+	flags.StringArrayVar(&f.origins, "origin", nil,
+		"`ORIGIN` of web pages on other hosts that may call: https://app.example.com, localhost:3000, "+
+			"*.example.com, or * for all; can be repeated")
 	flags.StringArrayVar(&f.hosts, "host", nil,
 		"DNS `name` of this server, or *.example.com, that a request without credentials may have in "+
 			"its Host header; can be repeated")

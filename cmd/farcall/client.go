@@ -66,7 +66,8 @@ func newClientAddCmd(e *env) *cobra.Command {
 func clientArgs(cmd *cobra.Command, args []string) (*clients.Client, clients.Entry, error) {
 	dash := cmd.ArgsLenAtDash()
 	if len(args) < 2 || dash >= 0 && dash != 1 || dash < 0 && len(args) != 2 {
-		return nil, nil, usagef("For example: farcall client add cursor http://127.0.0.1:7331/mcp", "a CLIENT and a URL, a FILE, or -- and a COMMAND are needed")
+		return nil, nil, usagef("For example: farcall client add cursor http://127.0.0.1:7331/mcp",
+			"a CLIENT and a URL, a FILE, or -- and a COMMAND are needed")
 	}
 	c := clients.Find(args[0])
 	if c == nil {
@@ -96,7 +97,8 @@ func entryFor(c *clients.Client, words []string, command bool) (clients.Entry, e
 		words, err = farcallWords("serve", "--stdio", "--config", text)
 	default:
 		if t, err := target.Parse(text); err != nil || t.Kind != target.HTTP {
-			return nil, usagef("Write http://host:port/mcp or https://host/mcp, the FILE of a gateway (.yaml or .json), or -- and a COMMAND.", "%s is neither the URL of a server nor a file", text)
+			return nil, usagef("Write http://host:port/mcp or https://host/mcp, the FILE of a gateway "+
+				"(.yaml or .json), or -- and a COMMAND.", "%s is neither the URL of a server nor a file", text)
 		}
 		if c.TakesURL() {
 			return c.URLEntry(text), nil

@@ -73,7 +73,8 @@ func (n *nodes) balance(t *testing.T) (at string, from *atomic.Int64) {
 // was killed included, and forward what clients answer to the node that has asked.
 func TestClusterSessions(t *testing.T) {
 	t.Parallel()
-	n := startNodes(t, fmt.Sprintf("sessions: {advertise: \"http://${WEB}\"}\nupstreams: {u: {url: %q}}\n", askingServer(t)))
+	n := startNodes(t, fmt.Sprintf(
+		"sessions: {advertise: \"http://${WEB}\"}\nupstreams: {u: {url: %q}}\n", askingServer(t)))
 	front, from := n.balance(t)
 	clients := map[*era.Revision]*mcp.Client{}
 	for _, rev := range era.Revisions() {

@@ -155,7 +155,8 @@ func asking(t *testing.T, path, body string) *http.Request {
 	if body == "" {
 		method = http.MethodGet
 	}
-	r, err := http.NewRequestWithContext(t.Context(), method, "http://rpc.example"+path, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(t.Context(), method, "http://rpc.example"+path,
+		strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}

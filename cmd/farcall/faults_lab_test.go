@@ -200,7 +200,8 @@ func (l *faultLab) healed() {
 	l.t.Helper()
 	for i := range l.size {
 		until(l.t, fmt.Sprintf("%d present of %d nodes\n", l.size, l.size), func() string {
-			r, err := http.NewRequestWithContext(l.t.Context(), http.MethodGet, "http://"+l.webs[i]+"/readyz", nil)
+			r, err := http.NewRequestWithContext(l.t.Context(), http.MethodGet,
+				"http://"+l.webs[i]+"/readyz", nil)
 			if err != nil {
 				return err.Error()
 			}

@@ -96,7 +96,8 @@ func (h *history) send(node int, kind, text string, r *http.Request) {
 }
 
 func (h *history) request(of int, body string) *http.Request {
-	r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "http://rpc.example/mcp", strings.NewReader(body))
+	r, err := http.NewRequestWithContext(context.Background(), http.MethodPost,
+		"http://rpc.example/mcp", strings.NewReader(body))
 	if err != nil {
 		h.l.t.Error(err)
 		return nil

@@ -151,7 +151,8 @@ func startGateway(ts *testscript.TestScript, neg bool, args []string) {
 	lines.Buffer(nil, 1<<20)
 	go b.read(lines)
 	gatewaysOf(ts).of[args[0]] = b
-	ts.Setenv(args[0], strings.TrimPrefix(strings.TrimPrefix(b.find(ts, readyForm)[1], "http://"), "https://"))
+	ts.Setenv(args[0], strings.TrimPrefix(strings.TrimPrefix(b.find(ts, readyForm)[1], "http://"),
+		"https://"))
 }
 
 func gatewaysOf(ts *testscript.TestScript) *backgrounds {

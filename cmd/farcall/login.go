@@ -172,7 +172,8 @@ func (m *mcpRemote) authorize(ctx context.Context, t *target.Target, o *mcp.Clie
 // authorizeUpstream has a gateway use what farcall login has got for a server that was named on the
 // command line.
 func (e *env) authorizeUpstream(ctx context.Context, u *gateway.Upstream) error {
-	if u.Auth != nil || u.Profile == profileRaw || !strings.HasPrefix(u.URL, "http://") && !strings.HasPrefix(u.URL, "https://") {
+	if u.Auth != nil || u.Profile == profileRaw || !strings.HasPrefix(u.URL, "http://") &&
+		!strings.HasPrefix(u.URL, "https://") {
 		return nil
 	}
 	for name := range u.Headers {
@@ -229,7 +230,9 @@ func newLoginCmd(e *env) *cobra.Command {
 		"the `ID` that farcall is registered with at the authorization server")
 	flags.StringVar(&f.secretFile, "client-secret-file", "", "`file` with the secret of that client")
 	flags.StringVar(&f.MetadataURL, "client-metadata", "", "`URL` of a client ID metadata document")
-	flags.StringVar(&f.redirect, "redirect", "", "`URL` that the browser is sent to, where the authorization server allows one only: http://127.0.0.1:PORT/PATH")
+	flags.StringVar(&f.redirect, "redirect", "",
+		"`URL` that the browser is sent to, where the authorization server allows one only: "+
+			"http://127.0.0.1:PORT/PATH")
 	flags.BoolVar(&f.DPoP, "dpop", false, "bind the tokens to a key (RFC 9449) where the server can")
 	f.common(cmd)
 	flags.BoolVar(&f.list, "list", false, "list the logins, without TARGET")
@@ -274,7 +277,8 @@ func (f *loginFlags) common(cmd *cobra.Command) {
 // target reads the one TARGET.
 func (f *loginFlags) target(cmd *cobra.Command, args []string) (*target.Target, error) {
 	if len(args) != 1 || cmd.ArgsLenAtDash() >= 0 {
-		return nil, usagef("For example: "+cmd.CommandPath()+" https://example.com/mcp", "one TARGET is needed")
+		return nil, usagef("For example: "+cmd.CommandPath()+" https://example.com/mcp",
+			"one TARGET is needed")
 	}
 	t, err := forMCP(f.locate(args[0]))
 	if err != nil {

@@ -192,7 +192,8 @@ func TestLogin(t *testing.T) {
 	if out := h.run(t, exitOK, "mcp", "tools", at); !strings.Contains(out, "whoami") {
 		t.Errorf("%s", out)
 	}
-	if out := h.run(t, exitOK, "mcp", "call", strings.TrimPrefix(server.URL, "http://"), "whoami"); !strings.Contains(out, "ann") {
+	if out := h.run(t, exitOK, "mcp", "call", strings.TrimPrefix(server.URL, "http://"),
+		"whoami"); !strings.Contains(out, "ann") {
 		t.Errorf("%s", out)
 	}
 	if out := h.run(t, exitOK, "login", "--list"); !strings.Contains(out, at) ||
@@ -252,7 +253,8 @@ func TestLoginUsage(t *testing.T) {
 		"cannot log in to":            {"login", "tcp://x:1"},
 		"cannot read --client-secret": {"login", "--client-secret-file", "none", "http://localhost:1"},
 		"in clear text":               {"login", "http://a.example/mcp"},
-		"secret needs its ID":         {"login", "--client-secret-file", writeFile(t, "s3cr3t"), "http://localhost:1"},
+		"secret needs its ID": {"login", "--client-secret-file", writeFile(t, "s3cr3t"),
+			"http://localhost:1"},
 	} {
 		if out := h.run(t, exitUsage, args...); !strings.Contains(out, want) {
 			t.Errorf("%q: %s", args, out)

@@ -125,7 +125,8 @@ func TestAskPage(t *testing.T) {
 			screen: newConsole(&screen), stdin: newTypist(strings.NewReader(typed)),
 			turn: make(chan struct{}, 1),
 		}
-		r, err := a.elicit(t.Context(), &spec.ElicitRequestParams{Mode: spec.ElicitURL, Message: "Sign in", URL: "https://example.com/"})
+		r, err := a.elicit(t.Context(),
+			&spec.ElicitRequestParams{Mode: spec.ElicitURL, Message: "Sign in", URL: "https://example.com/"})
 		if err != nil || r.Action != want {
 			t.Errorf("%q: %+v, %v; want %s", typed, r, err, want)
 		}

@@ -22,7 +22,8 @@ func TestMCPScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	vars := mcpHosts(t)
-	vars["HOST"] = strings.TrimPrefix(serve(t, "--listen", "127.0.0.1:0", "--log", "off").addrs[0], "http://")
+	vars["HOST"] = strings.TrimPrefix(serve(t, "--listen", "127.0.0.1:0", "--log", "off").addrs[0],
+		"http://")
 	vars[execVar], vars["GORACE"], vars["EXE"] = "1", noLinger, program
 	vars["PATH"] = dir + string(os.PathListSeparator) + os.Getenv("PATH")
 	vars["REFUSED"], vars["HTML"] = refusedAddress(t), htmlServer(t)

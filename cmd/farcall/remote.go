@@ -144,7 +144,8 @@ func (r *remote) check(t *target.Target) error {
 	case r.key != "" && r.cert == "":
 		return usagef("Add --cert FILE, the certificate of the key.", "--key without --cert")
 	case r.overTLS() && !t.Secure:
-		return usagef("Use https://, wss:// or tls://, or leave it out.", "--insecure, --cacert and --cert are for TLS, and %s has none", t)
+		return usagef("Use https://, wss:// or tls://, or leave it out.",
+			"--insecure, --cacert and --cert are for TLS, and %s has none", t)
 	}
 	_, err := r.headers()
 	return err
@@ -260,7 +261,8 @@ func parseTarget(text string) (*target.Target, error) {
 func readTarget(text string) (*target.Target, error) {
 	t, err := target.Parse(text)
 	if bad := (*target.Error)(nil); errors.As(err, &bad) {
-		return nil, usagef("Try http://host:port, ws://host:port, tcp://host:port, unix:PATH, or put a command behind --; a NAME must be in targets.yaml or mcp.json.", "%w", err)
+		return nil, usagef("Try http://host:port, ws://host:port, tcp://host:port, unix:PATH, or put a "+
+			"command behind --; a NAME must be in targets.yaml or mcp.json.", "%w", err)
 	}
 	return t, err
 }

@@ -72,7 +72,8 @@ func TestScripts(t *testing.T) {
 	for name, answer := range fakes {
 		vars[strings.ToUpper(name)] = fakeServer(t, answer)
 	}
-	vars["GZIPHOST"] = strings.TrimPrefix(serve(t, "--listen", "127.0.0.1:0", "--gzip", "--log", "off").addrs[0], "http://")
+	vars["GZIPHOST"] = strings.TrimPrefix(
+		serve(t, "--listen", "127.0.0.1:0", "--gzip", "--log", "off").addrs[0], "http://")
 	vars["HTML"] = htmlServer(t)
 	vars["WSCLOSING"] = closingServer(t)
 	vars["REFUSED"] = refusedAddress(t)

@@ -109,7 +109,9 @@ func newServeCmd(e *env) *cobra.Command {
 		"`address` to listen on: host:port, :port (every interface), 0.0.0.0:port (every one of IPv4), "+
 			"unix:PATH, npipe:NAME (Windows), nats://HOST/SUBJECT; can be repeated (default "+defaultAddress+
 			", unless --stdio)")
-	flags.StringArrayVar(&f.origins, "origin", nil, "`ORIGIN` of web pages on other hosts that may call: https://app.example.com, localhost:3000, *.example.com, or * for all; can be repeated")
+	flags.StringArrayVar(&f.origins, "origin", nil,
+		"`ORIGIN` of web pages on other hosts that may call: https://app.example.com, localhost:3000, "+
+			"*.example.com, or * for all; can be repeated")
 	flags.StringArrayVar(&f.hosts, "host", nil,
 		"DNS `name` of this server, or *.example.com, that a request without credentials may have in "+
 			"its Host header; can be repeated")

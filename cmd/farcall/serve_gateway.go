@@ -226,7 +226,8 @@ func upstreamsConfig(given []string, lock string) (*gateway.Config, error) {
 	for _, text := range given {
 		name, to, ok := strings.Cut(text, "=")
 		if !ok || name == "" || to == "" {
-			return nil, usagef("Write it as --upstream NAME=http://host/mcp or --upstream 'NAME=command args'.", "--upstream %s is no NAME=TARGET", text)
+			return nil, usagef("Write it as --upstream NAME=http://host/mcp or --upstream 'NAME=command "+
+				"args'.", "--upstream %s is no NAME=TARGET", text)
 		}
 		u, err := upstreamOf(name, to)
 		if err != nil {
@@ -256,7 +257,8 @@ func upstreamOf(name, text string) (*gateway.Upstream, error) {
 	u, err := gateway.NewUpstream(name, text)
 	if bad := (*gateway.ConfigError)(nil); errors.As(err, &bad) {
 		p := bad.Problems[0]
-		return nil, usagef("Write it as --upstream NAME=http://host/mcp or --upstream 'NAME=command args'.", "--upstream %s: %s", name, p.Message)
+		return nil, usagef("Write it as --upstream NAME=http://host/mcp or --upstream 'NAME=command "+
+			"args'.", "--upstream %s: %s", name, p.Message)
 	}
 	return u, err
 }

@@ -61,7 +61,8 @@ func mcpWays(host, unix string, config *tls.Config) map[string]mcpWay {
 	}
 	path := strings.TrimPrefix(unix, "unix:")
 	return map[string]mcpWay{
-		"Streamable HTTP":        {"http", append([]string{"2025-03-26"}, bothEras...), dial("http://" + host + "/mcp")},
+		"Streamable HTTP": {"http", append([]string{"2025-03-26"}, bothEras...),
+			dial("http://" + host + "/mcp")},
 		"Streamable HTTP in TLS": {"https", bothEras, dial("https://" + host + "/mcp")},
 		"HTTP+SSE":               {"sse", []string{"2024-11-05"}, dial("http://" + host + "/sse")},
 		"HTTP+SSE in TLS":        {"sse+tls", []string{"2024-11-05"}, dial("https://" + host + "/sse")},
@@ -152,7 +153,8 @@ func TestServeMCP(t *testing.T) {
 			t.Errorf("JSON-RPC: %s", got)
 		}
 	}
-	if got := request(t, httpClient(nil), "POST", "http://"+host+"/rpc", addCall); got.body != addAnswer {
+	if got := request(t, httpClient(nil), "POST", "http://"+host+"/rpc",
+		addCall); got.body != addAnswer {
 		t.Errorf("JSON-RPC: %s", got.body)
 	}
 	s.stop(t)

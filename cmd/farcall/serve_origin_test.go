@@ -16,7 +16,8 @@ func TestServeOrigin(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := serve(t, append(args, "--listen", "127.0.0.1:0", "--log", "off", "--origin", "https://app.example.com", "--origin", "*.example.org")...)
+			s := serve(t, append(args, "--listen", "127.0.0.1:0", "--log", "off", "--origin",
+				"https://app.example.com", "--origin", "*.example.org")...)
 			for origin, allowed := range map[string]bool{
 				"https://app.example.com":  true,
 				"https://a.example.org":    true,
@@ -58,7 +59,9 @@ func TestServeOrigin(t *testing.T) {
 			}
 		})
 	}
-	if code, _, stderr := execute(t, "serve", "--listen", "127.0.0.1:0", "--origin", "https://app.example.com/path"); code != exitUsage || !strings.Contains(stderr, "an origin has no path") {
+	if code, _, stderr := execute(t, "serve", "--listen", "127.0.0.1:0", "--origin",
+		"https://app.example.com/path"); code != exitUsage ||
+		!strings.Contains(stderr, "an origin has no path") {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 }

@@ -65,7 +65,8 @@ func TestReachOfConfig(t *testing.T) {
 		"all as it is to": {"tls: {cert: cert.pem, key: key.pem, client_ca: cert.pem}\n", nil, ""},
 	} {
 		file := filepath.Join(dir, "farcall.yaml")
-		if err := os.WriteFile(file, []byte(c.text+"upstreams: {a: 'http://127.0.0.1:1/mcp'}\n"), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(c.text+"upstreams: {a: 'http://127.0.0.1:1/mcp'}\n"),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		code, _, stderr := execute(t, append([]string{"check", file}, c.check...)...)

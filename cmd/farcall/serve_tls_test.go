@@ -42,7 +42,9 @@ func TestServeRotatedCertificate(t *testing.T) {
 			dir := t.TempDir()
 			cert, key := writeCertificateOf(t, dir, 100)
 			file := filepath.Join(dir, "farcall.yaml")
-			if err := os.WriteFile(file, []byte("tls: {cert: cert.pem, key: key.pem}\nupstreams: {a: 'http://127.0.0.1:1/mcp'}\n"), 0o600); err != nil {
+			if err := os.WriteFile(file,
+				[]byte("tls: {cert: cert.pem, key: key.pem}\nupstreams: {a: 'http://127.0.0.1:1/mcp'}\n"),
+				0o600); err != nil {
 				t.Fatal(err)
 			}
 			all := []string{"--tls-cert", cert, "--tls-key", key}

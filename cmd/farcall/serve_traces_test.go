@@ -169,7 +169,8 @@ func TestServeTraceListeners(t *testing.T) {
 	}}
 	t.Cleanup(web.CloseIdleConnections)
 	for link, linked := range map[string]bool{called: true, other: false} {
-		config := "upstreams: {up: 'http://127.0.0.1:1/mcp'}\nlisten: ['unix:" + called + "', 'unix:" + other + "']\n" +
+		config := "upstreams: {up: 'http://127.0.0.1:1/mcp'}\nlisten: ['unix:" + called + "', 'unix:" +
+			other + "']\n" +
 			"trace: {listeners: {'unix:" + link + "': link}}\n"
 		if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
 			t.Fatal(err)
@@ -274,7 +275,8 @@ func TestTracePayloads(t *testing.T) {
 		},
 		{`trace: {payloads: false}`, ""},
 	} {
-		c, err := gateway.Parse("farcall.yaml", []byte(v.config+"\nupstreams: {a: {url: 'http://127.0.0.1:1/mcp'}}\n"))
+		c, err := gateway.Parse("farcall.yaml",
+			[]byte(v.config+"\nupstreams: {a: {url: 'http://127.0.0.1:1/mcp'}}\n"))
 		if err != nil {
 			t.Fatal(err)
 		}

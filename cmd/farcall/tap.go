@@ -116,7 +116,8 @@ func newTapCmd(e *env) *cobra.Command {
 }
 
 func (f *tapFlags) run(cmd *cobra.Command, args []string) (err error) {
-	const example = "For example: farcall tap -- ./server, or farcall tap 127.0.0.1:9000 http://127.0.0.1:7331"
+	const example = "For example: farcall tap -- ./server, or farcall tap 127.0.0.1:9000 " +
+		"http://127.0.0.1:7331"
 	dash := cmd.ArgsLenAtDash()
 	var to *target.Target
 	switch {

@@ -14,15 +14,23 @@ import (
 // nothing else has changed.
 func TestText(t *testing.T) {
 	want := map[string][2]string{
-		"claude":      {"", `"mcpServers": {|"x y": {|"command": "farcall",|"args": ["bridge"]|}|}`},
-		"claude-code": {`"mcpServers": {|"x y": {|"type": "http",|"url": "http://h/mcp"|}|}`, `"mcpServers": {|"x y": {|"command": "farcall",|"args": ["bridge"]|}|}`},
-		"codex":       {`[mcp_servers."x y"]|url = "http://h/mcp"`, `[mcp_servers."x y"]|command = "farcall"|args = ["bridge"]`},
-		"cursor":      {`"mcpServers": {|"x y": {|"url": "http://h/mcp"|}|}`, `"mcpServers": {|"x y": {|"command": "farcall",|"args": ["bridge"]|}|}`},
-		"gemini":      {`"mcpServers": {|"x y": {|"httpUrl": "http://h/mcp"|}|}`, `"mcpServers": {|"x y": {|"command": "farcall",|"args": ["bridge"]|}|}`},
-		"opencode":    {`"mcp": {|"x y": {|"type": "remote",|"url": "http://h/mcp",|"enabled": true|}|}`, `"mcp": {|"x y": {|"type": "local",|"command": ["farcall","bridge"],|"enabled": true|}|}`},
-		"vscode":      {`"servers": {|"x y": {|"type": "http",|"url": "http://h/mcp"|}|}`, `"servers": {|"x y": {|"command": "farcall",|"args": ["bridge"]|}|}`},
-		"windsurf":    {`"mcpServers": {|"x y": {|"serverUrl": "http://h/mcp"|}|}`, `"mcpServers": {|"x y": {|"command": "farcall",|"args": ["bridge"]|}|}`},
-		"zed":         {`"context_servers": {|"x y": {|"url": "http://h/mcp"|}|}`, `"context_servers": {|"x y": {|"command": "farcall",|"args": ["bridge"]|}|}`},
+		"claude": {"", `"mcpServers": {|"x y": {|"command": "farcall",|"args": ["bridge"]|}|}`},
+		"claude-code": {`"mcpServers": {|"x y": {|"type": "http",|"url": "http://h/mcp"|}|}`,
+			`"mcpServers": {|"x y": {|"command": "farcall",|"args": ["bridge"]|}|}`},
+		"codex": {`[mcp_servers."x y"]|url = "http://h/mcp"`,
+			`[mcp_servers."x y"]|command = "farcall"|args = ["bridge"]`},
+		"cursor": {`"mcpServers": {|"x y": {|"url": "http://h/mcp"|}|}`,
+			`"mcpServers": {|"x y": {|"command": "farcall",|"args": ["bridge"]|}|}`},
+		"gemini": {`"mcpServers": {|"x y": {|"httpUrl": "http://h/mcp"|}|}`,
+			`"mcpServers": {|"x y": {|"command": "farcall",|"args": ["bridge"]|}|}`},
+		"opencode": {`"mcp": {|"x y": {|"type": "remote",|"url": "http://h/mcp",|"enabled": true|}|}`,
+			`"mcp": {|"x y": {|"type": "local",|"command": ["farcall","bridge"],|"enabled": true|}|}`},
+		"vscode": {`"servers": {|"x y": {|"type": "http",|"url": "http://h/mcp"|}|}`,
+			`"servers": {|"x y": {|"command": "farcall",|"args": ["bridge"]|}|}`},
+		"windsurf": {`"mcpServers": {|"x y": {|"serverUrl": "http://h/mcp"|}|}`,
+			`"mcpServers": {|"x y": {|"command": "farcall",|"args": ["bridge"]|}|}`},
+		"zed": {`"context_servers": {|"x y": {|"url": "http://h/mcp"|}|}`,
+			`"context_servers": {|"x y": {|"command": "farcall",|"args": ["bridge"]|}|}`},
 	}
 	for _, c := range All() {
 		path, err := c.File()
@@ -71,11 +79,13 @@ func TestTOMLRefused(t *testing.T) {
 		"mcp_servers = {a = {url = \"x\"}}\n": "in a form to which none can be added",
 		"a = \n":                              "line 1 is not TOML",
 	} {
-		if _, err := c.Text("config.toml", []byte(text), "x", c.URLEntry("http://h"), false); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := c.Text("config.toml", []byte(text), "x", c.URLEntry("http://h"),
+			false); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	if _, err := c.Text("config.toml", []byte("[mcp_servers.x]\n"), "x", c.URLEntry("http://h"), true); err == nil || !strings.Contains(err.Error(), "remove it first") {
+	if _, err := c.Text("config.toml", []byte("[mcp_servers.x]\n"), "x", c.URLEntry("http://h"),
+		true); err == nil || !strings.Contains(err.Error(), "remove it first") {
 		t.Error(err)
 	}
 }

@@ -189,7 +189,8 @@ const (
 - The tools demo_* show one feature each: forms, URLs, sampling, roots, progress, logging, tasks and every type of content.
 - logEvent changes the resource playground://events: subscribe to that to be notified.`
 
-	icon = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 8"><path fill="#0d7a5f" d="M1 3h4V1l2 3-2 3V5H1z"/></svg>`
+	icon = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 8"><path fill="#0d7a5f" d="M1 ` +
+		`3h4V1l2 3-2 3V5H1z"/></svg>`
 )
 
 // MCP returns a server that offers the playground to language models: the methods
