@@ -243,7 +243,8 @@ func TestAskWithoutCapability(t *testing.T) {
 			_, err := Elicit[askForm](ctx, "")
 			return err
 		}},
-		{`{"elicitation":{}}`, `{"elicitation":{"url":{}}}`, func(ctx context.Context) error { return ElicitURL(ctx, "", "https://x") }},
+		{`{"elicitation":{}}`, `{"elicitation":{"url":{}}}`,
+			func(ctx context.Context) error { return ElicitURL(ctx, "", "https://x") }},
 		{`{}`, `{"sampling":{}}`, func(ctx context.Context) error {
 			_, err := Sample(ctx, &spec.CreateMessageRequestParams{})
 			return err
@@ -266,7 +267,10 @@ func TestAskWithoutCapability(t *testing.T) {
 			t.Errorf("legacy: %s: %q", test.want, l.text())
 		}
 	}
-	s := askServer(t, func(ctx context.Context) (string, error) { return "", ElicitURL(ctx, "", "https://x") }, nil)
+	s := askServer(t, func(ctx context.Context) (string, error) {
+		return "",
+			ElicitURL(ctx, "", "https://x")
+	}, nil)
 	p := dialLegacy(t, s, rev2506, canAll, answeringPeer(humanAnswers))
 	if l := sendLegacy(t, p, "tools/call", `{"name":"ask"}`); !strings.Contains(l.text(),
 		"revision 2025-06-18 has no elicitation.url") {

@@ -36,7 +36,8 @@ func TestVisit(t *testing.T) {
 		{
 			name: "agreed", data: one,
 			elicit: func(p *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
-				if p.Mode != "url" || p.URL != "https://a.example/" || p.ElicitationID != "1" || p.Message != "A" {
+				if p.Mode != "url" || p.URL != "https://a.example/" || p.ElicitationID != "1" ||
+					p.Message != "A" {
 					t.Errorf("params %+v", p)
 				}
 				return action("accept")

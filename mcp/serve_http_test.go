@@ -150,7 +150,8 @@ func TestListenAndServe(t *testing.T) {
 	go func() { done <- s.serveHTTP(ctx, l) }()
 	post := func(body string, headers ...string) string {
 		t.Helper()
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+l.Addr().String()+"/mcp", strings.NewReader(body))
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+l.Addr().String()+"/mcp",
+			strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}

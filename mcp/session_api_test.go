@@ -85,12 +85,15 @@ func TestSessionHooks(t *testing.T) {
 	if err := all[0].Notify(t.Context(), "notifications/x", map[string]int{"a": 1}); err != nil {
 		t.Error(err)
 	}
-	if err := errors.Join(all[0].Log(t.Context(), "info", "l", 1), all[0].Log(t.Context(), "debug", "l", 1), all[0].URLDone(t.Context(), "https://a.example")); err != nil {
+	if err := errors.Join(all[0].Log(t.Context(), "info", "l", 1),
+		all[0].Log(t.Context(), "debug", "l", 1),
+		all[0].URLDone(t.Context(), "https://a.example")); err != nil {
 		t.Error(err)
 	}
 	want := []string{
 		`notifications/x {"a":1}`, `notifications/message {"level":"info","logger":"l","data":1}`,
-		`notifications/elicitation/complete {"elicitationId":"` + elicitationID("https://a.example") + `"}`,
+		`notifications/elicitation/complete {"elicitationId":"` + elicitationID("https://a.example") +
+			`"}`,
 	}
 	if !slices.Equal(client.told, want) {
 		t.Errorf("told %q", client.told)

@@ -19,7 +19,8 @@ func server() *mcp.Server {
 		URI: "ui://weather-server/dashboard-template", Name: "weather_dashboard",
 		Description: "Interactive weather dashboard view",
 		HTML:        "<!DOCTYPE html><html>...</html>",
-		Connect:     []string{"https://api.openweathermap.org"}, Resources: []string{"https://cdn.jsdelivr.net"}, Border: new(true),
+		Connect:     []string{"https://api.openweathermap.org"},
+		Resources:   []string{"https://cdn.jsdelivr.net"}, Border: new(true),
 	})
 	tool := mcp.Tool{Name: "refresh_dashboard", Description: "Refresh dashboard data"}
 	s.AddTool(apps.WithPage(tool, "ui://weather-server/dashboard-template", apps.App),

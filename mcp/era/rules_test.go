@@ -151,7 +151,8 @@ var ruleCases = []struct {
 	{
 		Params, "elicitation/create", "2026-07-28", "2025-11-25",
 		`{"mode":"url","message":"m","url":"https://a.example"}`,
-		`{"mode":"url","message":"m","url":"https://a.example","elicitationId":"0f99c5abedabd9ed06155ca6ea310aae"}`,
+		`{"mode":"url","message":"m","url":"https://a.example",` +
+			`"elicitationId":"0f99c5abedabd9ed06155ca6ea310aae"}`,
 	},
 	{
 		Params, "elicitation/create", "2026-07-28", "2025-11-25", `{"mode":"url","elicitationId":"mine"}`,

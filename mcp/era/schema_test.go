@@ -159,10 +159,12 @@ var full = map[message]string{
 }
 
 const (
-	fullIcons          = `[{"src":"https://a.example/i.png","mimeType":"image/png","sizes":["48x48"],"theme":"dark"}]`
+	fullIcons = `[{"src":"https://a.example/i.png","mimeType":"image/png",` +
+		`"sizes":["48x48"],"theme":"dark"}]`
 	fullAnnotations    = `{"audience":["user"],"priority":0.5,"lastModified":"2025-01-12T15:00:58Z"}`
-	fullImplementation = `{"name":"n","title":"t","version":"1","description":"d","websiteUrl":"https://a.example","icons":` + fullIcons + `}`
-	fullMeta           = `{"progressToken":"p",` +
+	fullImplementation = `{"name":"n","title":"t","version":"1","description":"d",` +
+		`"websiteUrl":"https://a.example","icons":` + fullIcons + `}`
+	fullMeta = `{"progressToken":"p",` +
 		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":` +
 		fullImplementation + `,
 		"io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/logLevel":"info"}`

@@ -87,7 +87,8 @@ func TestAssertion(t *testing.T) {
 			if kid, _ := header.KeyID(); kid != "k1" || s.algorithm() != c.want {
 				t.Errorf("kid %q, alg %s", kid, s.algorithm())
 			}
-			if claims.Issuer != "client" || claims.Subject != "client" || claims.Audience != "https://issuer.example" ||
+			if claims.Issuer != "client" || claims.Subject != "client" ||
+				claims.Audience != "https://issuer.example" ||
 				claims.Issued != now.Unix() || claims.Expires <= now.Unix() ||
 				claims.Expires > now.Unix()+300 || len(claims.ID) < 16 {
 				t.Errorf("%+v", claims)

@@ -22,8 +22,9 @@ func TestAssertionOnlyForItsAudience(t *testing.T) {
 		jwt, issuer string
 		want        bool
 	}{
-		"for another":         {jwt: jwt(`{"aud":"https://honest.example"}`)},
-		"for others":          {jwt: jwt(`{"aud":["https://honest.example","https://as.example.honest.example"]}`)},
+		"for another": {jwt: jwt(`{"aud":"https://honest.example"}`)},
+		"for others": {jwt: jwt(
+			`{"aud":["https://honest.example","https://as.example.honest.example"]}`)},
 		"without an audience": {jwt: jwt(`{"aud":[]}`)},
 		"for nothing":         {jwt: jwt(`{"aud":""}`)},
 		"no word":             {jwt: jwt(`{"iss":"https://as.example"}`)},
@@ -131,7 +132,8 @@ func TestAnotherLoginRegistersAnew(t *testing.T) {
 		}
 		store := newMemory()
 		w.must(w.client(&Options{Store: store, Visit: as.user(nil), Scopes: []string{"a"}}))
-		if err := store.Save(t.Context(), registrationKey(asURL), []byte(`{"client_id":"client-99","redirect":"http://127.0.0.1:7/callback"}`)); err != nil {
+		if err := store.Save(t.Context(), registrationKey(asURL),
+			[]byte(`{"client_id":"client-99","redirect":"http://127.0.0.1:7/callback"}`)); err != nil {
 			t.Fatal(err)
 		}
 		w.pass(time.Hour)
@@ -144,7 +146,8 @@ func TestAnotherLoginRegistersAnew(t *testing.T) {
 func TestSecretOnlyForItsIssuer(t *testing.T) {
 	store := newMemory()
 	w, _, as, _ := signedIn(t, &Options{Store: store})
-	c := w.client(&Options{Store: store, ClientID: "client-1", ClientSecret: "s3cr3t-of-another", Issuer: "https://honest.example"})
+	c := w.client(&Options{Store: store, ClientID: "client-1", ClientSecret: "s3cr3t-of-another",
+		Issuer: "https://honest.example"})
 	if st, err := c.Status(t.Context()); err != nil || st.ClientID != "client-1" {
 		t.Fatalf("%+v, %v", st, err)
 	}
@@ -206,8 +209,10 @@ func TestRefusalsAskNobody(t *testing.T) {
 // No server out there has the user's browser open what is on the user's machine.
 func TestAuthorizationEndpointOnThisMachine(t *testing.T) {
 	for _, endpoint := range []string{
-		"http://127.0.0.1:631/delete", "http://localhost/x", "http://x.localhost/", "javascript:alert(1)//as.example", "file:///etc/passwd",
-		"vscode://x/y", "https:as.example", "//as.example/a", "https://u:p@as.example/a", "data:text/html,x", "JAVASCRIPT://as.example/%0aalert(1)",
+		"http://127.0.0.1:631/delete", "http://localhost/x", "http://x.localhost/",
+		"javascript:alert(1)//as.example", "file:///etc/passwd",
+		"vscode://x/y", "https:as.example", "//as.example/a", "https://u:p@as.example/a",
+		"data:text/html,x", "JAVASCRIPT://as.example/%0aalert(1)",
 	} {
 		w, _, as := simple(t)
 		as.metadata["authorization_endpoint"] = endpoint
@@ -236,7 +241,8 @@ func TestForeignTextIsTame(t *testing.T) {
 			s.challenge = "Bearer resource_metadata=\"https://x\u009b2J\u202e.example/\""
 		},
 		"issuer": func(s *mcpServer, _ *authServer) {
-			s.prm["/.well-known/oauth-protected-resource/mcp"]["authorization_servers"] = []string{"https://x\u009b2J\u202e.example"}
+			s.prm["/.well-known/oauth-protected-resource/mcp"]["authorization_servers"] = []string{
+				"https://x\u009b2J\u202e.example"}
 		},
 		"issuer text": func(s *mcpServer, _ *authServer) {
 			s.prm["/.well-known/oauth-protected-resource/mcp"]["authorization_servers"] = []string{evil}
@@ -248,7 +254,9 @@ func TestForeignTextIsTame(t *testing.T) {
 			as.metadata["token_endpoint"] = "https://x\u009b2J\u202e.example/t"
 		},
 		"token endpoint": func(_ *mcpServer, as *authServer) { as.metadata["token_endpoint"] = evil },
-		"registration":   func(_ *mcpServer, as *authServer) { as.metadata["registration_endpoint"] = "https://\u009b2J\u202e/" },
+		"registration": func(_ *mcpServer, as *authServer) {
+			as.metadata["registration_endpoint"] = "https://\u009b2J\u202e/"
+		},
 		"refusal": func(_ *mcpServer, as *authServer) {
 			as.override = func(w http.ResponseWriter, _ url.Values) bool {
 				as.refuse(w, evil, evil)

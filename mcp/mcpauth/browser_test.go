@@ -165,7 +165,8 @@ func TestBrowserPortTaken(t *testing.T) {
 
 func TestBrowserGivesUp(t *testing.T) {
 	v := visitor{output: io.Discard, limit: 20 * time.Millisecond}
-	_, err := v.visit(t.Context(), DefaultRedirect, func(string) (string, error) { return "https://a.example/?state=S", nil })
+	_, err := v.visit(t.Context(), DefaultRedirect,
+		func(string) (string, error) { return "https://a.example/?state=S", nil })
 	if err == nil || !strings.Contains(err.Error(), "the user has not signed in within 20ms") {
 		t.Errorf("%v", err)
 	}

@@ -21,15 +21,16 @@ func TestParseChallenges(t *testing.T) {
 			`map[algs:ES256]`,
 		`,, Bearer a=b,,c=d ,`: `bearer map[a:b c:d]`,
 		`Bearer A=1, a=2`:      `bearer map[a:1]`,
-		`Bearer resource_metadata=https://x/y?z=1, scope=a`: `bearer map[resource_metadata:https://x/y?z=1 scope:a]`,
-		`Bearer scope="unfinished`:                          `bearer map[]`,
-		`Bearer scope="x\`:                                  `bearer map[]`,
-		`Bearer scope=`:                                     `bearer map[]`,
-		`Bearer error="a" scope="b"`:                        `bearer map[error:a scope:b]`,
-		`="x"`:                                              ``,
-		``:                                                  ``,
-		`Bearer@x`:                                          ``,
-		"Bearer scope=\"a\tb\"":                             "bearer map[scope:a\tb]",
+		`Bearer resource_metadata=https://x/y?z=1, scope=a`: `bearer map[resource_metadata:https://x/y?` +
+			`z=1 scope:a]`,
+		`Bearer scope="unfinished`:   `bearer map[]`,
+		`Bearer scope="x\`:           `bearer map[]`,
+		`Bearer scope=`:              `bearer map[]`,
+		`Bearer error="a" scope="b"`: `bearer map[error:a scope:b]`,
+		`="x"`:                       ``,
+		``:                           ``,
+		`Bearer@x`:                   ``,
+		"Bearer scope=\"a\tb\"":      "bearer map[scope:a\tb]",
 	} {
 		var got []string
 		for _, c := range parseChallenges([]string{header}) {
@@ -88,7 +89,9 @@ func TestChallengeOf(t *testing.T) {
 
 func FuzzChallenge(f *testing.F) {
 	for _, seed := range []string{
-		`Bearer resource_metadata="https://x/y", scope="a b"`, `Basic realm="\"", DPoP algs="ES256", error="use_dpop_nonce"`, `Negotiate abc==`, `,=,"`, "Bearer a=b=c", "A B=C D E=\"F\"",
+		`Bearer resource_metadata="https://x/y", scope="a b"`,
+		`Basic realm="\"", DPoP algs="ES256", error="use_dpop_nonce"`, `Negotiate abc==`, `,=,"`,
+		"Bearer a=b=c", "A B=C D E=\"F\"",
 	} {
 		f.Add(seed)
 	}

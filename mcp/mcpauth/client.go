@@ -44,7 +44,8 @@ type Client struct {
 func New(address string, o *Options) (*Client, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, errors.New("mcpauth: the server's address is not a URL like https://host/mcp, without a user")
+		return nil, errors.New("mcpauth: the server's address is not a URL like https://host/mcp, " +
+			"without a user")
 	}
 	if !secure(u) {
 		return nil,

@@ -336,7 +336,8 @@ func issuerURL(issuer string) (*url.URL, error) {
 	u, err := url.Parse(issuer)
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery ||
 		u.Fragment != "" {
-		return nil, fmt.Errorf("mcpauth: the authorization server %q is not named by a URL like https://host/path", tame(issuer))
+		return nil, fmt.Errorf("mcpauth: the authorization server %q is not named by a URL like "+
+			"https://host/path", tame(issuer))
 	}
 	return u, nil
 }

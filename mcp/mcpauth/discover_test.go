@@ -34,17 +34,21 @@ func TestResourceMetadataPlaces(t *testing.T) {
 		resource  string
 		want      []string
 	}{
-		"where the challenge says": {`Bearer resource_metadata="https://mcp.example/custom"`, "/custom", serverURL, []string{"/custom"}},
+		"where the challenge says": {`Bearer resource_metadata="https://mcp.example/custom"`, "/custom",
+			serverURL, []string{"/custom"}},
 		"where the challenge says, rel.": {
 			`Bearer resource_metadata="/custom?x=1"`, "/custom", serverURL,
 			[]string{"/custom"},
 		},
-		"the challenge of another host": {`DPoP algs="ES256", resource_metadata="https://meta.example/doc", Bearer realm="x"`, "", serverURL, []string{"https://meta.example/doc"}},
-		"the challenge leads nowhere":   {`Bearer resource_metadata="https://mcp.example/gone"`, pathPRM, serverURL, []string{"/gone", pathPRM}},
-		"below the path":                {`Bearer realm="x"`, pathPRM, serverURL, []string{pathPRM}},
-		"no challenge":                  {``, pathPRM, serverURL, []string{pathPRM}},
-		"the root":                      {``, rootPRM, "https://mcp.example", []string{pathPRM, rootPRM}},
-		"the root, with a slash":        {``, rootPRM, "https://mcp.example/", []string{pathPRM, rootPRM}},
+		"the challenge of another host": {
+			`DPoP algs="ES256", resource_metadata="https://meta.example/doc", Bearer realm="x"`, "",
+			serverURL, []string{"https://meta.example/doc"}},
+		"the challenge leads nowhere": {`Bearer resource_metadata="https://mcp.example/gone"`, pathPRM,
+			serverURL, []string{"/gone", pathPRM}},
+		"below the path":         {`Bearer realm="x"`, pathPRM, serverURL, []string{pathPRM}},
+		"no challenge":           {``, pathPRM, serverURL, []string{pathPRM}},
+		"the root":               {``, rootPRM, "https://mcp.example", []string{pathPRM, rootPRM}},
+		"the root, with a slash": {``, rootPRM, "https://mcp.example/", []string{pathPRM, rootPRM}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, s, as := simple(t)
@@ -115,23 +119,45 @@ func TestPagesAreNoMetadata(t *testing.T) {
 
 func TestMetadataOfOthersIsRefused(t *testing.T) {
 	for name, change := range map[string]func(s *mcpServer, as *authServer){
-		"resource of another host":   func(s *mcpServer, _ *authServer) { s.prm[pathPRM]["resource"] = "https://evil.example/mcp" },
-		"resource of another scheme": func(s *mcpServer, _ *authServer) { s.prm[pathPRM]["resource"] = "http://mcp.example/mcp" },
-		"resource of another port":   func(s *mcpServer, _ *authServer) { s.prm[pathPRM]["resource"] = "https://mcp.example:8443/mcp" },
-		"resource of another path":   func(s *mcpServer, _ *authServer) { s.prm[pathPRM]["resource"] = "https://mcp.example/other" },
-		"resource of a longer name":  func(s *mcpServer, _ *authServer) { s.prm[pathPRM]["resource"] = "https://mcp.example/mc" },
-		"resource below the server":  func(s *mcpServer, _ *authServer) { s.prm[pathPRM]["resource"] = "https://mcp.example/mcp/sub" },
-		"resource with a user":       func(s *mcpServer, _ *authServer) { s.prm[pathPRM]["resource"] = "https://mcp.example@mcp.example/mcp" },
-		"resource with a fragment":   func(s *mcpServer, _ *authServer) { s.prm[pathPRM]["resource"] = "https://mcp.example/mcp#x" },
-		"resource with a query":      func(s *mcpServer, _ *authServer) { s.prm[pathPRM]["resource"] = "https://mcp.example/mcp?x" },
+		"resource of another host": func(s *mcpServer, _ *authServer) {
+			s.prm[pathPRM]["resource"] = "https://evil.example/mcp"
+		},
+		"resource of another scheme": func(s *mcpServer, _ *authServer) {
+			s.prm[pathPRM]["resource"] = "http://mcp.example/mcp"
+		},
+		"resource of another port": func(s *mcpServer, _ *authServer) {
+			s.prm[pathPRM]["resource"] = "https://mcp.example:8443/mcp"
+		},
+		"resource of another path": func(s *mcpServer, _ *authServer) {
+			s.prm[pathPRM]["resource"] = "https://mcp.example/other"
+		},
+		"resource of a longer name": func(s *mcpServer, _ *authServer) {
+			s.prm[pathPRM]["resource"] = "https://mcp.example/mc"
+		},
+		"resource below the server": func(s *mcpServer, _ *authServer) {
+			s.prm[pathPRM]["resource"] = "https://mcp.example/mcp/sub"
+		},
+		"resource with a user": func(s *mcpServer, _ *authServer) {
+			s.prm[pathPRM]["resource"] = "https://mcp.example@mcp.example/mcp"
+		},
+		"resource with a fragment": func(s *mcpServer, _ *authServer) {
+			s.prm[pathPRM]["resource"] = "https://mcp.example/mcp#x"
+		},
+		"resource with a query": func(s *mcpServer, _ *authServer) {
+			s.prm[pathPRM]["resource"] = "https://mcp.example/mcp?x"
+		},
 		"no resource": func(s *mcpServer, _ *authServer) {
 			delete(s.prm[pathPRM], "resource")
 		},
-		"issuer of another host": func(_ *mcpServer, as *authServer) { as.metadata["issuer"] = "https://evil.example" },
+		"issuer of another host": func(_ *mcpServer, as *authServer) {
+			as.metadata["issuer"] = "https://evil.example"
+		},
 		"issuer with a slash more": func(_ *mcpServer, as *authServer) {
 			as.metadata["issuer"] = asURL + "/"
 		},
-		"issuer in capitals": func(_ *mcpServer, as *authServer) { as.metadata["issuer"] = "https://AS.example" },
+		"issuer in capitals": func(_ *mcpServer, as *authServer) {
+			as.metadata["issuer"] = "https://AS.example"
+		},
 		"issuer with a port": func(_ *mcpServer, as *authServer) {
 			as.metadata["issuer"] = asURL + ":443"
 		},
@@ -201,9 +227,12 @@ func TestMetadataOfOthersIsRefused(t *testing.T) {
 // A public server must not make the client ask addresses that only it reaches.
 func TestSSRFThroughMetadataIsBlocked(t *testing.T) {
 	targets := []string{
-		"http://127.0.0.1:9/x", "https://127.0.0.1/x", "https://localhost/x", "http://localhost:6379/x", "https://[::1]/x", "https://10.0.0.1/x",
-		"https://192.168.1.1/x", "https://172.16.0.1/x", "https://169.254.169.254/x", "http://169.254.169.254/latest/meta-data",
-		"https://[::ffff:10.0.0.1]/x", "https://[64:ff9b::7f00:1]/x", "https://[fd00::1]/x", "https://100.64.0.1/x", "https://0.0.0.0/x",
+		"http://127.0.0.1:9/x", "https://127.0.0.1/x", "https://localhost/x", "http://localhost:6379/x",
+		"https://[::1]/x", "https://10.0.0.1/x",
+		"https://192.168.1.1/x", "https://172.16.0.1/x", "https://169.254.169.254/x",
+		"http://169.254.169.254/latest/meta-data",
+		"https://[::ffff:10.0.0.1]/x", "https://[64:ff9b::7f00:1]/x", "https://[fd00::1]/x",
+		"https://100.64.0.1/x", "https://0.0.0.0/x",
 		"http://as.example/x", "file:///etc/passwd", "gopher://10.0.0.1/x",
 	}
 	for name, lead := range map[string]func(s *mcpServer, as *authServer, to string){
@@ -230,7 +259,8 @@ func TestSSRFThroughMetadataIsBlocked(t *testing.T) {
 					t.Errorf("%s: %v", to, err)
 				}
 				for _, seen := range w.visits() {
-					if _, at, _ := strings.Cut(seen, " "); !strings.HasPrefix(at, "https://mcp.example/") && !strings.HasPrefix(at, asURL) {
+					if _, at, _ := strings.Cut(seen, " "); !strings.HasPrefix(at, "https://mcp.example/") &&
+						!strings.HasPrefix(at, asURL) {
 						t.Errorf("%s: %s was fetched", to, at)
 					}
 				}

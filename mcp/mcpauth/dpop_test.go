@@ -65,7 +65,8 @@ func TestProof(t *testing.T) {
 	if err != nil || err2 != nil || string(sum) != string(want) {
 		t.Errorf("another key: %v %v", err, err2)
 	}
-	if claims.Method != http.MethodPost || claims.Target != "https://server.example/mcp" || claims.Nonce != "n1" || len(claims.ID) < 16 {
+	if claims.Method != http.MethodPost || claims.Target != "https://server.example/mcp" ||
+		claims.Nonce != "n1" || len(claims.ID) < 16 {
 		t.Errorf("%+v", claims)
 	}
 	if age := time.Now().Unix() - claims.Issued; age < 0 || age > 60 {

@@ -20,7 +20,8 @@ func TestExchangeForm(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 	form = exchangeForm("s", typeIDToken, typeIDJAG, "https://as.example", []string{"a", "b"})
-	for name, want := range map[string]string{"requested_token_type": typeIDJAG, "audience": "https://as.example", "scope": "a b"} {
+	for name, want := range map[string]string{"requested_token_type": typeIDJAG,
+		"audience": "https://as.example", "scope": "a b"} {
 		if got := form.Get(name); got != want {
 			t.Errorf("%s is %q", name, got)
 		}
@@ -88,13 +89,15 @@ func TestIDJAG(t *testing.T) {
 		"garbage":       `<html>`,
 	} {
 		answer = text
-		if jag, err := c.idJAG(t.Context(), e, "https://as.example", "https://mcp.example", nil); jag != "" || err == nil || strings.Contains(err.Error(), "s3cr3t") {
+		if jag, err := c.idJAG(t.Context(), e, "https://as.example", "https://mcp.example",
+			nil); jag != "" || err == nil || strings.Contains(err.Error(), "s3cr3t") {
 			t.Errorf("%s: %q, %v", name, jag, err)
 		}
 	}
 	gone := errors.New("signed out")
 	e.IDToken = func(context.Context) (string, error) { return "", gone }
-	if _, err := c.idJAG(t.Context(), e, "https://as.example", "https://mcp.example", nil); !errors.Is(err, gone) {
+	if _, err := c.idJAG(t.Context(), e, "https://as.example", "https://mcp.example", nil); !errors.Is(
+		err, gone) {
 		t.Errorf("%v", err)
 	}
 }

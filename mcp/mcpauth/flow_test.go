@@ -37,7 +37,8 @@ func TestLogin(t *testing.T) {
 	reg := as.clients["client-1"]
 	if reg["application_type"] != "native" || reg["client_name"] != "tester" ||
 		fmt.Sprint(reg["grant_types"]) != "[authorization_code refresh_token]" ||
-		fmt.Sprint(reg["redirect_uris"]) != "[http://127.0.0.1:5555/callback]" || reg["token_endpoint_auth_method"] != "none" {
+		fmt.Sprint(reg["redirect_uris"]) != "[http://127.0.0.1:5555/callback]" ||
+		reg["token_endpoint_auth_method"] != "none" {
 		t.Errorf("registered as %v", reg)
 	}
 	q := as.requests[0]
@@ -117,14 +118,17 @@ func TestRegistrationOrder(t *testing.T) {
 		"by document, not supported": {Options{MetadataURL: document}, false, false, "client-1", ""},
 		"unasked":                    {Options{}, true, false, "client-1", ""},
 		"not at all":                 {Options{}, false, true, "", "set its client ID"},
-		"by hand, elsewhere":         {Options{ClientID: "mine", Issuer: "https://other.example"}, false, false, "", "registered at https://other.example"},
+		"by hand, elsewhere": {Options{ClientID: "mine", Issuer: "https://other.example"}, false,
+			false, "", "registered at https://other.example"},
 		"by hand, at a named server": {
 			Options{ClientID: "mine", Issuer: asURL},
 			false, false,
 			"mine", "",
 		},
-		"unasked, web":             {Options{RedirectURL: "https://client.example/callback"}, false, false, "client-1", ""},
-		"unasked, on its own port": {Options{RedirectURL: "http://localhost:3000/callback"}, false, false, "client-1", ""},
+		"unasked, web": {Options{RedirectURL: "https://client.example/callback"}, false,
+			false, "client-1", ""},
+		"unasked, on its own port": {Options{RedirectURL: "http://localhost:3000/callback"}, false, false,
+			"client-1", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, _, as := simple(t)
@@ -351,7 +355,8 @@ func TestTokensStayAtTheirOrigin(t *testing.T) {
 	c := w.client(&Options{Visit: as.user(nil)})
 	w.must(c)
 	for _, address := range []string{
-		"https://evil.example/mcp", "http://mcp.example/mcp", "https://mcp.example:8443/mcp", "https://mcp.example.evil.example/mcp",
+		"https://evil.example/mcp", "http://mcp.example/mcp", "https://mcp.example:8443/mcp",
+		"https://mcp.example.evil.example/mcp",
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, http.NoBody)
 		if err != nil {
@@ -366,7 +371,8 @@ func TestTokensStayAtTheirOrigin(t *testing.T) {
 			t.Errorf("%s: %v, %v", address, again, err)
 		}
 	}
-	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://MCP.example:443/other", http.NoBody)
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://MCP.example:443/other",
+		http.NoBody)
 	if err := c.Authorize(t.Context(), r); err != nil || r.Header.Get("Authorization") == "" {
 		t.Errorf("the same origin, otherwise written: %v", err)
 	}
@@ -417,12 +423,14 @@ func TestOptionsAreChecked(t *testing.T) {
 			t.Errorf("%s: %v", name, c)
 		}
 	}
-	for _, address := range []string{"", "mcp.example", "ftp://mcp.example", "http://mcp.example/mcp", "https://u:p@mcp.example/mcp", "://"} {
+	for _, address := range []string{"", "mcp.example", "ftp://mcp.example", "http://mcp.example/mcp",
+		"https://u:p@mcp.example/mcp", "://"} {
 		if _, err := New(address, nil); err == nil || strings.Contains(err.Error(), "u:p") {
 			t.Errorf("%q: %v", address, err)
 		}
 	}
-	for _, address := range []string{serverURL, "http://localhost:1/mcp", "http://127.0.0.1/mcp", "http://[::1]:1/mcp"} {
+	for _, address := range []string{serverURL, "http://localhost:1/mcp", "http://127.0.0.1/mcp",
+		"http://[::1]:1/mcp"} {
 		if _, err := New(address, nil); err != nil {
 			t.Errorf("%q: %v", address, err)
 		}

@@ -105,7 +105,8 @@ func TestUnknownClientAuthentication(t *testing.T) {
 }
 
 // workloadJWT is for asURL.
-var workloadJWT = "e30." + base64.RawURLEncoding.EncodeToString([]byte(`{"aud":["https://other.example","`+asURL+`"]}`)) + ".c2ln"
+var workloadJWT = "e30." + base64.RawURLEncoding.EncodeToString(
+	[]byte(`{"aud":["https://other.example","`+asURL+`"]}`)) + ".c2ln"
 
 func TestWorkloadIdentity(t *testing.T) {
 	w, _, as := simple(t)

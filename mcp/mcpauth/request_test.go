@@ -14,7 +14,8 @@ import (
 // came is where the browser comes back to from an address of the authorization server.
 func (a *authServer) came(t *testing.T, address string) *url.URL {
 	t.Helper()
-	back, err := a.user(nil)(t.Context(), "https://gateway.example/back", func(string) (string, error) { return address, nil })
+	back, err := a.user(nil)(t.Context(), "https://gateway.example/back",
+		func(string) (string, error) { return address, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +31,8 @@ func TestFinishElsewhere(t *testing.T) {
 		}
 		kept := newMemory()
 		o := func() *Options {
-			return &Options{Store: kept, RedirectURL: "https://gateway.example/back", Scopes: []string{"a"}, DPoP: bound, DPoPRequired: bound}
+			return &Options{Store: kept, RedirectURL: "https://gateway.example/back", Scopes: []string{"a"},
+				DPoP: bound, DPoPRequired: bound}
 		}
 		first, second := w.client(o()), w.client(o())
 		address, request, err := first.Begin(t.Context(), "the state")
@@ -38,7 +40,8 @@ func TestFinishElsewhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		there, err := url.Parse(address)
-		if q := there.Query(); err != nil || q.Get("state") != "the state" || q.Get("redirect_uri") != "https://gateway.example/back" || q.Get("code_challenge") == "" {
+		if q := there.Query(); err != nil || q.Get("state") != "the state" ||
+			q.Get("redirect_uri") != "https://gateway.example/back" || q.Get("code_challenge") == "" {
 			t.Errorf("%s, %v", address, err)
 		}
 		if strings.Contains(address, "verifier") || len(as.forms) > 0 {
@@ -71,7 +74,8 @@ func TestFinishRefuses(t *testing.T) {
 			return back, []byte(before + `"tokens":{}}`)
 		},
 		"another server": func(back *url.URL, request []byte) (*url.URL, []byte) {
-			return back, []byte(strings.Replace(string(request), `{"client":"`, `{"client":"https://other.example/`, 1))
+			return back, []byte(strings.Replace(string(request), `{"client":"`,
+				`{"client":"https://other.example/`, 1))
 		},
 		"nowhere": func(_ *url.URL, request []byte) (*url.URL, []byte) { return nil, request },
 	} {

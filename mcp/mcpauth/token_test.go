@@ -202,9 +202,12 @@ func FuzzTokenAnswer(f *testing.F) {
 }
 
 func FuzzMetadata(f *testing.F) {
-	f.Add([]byte(`{"resource":"https://mcp.example/mcp","authorization_servers":["https://as.example"]}`), []byte(`{"issuer":"https://as.example","token_endpoint":"https://as.example/token"}`))
+	f.Add([]byte(`{"resource":"https://mcp.example/mcp",`+
+		`"authorization_servers":["https://as.example"]}`),
+		[]byte(`{"issuer":"https://as.example","token_endpoint":"https://as.example/token"}`))
 	f.Add([]byte(`{"resource":"https://mcp.example"}`), []byte(`{"issuer":1}`))
-	f.Add([]byte(`{"resource":"https://mcp.example/%2e%2e/mcp","authorization_servers":["https://as.example/%2f/../x?#"]}`), []byte(`<html>`))
+	f.Add([]byte(`{"resource":"https://mcp.example/%2e%2e/mcp",`+
+		`"authorization_servers":["https://as.example/%2f/../x?#"]}`), []byte(`<html>`))
 	f.Fuzz(func(t *testing.T, resource, as []byte) {
 		w := newWorld(t)
 		serve := func(body []byte) http.Handler {
@@ -214,7 +217,8 @@ func FuzzMetadata(f *testing.F) {
 		c := w.client(nil)
 		p, err := c.find(t.Context(), "", "")
 		switch {
-		case err == nil && (p.as.TokenEndpoint == "" || p.as.Issuer == "" || !strings.HasPrefix(strings.ToLower(p.resource.ID), "https://mcp.example")):
+		case err == nil && (p.as.TokenEndpoint == "" || p.as.Issuer == "" ||
+			!strings.HasPrefix(strings.ToLower(p.resource.ID), "https://mcp.example")):
 			t.Errorf("%+v, %+v", p.resource, p.as)
 		case err != nil && len(err.Error()) > 4000:
 			t.Errorf("an error of %d bytes", len(err.Error()))

@@ -177,7 +177,8 @@ type given struct {
 // newAS adds an authorization server.
 func (w *world) newAS(host string) *authServer {
 	a := &authServer{
-		w: w, issuer: "https://" + host, at: []string{"/.well-known/oauth-authorization-server"}, life: 3600, iss: "https://" + host,
+		w: w, issuer: "https://" + host, at: []string{"/.well-known/oauth-authorization-server"},
+		life: 3600, iss: "https://" + host,
 		clients: map[string]map[string]any{}, codes: map[string]url.Values{}, given: map[string]*given{},
 		refresh: map[string]*given{},
 	}

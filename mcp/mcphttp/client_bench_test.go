@@ -27,7 +27,8 @@ func BenchmarkExchange(b *testing.B) {
 		{"text/event-stream", event("", result(1))},
 	} {
 		b.Run(answer.contentType, func(b *testing.B) {
-			c, err := mcphttp.Dial("http://server.test/mcp", &mcphttp.DialOptions{HTTP: &http.Client{Transport: answer}})
+			c, err := mcphttp.Dial("http://server.test/mcp",
+				&mcphttp.DialOptions{HTTP: &http.Client{Transport: answer}})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -80,7 +80,8 @@ func FuzzFrame(f *testing.F) {
 	} {
 		f.Add(frame)
 	}
-	x, err := mcphttp.Dial("http://server.test/", &mcphttp.DialOptions{HTTP: &http.Client{Transport: canned{"application/json", result(1)}}})
+	x, err := mcphttp.Dial("http://server.test/",
+		&mcphttp.DialOptions{HTTP: &http.Client{Transport: canned{"application/json", result(1)}}})
 	if err != nil {
 		f.Fatal(err)
 	}

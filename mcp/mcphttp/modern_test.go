@@ -304,7 +304,8 @@ func (p *pipe) Flush()                      {}
 
 func TestPreflight(t *testing.T) {
 	e := serve(t, &Options{Origins: []string{"https://app.example.com"}})
-	r := e.do("OPTIONS", "/mcp", "", "Origin: https://app.example.com", "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: mcp-method")
+	r := e.do("OPTIONS", "/mcp", "", "Origin: https://app.example.com",
+		"Access-Control-Request-Method: POST", "Access-Control-Request-Headers: mcp-method")
 	io.Copy(io.Discard, r.Body)
 	if r.StatusCode != http.StatusNoContent ||
 		r.Header.Get("Access-Control-Allow-Headers") != "mcp-method" ||

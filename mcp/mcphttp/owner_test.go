@@ -15,7 +15,8 @@ import (
 type caller struct{ user, address string }
 
 func (c caller) send(h http.Handler, method, session, body string) *httptest.ResponseRecorder {
-	r := httptest.NewRequestWithContext(context.Background(), method, "http://localhost/mcp", strings.NewReader(body))
+	r := httptest.NewRequestWithContext(context.Background(), method, "http://localhost/mcp",
+		strings.NewReader(body))
 	r.RemoteAddr = c.address
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
@@ -123,7 +124,8 @@ func TestOwnerInContext(t *testing.T) {
 		{caller{"ada", "192.0.2.1:1"}, owner.Named("ada")},
 		{caller{"", "192.0.2.1:1"}, owner.Address("192.0.2.1")},
 	} {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/mcp", http.NoBody)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/mcp",
+			http.NoBody)
 		r.RemoteAddr = tt.c.address
 		r.Header.Set("X-User", tt.c.user)
 		if tt.c.user == "" {

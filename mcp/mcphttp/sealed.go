@@ -89,7 +89,8 @@ func originOf(text string) (string, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||
 		len(text) > maxAddress ||
 		u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" {
-		return "", fmt.Errorf("Options.Advertise is %q; it must be a scheme and a host, as http://10.0.0.3:7331", text)
+		return "", fmt.Errorf("Options.Advertise is %q; it must be a scheme and a host, as "+
+			"http://10.0.0.3:7331", text)
 	}
 	return u.Scheme + "://" + u.Host, nil
 }

@@ -132,7 +132,8 @@ func TestGoneBeforeStream(t *testing.T) {
 		h := NewHandler(f, &Options{Heartbeat: -1})
 		id := begin(t, h)
 		ctx, cancel := context.WithCancel(t.Context())
-		r := httptest.NewRequestWithContext(ctx, "POST", "http://localhost/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}`))
+		r := httptest.NewRequestWithContext(ctx, "POST", "http://localhost/mcp",
+			strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}`))
 		r.Header.Set("Mcp-Session-Id", id)
 		r.Header.Set("Content-Type", "application/json")
 		go h.ServeHTTP(httptest.NewRecorder(), r)

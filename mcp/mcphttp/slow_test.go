@@ -277,7 +277,8 @@ func TestSlowBodies(t *testing.T) {
 			"unwanted", requestText("POST", "/mcp", strings.Repeat("x", 1000), "Content-Encoding: gzip"), 1,
 			time.Minute, "",
 		},
-		{"of a page", requestText("POST", "/mcp", strings.Repeat("x", 1000), "Origin: http://evil.example", "Content-Type: application/json"), 1, time.Minute, ""},
+		{"of a page", requestText("POST", "/mcp", strings.Repeat("x", 1000),
+			"Origin: http://evil.example", "Content-Type: application/json"), 1, time.Minute, ""},
 		{
 			"messages", requestText("POST", "/messages?sessionId=x", strings.Repeat("x", 1000)), 1,
 			time.Minute, "408 ",

@@ -241,8 +241,11 @@ func TestDialled(t *testing.T) {
 	if transport.Proxy != nil {
 		t.Error("a proxy would look names up unchecked")
 	}
-	err = api.sender.failure(t.Context(), &url.Error{URL: "https://api.example.test/?key=hunter2", Err: fmt.Errorf("dial: %w", fetch.ErrAddress)})
-	if err.Error() != "the API at https://api.example.test may not be reached: its name leads to an address that is not public" {
+	err = api.sender.failure(t.Context(),
+		&url.Error{URL: "https://api.example.test/?key=hunter2",
+			Err: fmt.Errorf("dial: %w", fetch.ErrAddress)})
+	if err.Error() != "the API at https://api.example.test may not be reached: its name leads to an "+
+		"address that is not public" {
 		t.Error(err)
 	}
 }
@@ -308,7 +311,8 @@ func TestRetries(t *testing.T) {
 				})}
 				body := `"requestBody":{"content":{"application/json":{"schema":{"type":"object",` +
 					`"properties":{"a":{}}}}}}`
-				a := mustLoad(t, docOf(`"/p":{"`+test.method+`":{`+body+`}}`), &Options{Client: client, BaseURL: "https://a.test"})
+				a := mustLoad(t, docOf(`"/p":{"`+test.method+`":{`+body+`}}`),
+					&Options{Client: client, BaseURL: "https://a.test"})
 				start := time.Now()
 				only(t, a).plan.call(t.Context(), []byte(`{"a":1}`))
 				if took := time.Since(start); sent != test.sent || took != test.took {

@@ -58,7 +58,9 @@ func loadPublic(t *testing.T, name string) {
 	s := mcp.NewServer("public", "1", nil)
 	defer s.Close()
 	api.AddTo(s) // panics when a schema or a name is not valid
-	if inlined, err := Open(name, &Options{BaseURL: "https://api.example.test", MaxTools: maxOperations, InlineRefs: true}); err != nil {
+	if inlined, err := Open(name,
+		&Options{BaseURL: "https://api.example.test", MaxTools: maxOperations,
+			InlineRefs: true}); err != nil {
 		t.Error(err)
 	} else {
 		inlined.AddTo(s)

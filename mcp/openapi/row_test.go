@@ -184,7 +184,8 @@ func TestRows(t *testing.T) {
 		}
 	}
 	t.Run("2 descriptions", func(t *testing.T) {
-		tool := only(t, load(t, `"/p":{"get":{"summary":"List pets.","description":"All [of them](https://x.test/y) that\nyou <b>own</b>.\n\nMore."}}`))
+		tool := only(t, load(t, `"/p":{"get":{"summary":"List pets.","description":"All [of `+
+			`them](https://x.test/y) that\nyou <b>own</b>.\n\nMore."}}`))
 		if tool.Description != "List pets. All of them that you own." || tool.Title != "List pets." {
 			t.Errorf("%q %q", tool.Description, tool.Title)
 		}
@@ -439,7 +440,8 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s: %q, want %q", op, got[op], want)
 		}
 	}
-	_, err := New(doc, &Options{BaseURL: "https://a.test", Edit: func(_ string, t *mcp.Tool) { t.Name = "same" }})
+	_, err := New(doc, &Options{BaseURL: "https://a.test",
+		Edit: func(_ string, t *mcp.Tool) { t.Name = "same" }})
 	if err == nil || !strings.Contains(err.Error(), "have the name same") {
 		t.Error(err)
 	}
@@ -470,7 +472,8 @@ func TestSelection(t *testing.T) {
 			t.Errorf("%v: %s", test.o.Allow, got)
 		}
 	}
-	if _, err := New(doc, &Options{BaseURL: "https://a.test", MaxTools: 3}); err == nil || !strings.Contains(err.Error(), "4 operations become tools, 3 are allowed") {
+	if _, err := New(doc, &Options{BaseURL: "https://a.test", MaxTools: 3}); err == nil ||
+		!strings.Contains(err.Error(), "4 operations become tools, 3 are allowed") {
 		t.Error(err)
 	}
 }

@@ -27,11 +27,12 @@ var (
 	versionRange = regexp.MustCompile(
 		`^\s*(\^|~|>=|<=|>|<|=)|\s-\s|\|\||^\s*(v?\d+|[xX*])(\.(\d+|[xX*]))*\.[xX*](\.|-|\s*$)|` +
 			`^\s*[xX*]\s*$`)
-	repository = regexp.MustCompile(`^https://(github\.com/[\w.-]+/[\w.-]+|gitlab\.com/[\w.-]+(/[\w.-]+)+)/?$`)
-	subfolder  = regexp.MustCompile(`^[a-zA-Z0-9_.-]+(/[a-zA-Z0-9_.-]+)*$`)
-	sha256Hex  = regexp.MustCompile(`^[a-f0-9]{64}$`)
-	iconSize   = regexp.MustCompile(`^(\d+x\d+|any)$`)
-	variable   = regexp.MustCompile(`\{([^{}]+)\}`)
+	repository = regexp.MustCompile(
+		`^https://(github\.com/[\w.-]+/[\w.-]+|gitlab\.com/[\w.-]+(/[\w.-]+)+)/?$`)
+	subfolder = regexp.MustCompile(`^[a-zA-Z0-9_.-]+(/[a-zA-Z0-9_.-]+)*$`)
+	sha256Hex = regexp.MustCompile(`^[a-f0-9]{64}$`)
+	iconSize  = regexp.MustCompile(`^(\d+x\d+|any)$`)
+	variable  = regexp.MustCompile(`\{([^{}]+)\}`)
 )
 
 // packageTypes are those that the registry knows, and whether they must have a version.
@@ -99,7 +100,8 @@ func (f *File) check(p *problems) {
 	p.add(f.Repository != "" &&
 		(!repository.MatchString(f.Repository) || strings.Contains(f.Repository+"/", "/-/")),
 		"repository.url",
-		"must be that of a repository, https://github.com/OWNER/NAME or https://gitlab.com/GROUP/NAME (got %.200q)", f.Repository)
+		"must be that of a repository, https://github.com/OWNER/NAME or https://gitlab.com/GROUP/NAME "+
+			"(got %.200q)", f.Repository)
 	p.add(f.Repository == "" && f.RepositoryID+f.Subfolder != "", "repository",
 		"has an id or a subfolder, and no address")
 	p.add(f.Subfolder != "" &&

@@ -44,8 +44,10 @@ type filler struct {
 
 // texts has the values of strings, by field, that must not be just any.
 var texts = map[string]string{
-	"URI": "file:///a/b", "URL": "https://example.com/x", "URITemplate": "file:///{path}", "WebsiteURL": "https://example.com",
-	"Src": "https://example.com/icon.png", "Theme": "dark", "Role": spec.RoleUser, "Level": spec.LogNotice,
+	"URI": "file:///a/b", "URL": "https://example.com/x", "URITemplate": "file:///{path}",
+	"WebsiteURL": "https://example.com",
+	"Src":        "https://example.com/icon.png", "Theme": "dark", "Role": spec.RoleUser,
+	"Level":      spec.LogNotice,
 	"CacheScope": spec.CachePrivate, "IncludeContext": spec.ContextNone,
 	"ToolChoice.Mode": spec.ToolChoiceAuto,
 	"Action":          spec.ElicitAccept, "TaskSupport": spec.TaskOptional, "Status": spec.TaskWorking,
