@@ -56,7 +56,8 @@ func TestAuditIsNoOtherFile(t *testing.T) {
 		{"audit: {file: audit.jsonl, key: 'file:own.key'}", ""},
 		{"audit: '-'", ""},
 	} {
-		text := "listen: 127.0.0.1:0\nguard:\n  " + c.guard + "\n  anonymous: true\nupstreams:\n  a: http://127.0.0.1:1/mcp\n"
+		text := "listen: 127.0.0.1:0\nguard:\n  " + c.guard +
+			"\n  anonymous: true\nupstreams:\n  a: http://127.0.0.1:1/mcp\n"
 		file := filepath.Join(dir, "farcall.yaml")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

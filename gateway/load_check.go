@@ -343,7 +343,8 @@ func (c *checker) connects(u *Upstream, path string) {
 		c.openAPI(u, path)
 	case len(u.Command) == 0 && u.URL == "" && u.broken: // the reason is reported already
 	case len(u.Command) == 0 && u.URL == "":
-		c.problem(path, "it has neither a command nor a url", "add command: [PROGRAM, ARGUMENTS...] or url: https://host/mcp")
+		c.problem(path, "it has neither a command nor a url",
+			"add command: [PROGRAM, ARGUMENTS...] or url: https://host/mcp")
 	case len(u.Command) > 0 && u.URL != "":
 		c.problem(path+".url", "there is a command as well", "remove one; use two upstreams for both")
 	case u.URL != "":
@@ -413,7 +414,8 @@ func hasNUL(s string) bool { return strings.IndexByte(s, 0) >= 0 }
 func (c *checker) address(u *Upstream, path string) {
 	at := path + ".url"
 	if !isURL(u.URL) {
-		c.problem(at, "it is not a URL", "write http://host:port/path, ws://host:port/path, tcp://host:port or unix:PATH")
+		c.problem(at, "it is not a URL",
+			"write http://host:port/path, ws://host:port/path, tcp://host:port or unix:PATH")
 		return
 	}
 	t, err := target.Parse(u.URL)

@@ -116,7 +116,8 @@ func TestProblems(t *testing.T) {
 			ab + "{command: x, lifetime: [shared]}",
 			`2:29: upstreams.a.lifetime: one value is wanted, and this is a list`,
 		},
-		{ab + "{comand: x}", "2:3: upstreams.a: it has neither a command nor a url; add command: [PROGRAM, ARGUMENTS...] or url: https://host/mcp\n" +
+		{ab + "{comand: x}", "2:3: upstreams.a: it has neither a command nor a url; add command: " +
+			"[PROGRAM, ARGUMENTS...] or url: https://host/mcp\n" +
 			`2:7: upstreams.a.comand: there is no key "comand" here; did you mean command?`},
 		{ab, "2:3: upstreams.a: is empty; give it a command or a url"},
 		{
@@ -140,7 +141,8 @@ func TestProblems(t *testing.T) {
 			"2:16: upstreams.a.command: the program has no name; name it first, then its arguments",
 		},
 		{ab + "{args: [x]}", "2:13: upstreams.a.args: there is no command for them; add command"},
-		{ab + "{command: x, url: 'http://h'}", "2:24: upstreams.a.url: there is a command as well; remove one; use two upstreams for both"},
+		{ab + "{command: x, url: 'http://h'}",
+			"2:24: upstreams.a.url: there is a command as well; remove one; use two upstreams for both"},
 		{
 			ab + "{command: x, headers: {A: b}, transport: sse}",
 			"2:29: upstreams.a.headers: a command has none; remove it; it is for a url\n" +
@@ -208,19 +210,21 @@ func TestProblems(t *testing.T) {
 				`2:48: upstreams.a.framing: there is no framing "lines"; use line, header or raw (did you ` +
 				`mean line?)`,
 		},
-		{ab + "{url: 'http://h', framing: line, pool: 2, cwd: /, env: {A: b}, restart: never}", "2:33: upstreams.a.framing: " +
-			"only commands and byte streams (tcp, tls, unix) have it; remove it\n" +
-			"2:45: upstreams.a.pool: over HTTP one connection carries any number of calls; remove it; to " +
-			"bound the calls in flight use max_in_flight\n" +
-			"2:53: upstreams.a.cwd: only a command has it; remove it\n" +
-			"2:62: upstreams.a.env: only a command has it; remove it\n" +
-			"2:78: upstreams.a.restart: only a command has it; remove it"},
+		{ab + "{url: 'http://h', framing: line, pool: 2, cwd: /, env: {A: b}, restart: never}",
+			"2:33: upstreams.a.framing: " +
+				"only commands and byte streams (tcp, tls, unix) have it; remove it\n" +
+				"2:45: upstreams.a.pool: over HTTP one connection carries any number of calls; remove it; to " +
+				"bound the calls in flight use max_in_flight\n" +
+				"2:53: upstreams.a.cwd: only a command has it; remove it\n" +
+				"2:62: upstreams.a.env: only a command has it; remove it\n" +
+				"2:78: upstreams.a.restart: only a command has it; remove it"},
 		{
 			ab + "{url: 'tcp://h:1', headers: {A: b}, transport: sse}",
 			"2:35: upstreams.a.headers: only http, https, ws and wss have it; remove it\n" +
 				"2:53: upstreams.a.transport: only http and https have it; remove it",
 		},
-		{ab + "{url: host/mcp}", "2:12: upstreams.a.url: it is not a URL; write http://host:port/path, ws://host:port/path, tcp://host:port or unix:PATH"},
+		{ab + "{url: host/mcp}", "2:12: upstreams.a.url: it is not a URL; write http://host:port/path, " +
+			"ws://host:port/path, tcp://host:port or unix:PATH"},
 		{
 			ab + "{url: 'ftp://h'}",
 			"2:12: upstreams.a.url: there is no transport \"ftp\"; use http, https, ws, wss, tcp, tls, " +
@@ -232,11 +236,15 @@ func TestProblems(t *testing.T) {
 			"2:12: upstreams.a.url: it needs a host and a port; write tcp://host:port",
 		},
 		{ab + "{url: 'unix:'}", "2:12: upstreams.a.url: it has no path; write unix:/run/server.sock"},
-		{ab + "https://u:s3cr3t@h/", "2:6: upstreams.a.url: it has a user or password; put them into headers: Authorization: ${NAME}"},
-		{ab + "{url: 'http://h', headers: {mcp-name: a, A: a, a: b, 'B: s3cr3t': c, D: \"x\\ny\"}}", "2:34: upstreams.a.headers.B...: no header can have this name; write the name only, without a colon\n" +
-			"2:44: upstreams.a.headers.mcp-name: farcall sets this header itself; remove it\n" +
-			"2:56: upstreams.a.headers.a: it is the same header as A; remove one\n" +
-			"2:78: upstreams.a.headers.D: the value has a line break; remove it; a header is one line"},
+		{ab + "https://u:s3cr3t@h/",
+			"2:6: upstreams.a.url: it has a user or password; put them into headers: " +
+				"Authorization: ${NAME}"},
+		{ab + "{url: 'http://h', headers: {mcp-name: a, A: a, a: b, 'B: s3cr3t': c, D: \"x\\ny\"}}",
+			"2:34: upstreams.a.headers.B...: no header can have this name; write the name only, without a " +
+				"colon\n" +
+				"2:44: upstreams.a.headers.mcp-name: farcall sets this header itself; remove it\n" +
+				"2:56: upstreams.a.headers.a: it is the same header as A; remove one\n" +
+				"2:78: upstreams.a.headers.D: the value has a line break; remove it; a header is one line"},
 		{
 			ab + "{url: 'tcp://h:1', profile: raw, lifetime: shared, tools: {deny: [x]}}",
 			"2:49: upstreams.a.lifetime: a url with the profile raw has none; remove it\n" +
@@ -273,30 +281,36 @@ func TestProblems(t *testing.T) {
 			ab + "{command: ['${s3cr3t']}",
 			"2:17: upstreams.a.command[0]: ${ has no }; add it, or write $${ if the text itself has ${",
 		},
-		{"namespace: some\nlisten: ['http://h', x, 'unix:', ':99999']\nupstreams: {ws: x, a__b: x, B: x, b: x, -x: x, " + strings.Repeat("a", 65) + ": x}", "1:12: namespace: there is no namespace \"some\"; use auto, always or never\n" +
-			"2:10: listen[0]: cannot listen on \"http://h\"; it has a scheme, and one port speaks every protocol; write h\n" +
-			"2:22: listen[1]: cannot listen on \"x\"; it cannot be read: missing port in address; write " +
-			"host:port, :port for every interface, 127.0.0.1:0 for any free port, or unix:PATH\n" +
-			"2:25: listen[2]: cannot listen on \"unix:\"; it has no path; write unix:/tmp/farcall.sock\n" +
-			"2:34: listen[3]: cannot listen on \":99999\"; it has a bad port; ports go from 0 to 65535; " +
-			"write host:port, :port for every interface, 127.0.0.1:0 for any free port, or unix:PATH\n" +
-			"3:13: upstreams.ws: \"ws\" cannot be a name: /rpc/ws has its own meaning; use another\n" +
-			"3:20: upstreams.a__b: the name \"a__b\" has __, which stands between an upstream and its " +
-			"tool; use one _\n" +
-			"3:35: upstreams.b: there are the names \"B\" and \"b\", which differ at most in case; rename " +
-			"one of them\n" +
-			"3:41: upstreams.-x: \"-x\" cannot be a name; use letters, digits, - and _, as in github-2\n" +
-			"3:48: upstreams." + strings.Repeat("a", 65) +
-			": the name has 65 letters, and 64 are allowed; shorten it"},
-		{"hosts: [a.example, '*.a.example:8443', '*', 'http://a', 'a*.example', '', 'a:b', '[::1]']\nupstreams: {a: x}", "1:45: hosts[3]: \"http://a\" is not a host name; write tools.example.com, *.example.com, or * for every name\n" +
-			"1:57: hosts[4]: \"a*.example\" is not a host name; write tools.example.com, *.example.com, " +
-			"or * for every name\n" +
-			"1:71: hosts[5]: \"\" is not a host name; write tools.example.com, *.example.com, or * for " +
-			"every name\n" +
-			"1:75: hosts[6]: \"a:b\" is not a host name; write tools.example.com, *.example.com, or * for " +
-			"every name\n" +
-			"1:82: hosts[7]: \"[::1]\" is not a host name; write tools.example.com, *.example.com, or * " +
-			"for every name"},
+		{"namespace: some\nlisten: ['http://h', x, 'unix:', ':99999']\nupstreams: {ws: x, a__b: x, B: " +
+			"x, b: x, -x: x, " + strings.Repeat("a", 65) + ": x}",
+			"1:12: namespace: there is no namespace \"some\"; use auto, always or never\n" +
+				"2:10: listen[0]: cannot listen on \"http://h\"; it has a scheme, and one port speaks every " +
+				"protocol; write h\n" +
+				"2:22: listen[1]: cannot listen on \"x\"; it cannot be read: missing port in address; write " +
+				"host:port, :port for every interface, 127.0.0.1:0 for any free port, or unix:PATH\n" +
+				"2:25: listen[2]: cannot listen on \"unix:\"; it has no path; write unix:/tmp/farcall.sock\n" +
+				"2:34: listen[3]: cannot listen on \":99999\"; it has a bad port; ports go from 0 to 65535; " +
+				"write host:port, :port for every interface, 127.0.0.1:0 for any free port, or unix:PATH\n" +
+				"3:13: upstreams.ws: \"ws\" cannot be a name: /rpc/ws has its own meaning; use another\n" +
+				"3:20: upstreams.a__b: the name \"a__b\" has __, which stands between an upstream and its " +
+				"tool; use one _\n" +
+				"3:35: upstreams.b: there are the names \"B\" and \"b\", which differ at most in case; " +
+				"rename one of them\n" +
+				"3:41: upstreams.-x: \"-x\" cannot be a name; use letters, digits, - and _, as in github-2\n" +
+				"3:48: upstreams." + strings.Repeat("a", 65) +
+				": the name has 65 letters, and 64 are allowed; shorten it"},
+		{"hosts: [a.example, '*.a.example:8443', '*', 'http://a', 'a*.example', '', 'a:b', " +
+			"'[::1]']\nupstreams: {a: x}",
+			"1:45: hosts[3]: \"http://a\" is not a host name; write tools.example.com, *.example.com, or " +
+				"* for every name\n" +
+				"1:57: hosts[4]: \"a*.example\" is not a host name; write tools.example.com, *.example.com, " +
+				"or * for every name\n" +
+				"1:71: hosts[5]: \"\" is not a host name; write tools.example.com, *.example.com, or * for " +
+				"every name\n" +
+				"1:75: hosts[6]: \"a:b\" is not a host name; write tools.example.com, *.example.com, or * " +
+				"for every name\n" +
+				"1:82: hosts[7]: \"[::1]\" is not a host name; write tools.example.com, *.example.com, or * " +
+				"for every name"},
 		{
 			"trusted_proxies: [10.0.0.0/8, 0.0.0.0/0, proxy, unix]\nupstreams: {a: x}",
 			"1:31: trusted_proxies[1]: not a proxy: \"0.0.0.0/0\"; write an address, a network such as " +
@@ -357,7 +371,8 @@ func TestBrokenTextIsNotQuoted(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	good := &Config{Upstreams: []*Upstream{{Name: "a", Command: []string{"x"}}, {Name: "b", URL: "https://h"}, {Name: "c", URL: "tcp://h:1", Profile: "raw"}}}
+	good := &Config{Upstreams: []*Upstream{{Name: "a", Command: []string{"x"}},
+		{Name: "b", URL: "https://h"}, {Name: "c", URL: "tcp://h:1", Profile: "raw"}}}
 	if err := good.Check(); err != nil {
 		t.Error(err)
 	}
@@ -391,7 +406,8 @@ upstreams.x.command: it has a NUL byte, which no command can have; remove it`
 
 func TestNewUpstream(t *testing.T) {
 	for target, want := range map[string]string{
-		"npx -y 'a b'": "n (npx -y 'a b')", "-- npx x": "n (npx x)", "https://h/mcp": "n (https://h/mcp)", "unix:/s": "n (unix:/s)", "wss://h": "n (wss://h)",
+		"npx -y 'a b'": "n (npx -y 'a b')", "-- npx x": "n (npx x)", "https://h/mcp": "n (https://h/mcp)",
+		"unix:/s": "n (unix:/s)", "wss://h": "n (wss://h)",
 	} {
 		u, err := NewUpstream("n", target)
 		if err != nil || u.String() != want {
@@ -399,7 +415,9 @@ func TestNewUpstream(t *testing.T) {
 		}
 	}
 	for target, want := range map[string]string{
-		"": "upstreams.n: it is empty; name a program and its arguments", "http://": "upstreams.n.url: it has no host; write http://host:port/path", "a | b": "upstreams.n: it cannot be split",
+		"":        "upstreams.n: it is empty; name a program and its arguments",
+		"http://": "upstreams.n.url: it has no host; write http://host:port/path",
+		"a | b":   "upstreams.n: it cannot be split",
 	} {
 		if _, err := NewUpstream("n", target); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: %v", target, err)
@@ -464,19 +482,24 @@ func TestEnviron(t *testing.T) {
 		InheritEnv: []string{"UV_PUBLISH_TOKEN"},
 	}
 	from := []string{
-		"HTTPS_PROXY=http://proxy:3128", "http_proxy=http://me:word@proxy:3128", "ALL_PROXY=me:word@proxy:1080", "NODE_EXTRA_CA_CERTS=/ca.pem",
-		"SSL_CERT_FILE=/ca.pem", "npm_config_registry=https://npm.corp/", "npm_config_//npm.corp/:_authToken=x", "NPM_CONFIG__AUTH=x",
-		"PIP_INDEX_URL=https://u:p@pypi.corp/", "UV_INDEX_URL=https://u:p@pypi.corp/", "UV_PUBLISH_TOKEN=t", "XDG_CACHE_HOME=/cache", "DATABASE_URL=x",
+		"HTTPS_PROXY=http://proxy:3128", "http_proxy=http://me:word@proxy:3128",
+		"ALL_PROXY=me:word@proxy:1080", "NODE_EXTRA_CA_CERTS=/ca.pem",
+		"SSL_CERT_FILE=/ca.pem", "npm_config_registry=https://npm.corp/",
+		"npm_config_//npm.corp/:_authToken=x", "NPM_CONFIG__AUTH=x",
+		"PIP_INDEX_URL=https://u:p@pypi.corp/", "UV_INDEX_URL=https://u:p@pypi.corp/",
+		"UV_PUBLISH_TOKEN=t", "XDG_CACHE_HOME=/cache", "DATABASE_URL=x",
 	}
 	want := []string{
-		"HTTPS_PROXY=http://proxy:3128", "NODE_EXTRA_CA_CERTS=/ca.pem", "SSL_CERT_FILE=/ca.pem", "npm_config_registry=https://npm.corp/",
+		"HTTPS_PROXY=http://proxy:3128", "NODE_EXTRA_CA_CERTS=/ca.pem", "SSL_CERT_FILE=/ca.pem",
+		"npm_config_registry=https://npm.corp/",
 		"UV_PUBLISH_TOKEN=t", "XDG_CACHE_HOME=/cache", "UV_INDEX_URL=x",
 	}
 	if got := u.Environ(from); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if got := u.withheld(from); !slices.Equal(got,
-		[]string{"ALL_PROXY", "NPM_CONFIG__AUTH", "PIP_INDEX_URL", "http_proxy", "npm_config_//npm.corp/:_authToken"}) {
+		[]string{"ALL_PROXY", "NPM_CONFIG__AUTH", "PIP_INDEX_URL", "http_proxy",
+			"npm_config_//npm.corp/:_authToken"}) {
 		t.Errorf("withheld: %q", got)
 	}
 	u = &Upstream{InheritEnv: []string{"*"}}

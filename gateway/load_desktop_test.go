@@ -89,8 +89,10 @@ func TestDesktopProblems(t *testing.T) {
 			"it has no name",
 		`{"mcpServers": {"a": {"type": "sse", ` +
 			`"command": "x"}}}`: "mcpServers.a.type: it is to have a url, and there is only a command",
-		`{"mcpServers": {"a": {"type": "stdio", "url": "http://x"}}}`: "mcpServers.a.type: it is to be a command, and there is only a url",
-		`{"mcpServers": {"a": {"type": "grpc", "url": "http://x"}}}`:  "mcpServers.a.type: there is no such type; use stdio, http, sse or ws",
+		`{"mcpServers": {"a": {"type": "stdio", "url": "http://x"}}}`: "mcpServers.a.type: it is to be " +
+			"a command, and there is only a url",
+		`{"mcpServers": {"a": {"type": "grpc", "url": "http://x"}}}`: "mcpServers.a.type: there is no " +
+			"such type; use stdio, http, sse or ws",
 		`{"mcpServers": {"a": {"command": "x", ` +
 			`"timeout": "1m"}}}`: `mcpServers.a.timeout: "1m" is not a time`,
 		`{"mcpServers": {"a": {"command": "x", "envFile": ` +

@@ -65,7 +65,8 @@ func TestTOMLProblems(t *testing.T) {
 			`"comand" here; did you mean command?`,
 		"[mcp_servers.a]\ncommand = \"x\"\ntool_timeout_sec = \"long\"\n": "f.toml:3:20: " +
 			"mcp_servers.a.tool_timeout_sec: it is not a number of seconds",
-		"[mcp_servers.a]\nurl = \"http://x\"\nbearer_token_env_var = \"NOT1\"\n": "f.toml:3:24: mcp_servers.a.bearer_token_env_var: the environment has no NOT1",
+		"[mcp_servers.a]\nurl = \"http://x\"\nbearer_token_env_var = \"NOT1\"\n": "f.toml:3:24: " +
+			"mcp_servers.a.bearer_token_env_var: the environment has no NOT1",
 		"model = \"x\"\n": "f.toml:1:1: there are no upstreams",
 		"a = " + strings.Repeat("[", 40) + strings.Repeat("]", 40): "nested more than",
 		"": "there are no upstreams",

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -144,13 +143,16 @@ func TestGuardKeys(t *testing.T) {
 		},
 		JWT: []guard.Issuer{
 			{
-				Issuer: "https://id.example.com", JWKS: "https://id.example.com/keys", Audience: []string{"https://tools.example.com/mcp"}, Algorithms: []string{"RS256", "ES256"},
+				Issuer: "https://id.example.com", JWKS: "https://id.example.com/keys",
+				Audience: []string{"https://tools.example.com/mcp"}, Algorithms: []string{"RS256", "ES256"},
 				Skew: 10 * time.Second, MaxAge: time.Hour, ID: "email", Roles: "realm_access.roles",
 				Kind: "agent", Claims: map[string]string{"tenant": "acme"},
 				DPoP: "required", Private: true, Refresh: 10 * time.Minute, KeysMaxAge: 12 * time.Hour,
 			},
 			{Issuer: "https://other.example.com"},
-			{Issuer: "https://third.example.com", JWKS: `{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"a","alg":"EdDSA","use":"sig","x":"O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik"}]}`},
+			{Issuer: "https://third.example.com",
+				JWKS: `{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"a","alg":"EdDSA","use":"sig",` +
+					`"x":"O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik"}]}`},
 		},
 		MTLS: []guard.Certificate{
 			{
@@ -185,12 +187,14 @@ func TestGuardKeys(t *testing.T) {
 		CedarFiles: []string{filepath.Join(dir, "policy.cedar")},
 	}
 	asked := &want.JWT[0].Introspection
-	asked.URL, asked.ClientID, asked.ClientSecret, asked.Auth = "https://id.example.com/introspect", "rpc", strings.Repeat("s3cr3t", 10), "post"
+	asked.URL, asked.ClientID, asked.ClientSecret, asked.Auth = "https://id.example.com/introspect",
+		"rpc", strings.Repeat("s3cr3t", 10), "post"
 	asked.Opaque, asked.AnyAudience, asked.TTL, asked.Timeout = true, true, 10*time.Second,
 		2*time.Second
 	want.Stdio.Trust, want.Stdio.ID, want.Stdio.Roles, want.Stdio.TokenEnv = &off, "me",
 		[]string{"operator"}, "FARCALL_TOKEN"
-	want.Resource.URL, want.Resource.Servers = "https://tools.example.com/mcp", []string{"https://id.example.com"}
+	want.Resource.URL, want.Resource.Servers = "https://tools.example.com/mcp",
+		[]string{"https://id.example.com"}
 	want.Resource.Scopes = map[string][]string{
 		"tools/call github/*": {"repo", "user"},
 		"math/*":              {"math"},
@@ -339,14 +343,18 @@ func TestGuardProblems(t *testing.T) {
 			"2:37: guard.signatures[0].secret: the environment has no GUARD_TEST_UNSET; set it before " +
 				"farcall starts, or write ${GUARD_TEST_UNSET:-default}",
 		},
-		{"{jwt: {issuer: 'https://h', skew: 30}}", `2:42: guard.jwt[0].skew: "30" is not a duration; it has no unit; write 30s if it is in seconds`},
-		{"{jwt: {issuer: 'https://h', jwks: secret.txt}}", `2:42: guard.jwt[0].jwks: the file has no set of keys in JSON; it begins with {"keys":`},
+		{"{jwt: {issuer: 'https://h', skew: 30}}",
+			`2:42: guard.jwt[0].skew: "30" is not a duration; it has no unit; ` +
+				`write 30s if it is in seconds`},
+		{"{jwt: {issuer: 'https://h', jwks: secret.txt}}",
+			`2:42: guard.jwt[0].jwks: the file has no set of keys in JSON; it begins with {"keys":`},
 		{
 			"{stdio: {trust: perhaps}}",
 			`2:24: guard.stdio.trust: "perhaps" is neither true nor false; write true or false`,
 		},
 		{"{stdio: yes}", "2:16: guard.stdio: a map of keys and values is wanted, and this is one value"},
-		{"{resource: {url: 'https://h', scopes: [a]}}", "2:46: guard.resource.scopes: a map of keys and values is wanted, and this is a list"},
+		{"{resource: {url: 'https://h', scopes: [a]}}",
+			"2:46: guard.resource.scopes: a map of keys and values is wanted, and this is a list"},
 		{
 			"{replay: {window: '${GUARD_TEST_SECRET}', memory: 0}}",
 			`2:26: guard.replay.window: "${GUARD_TEST_SECRET}" is not a duration; write a number with its ` +
@@ -473,128 +481,3 @@ func TestFrequency(t *testing.T) {
 		}
 	}
 }
-
-// What is accepted, and not as one may think.
-func TestGuardNotices(t *testing.T) {
-	t.Setenv("GUARD_TEST_SECRET", strings.Repeat("s3cr3t", 8))
-	for text, want := range map[string]string{
-		"guard: {}": "1:8: guard: no authentication method is configured: every request is refused, " +
-			"except over standard input; add keys, jwt, mtls or signatures, or anonymous: true",
-		"guard:": "guard: no authentication method is configured",
-		"guard: {signatures: {id: a, secret: " +
-			"s3cr3ts3cr3ts3cr3ts3cr3ts3cr3ts3cr3t}}": "1:37: guard.signatures[0].secret: it is secret and " +
-			"stands in the file itself; write ${NAME} for a variable of the environment, or file:PATH",
-		"guard: {signatures: {id: a, secret: " +
-			"'${GUARD_TEST_UNSET:-s3cr3ts3cr3ts3cr3ts3cr3ts3cr3ts3cr3t}'}}": "1:37: " +
-			"guard.signatures[0].secret: it is secret",
-		"guard: {signatures: {id: a, secret: " +
-			"'${GUARD_TEST_SECRET}'}}": "guard.resource.url: it is missing: a signature made for another " +
-			"server would be accepted",
-		"guard: {signatures: {id: a, secret: '${GUARD_TEST_SECRET}'}, resource: 'https://h/x'}": "",
-		"guard: {keys: {id: a, hash: '" + testHash +
-			"'}}": "",
-		"guard: {keys: {id: a, hash: '" + testHash +
-			"', roles: [dev]}, allow: [{devs: x/y}]}": `guard.allow[0].roles: no principal has the ` +
-			`role "devs"`,
-		"guard: {keys: {id: a, hash: '" + testHash +
-			"', roles: [dev]}, allow: [{dev: x/y}]}": "",
-		"guard: {jwt: {issuer: 'https://id.example.com', audience: a}, allow: [{devs: x/y}]}": "",
-	} {
-		c, problems := parse(t, "f", text+"\nupstreams: {a: x}")
-		if problems != "" {
-			t.Errorf("%s: %s", text, problems)
-			continue
-		}
-		var got strings.Builder
-		for _, n := range c.Notices() {
-			got.WriteString(n.String() + "\n")
-		}
-		if !strings.Contains(got.String(), want) || (want == "") != (got.String() == "") ||
-			strings.Contains(got.String(), "s3cr3t") {
-			t.Errorf("%s\n\t%s\nwant\n\t%s", text, got.String(), want)
-		}
-	}
-	if c, _ := parse(t, "f.json", `{"mcpServers": {"a": {"command": "x"}}, "guard": {}}`); c.Guard !=
-		nil || len(c.Notices()) != 1 {
-		t.Errorf("the file of a client has no guard: %v", c.Notices())
-	}
-}
-
-// The guards of docs/security.md are in order.
-func TestSecurityDocs(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "docs", "security.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindAllStringSubmatch(string(text), -1)
-	if len(blocks) < 5 {
-		t.Fatalf("%d examples", len(blocks))
-	}
-	t.Setenv("INTROSPECTION_SECRET", "s3cr3t")
-	dir := t.TempDir()
-	for _, name := range []string{"prod-ca.pem", "partner-ca.pem"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(testAuthority), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, b := range blocks {
-		if strings.Contains(b[1], "\ntests:\n") {
-			continue // of farcall policy test
-		}
-		c, problems := parse(t, filepath.Join(dir, "farcall.yaml"),
-			b[1]+"upstreams: {bank: x, files: x, github: x, search: x}\n")
-		if problems != "" {
-			t.Errorf("%s\n%s", problems, b[1])
-			continue
-		}
-		for _, n := range c.Notices() {
-			if !strings.Contains(n.Message, "conflict: deny[0] wins") { // it is meant to
-				t.Errorf("%v\n%s", n, b[1])
-			}
-		}
-	}
-}
-
-// What the guard itself finds wrong has its place in the file, and nothing of what came from
-// elsewhere.
-func TestGuardChecks(t *testing.T) {
-	dir := guardDir(t)
-	t.Setenv("GUARD_TEST_SECRET", "s3cr3t")
-	if err := os.WriteFile(filepath.Join(dir, "bad.cedar"),
-		[]byte("permit(principal, action, resource);\npermit(x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(dir, "f.yaml")
-	for text, want := range map[string]string{
-		"keys:\n    - {id: a, hash: abc}":                     "3:21: guard.keys[0].hash: ",
-		"keys:\n    - {hash: '" + testHash + "'}":             "3:8: guard.keys[0].id: ",
-		"signatures: {id: a, secret: '${GUARD_TEST_SECRET}'}": "2:16: guard.signatures[0]: ",
-		"signatures: {id: a}":                                 "2:16: guard.signatures[0]: ",
-		"resource: ${GUARD_TEST_SECRET}":                      "2:13: guard.resource.url: ",
-		"jwt: https://id.example.com":                         "2:8: guard.jwt[0]: ",
-		"allow: [{roles: a, calls: []}]":                      "guard.allow[0]",
-		"cedar: permit(": "2:10: guard.cedar: " +
-			"line 1, column ",
-		"cedar_files: [policy.cedar, bad.cedar]": "2:31: guard.cedar_files[1]: " +
-			"bad.cedar: line 2, column ",
-		"limits: {rates: [1/s, {per: weekday, limit: 1/s}]}":         "2:31: guard.limits.rates[1].per: ",
-		"limits: {rates: {per: '${GUARD_TEST_SECRET}', limit: 1/s}}": "guard.limits.rates[0].per: ",
-	} {
-		_, got := parse(t, file, "guard:\n  "+text+"\nupstreams: {a: x}")
-		if !strings.Contains(got, want) || strings.Contains(got, "s3cr3t") ||
-			strings.Contains(got, "\n") {
-			t.Errorf("%s\n\t%s\nwant\n\t%s", text, got, want)
-		}
-	}
-}
-
-// testAuthority is a certificate that signs others. Its key is not kept.
-const testAuthority = `-----BEGIN CERTIFICATE-----
-MIIBFjCByaADAgECAgEBMAUGAytlcDASMRAwDgYDVQQDEwdleGFtcGxlMCAXDTI2
-MDEwMTAwMDAwMFoYDzIxMjYwMTAxMDAwMDAwWjASMRAwDgYDVQQDEwdleGFtcGxl
-MCowBQYDK2VwAyEASXsb7AExYvWkPx6Mm5WANkuVjRqu/q9OKRTyfNhh/qKjQjBA
-MA4GA1UdDwEB/wQEAwICBDAPBgNVHRMBAf8EBTADAQH/MB0GA1UdDgQWBBRGlgk6
-yZsS7hIE4AXi5Z3HaLyCmzAFBgMrZXADQQCBX81GKRusSAgX4+Spa27YkjyhLaeD
-UvQMrgES2r1IDDaGN9T77siEWj0akb6yYKvxTSzqQNU1/ucbnf9fCHsD
------END CERTIFICATE-----
-`

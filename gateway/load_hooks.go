@@ -96,7 +96,8 @@ func (c *checker) hook(h *Hook, path string) {
 		c.command(like, path)
 		c.environment(like, path)
 	case h.URL == "":
-		c.problem(path, "it has neither a command nor a url", "add command: [PROGRAM, ARGUMENTS...] or url: https://host/path")
+		c.problem(path, "it has neither a command nor a url",
+			"add command: [PROGRAM, ARGUMENTS...] or url: https://host/path")
 	default:
 		c.hookAddress(like, path)
 	}

@@ -22,7 +22,8 @@ func TestLiteralNotices(t *testing.T) {
 		"ghp_s3cr3t": secret, "Bearer sk-s3cr3t": secret, "--token=glpat-s3cr3t": secret,
 		"Bearer words": secret,
 
-		"${HOME:-/}": "", "Bearer ${HOME:-x}": "", "$${TOKEN}": "", "$ref": "", "cost$": "", "a~b": "", "~user": "", "http://h/%AB%CD": "", "%H%M%S": "",
+		"${HOME:-/}": "", "Bearer ${HOME:-x}": "", "$${TOKEN}": "", "$ref": "", "cost$": "", "a~b": "",
+		"~user": "", "http://h/%AB%CD": "", "%H%M%S": "",
 		"sk-learn": "", "sk-learn with 2 words": "", "echo $HOME": "", "plain": "",
 	} {
 		for key, upstream := range map[string]string{

@@ -52,7 +52,8 @@ func (c *Config) bindsBrowsers() bool {
 func (c *checker) signIn(conf *Config) {
 	s := &conf.SignIn
 	if why := badPublic(s.URL); s.URL != "" && why != "" {
-		c.problem("sign_in.url", c.quote("sign_in.url", s.URL)+" "+why, "write the address that browsers reach the gateway at: https://tools.example.com")
+		c.problem("sign_in.url", c.quote("sign_in.url", s.URL)+" "+why,
+			"write the address that browsers reach the gateway at: https://tools.example.com")
 	}
 	c.choice("sign_in.browser", "kind of browser", s.Browser, browserLink, browserPrincipal)
 	for i, text := range s.Keys {
@@ -72,7 +73,8 @@ func (c *checker) signIn(conf *Config) {
 		path := c.roots[i] + ".auth.type"
 		switch {
 		case s.URL == "":
-			c.problem(path, "sign_in needs the address at which browsers reach the gateway", "add sign_in: {url: https://tools.example.com}")
+			c.problem(path, "sign_in needs the address at which browsers reach the gateway",
+				"add sign_in: {url: https://tools.example.com}")
 		case conf.Guard == nil:
 			c.problem(path, "sign_in keeps tokens for principals, and without a guard there are none",
 				"add guard")

@@ -318,11 +318,15 @@ func FuzzParse(f *testing.F) {
 		"upstreams: {a: x}", "upstreams:\n  a: {command: [x], env: {A: 1}}", "a: &a [*a]",
 		"upstreams: &x {a: {<<: *x}}", "? [a]\n: b", "!!x y", "- a", "a: |\n  b",
 		"upstreams: {a: {url: 'http://[::1'}}", "upstreams: {a: ${HOME}}",
-		"guard: {keys: [{id: a, hash: x, expires: 2027-01-01}], jwt: [https://h, {issuer: x, claims: {a: b}}], mtls: {san: x}, signatures: {id: a, secret: x}}\nupstreams: {a: x}",
+		"guard: {keys: [{id: a, hash: x, expires: 2027-01-01}], jwt: [https://h, {issuer: x, claims: " +
+			"{a: b}}], mtls: {san: x}, signatures: {id: a, secret: x}}\nupstreams: {a: x}",
 		"guard: {allow: [a, {b: c, d: [e]}, {roles: f, calls: g, destructive: false}], deny: {name: " +
 			"x}, local: '*', cedar: 'permit(principal, action, resource);'}\nupstreams: {a: x}",
-		"guard: {limits: {rates: [1/s, {limit: 5/15m, per: all}], total: 3}, resource: https://h, replay: {window: 1s}, stdio: {trust: false}, audit: x, params: {schemas: false}}\nupstreams: {a: x}",
-		"upstreams: {a: {command: x, sandbox: {network: [443, all], memory: 1GB, read: .}}, b: {url: https://h, auth: {type: principals, principals: {'*': {A: b}}}}}",
+		"guard: {limits: {rates: [1/s, {limit: 5/15m, per: all}], total: 3}, resource: https://h, " +
+			"replay: {window: 1s}, stdio: {trust: false}, audit: x, params: {schemas: false}}\nupstreams: " +
+			"{a: x}",
+		"upstreams: {a: {command: x, sandbox: {network: [443, all], memory: 1GB, read: .}}, b: {url: " +
+			"https://h, auth: {type: principals, principals: {'*': {A: b}}}}}",
 	} {
 		f.Add(false, []byte(text))
 	}
