@@ -171,10 +171,11 @@ func TestSlowReader(t *testing.T) {
 		`","io.modelcontextprotocol/clientCapabilities":{}}}}`
 	for n, dial := range []func() (net.Conn, string){
 		func() (net.Conn, string) {
-			return dialTCP(t, strings.TrimPrefix(l.url, "http://")), "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" +
-				"Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: " + modern +
-				"\r\nMcp-Method: tools/call\r\nMcp-Name: big\r\n" +
-				"Content-Length: " + itoa(len(call)) + "\r\n\r\n" + call
+			return dialTCP(t, strings.TrimPrefix(l.url, "http://")),
+				"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" +
+					"Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: " + modern +
+					"\r\nMcp-Method: tools/call\r\nMcp-Name: big\r\n" +
+					"Content-Length: " + itoa(len(call)) + "\r\n\r\n" + call
 		},
 		func() (net.Conn, string) {
 			url := listen(t, func(conn net.Conn) { l.serveConn(conn) })

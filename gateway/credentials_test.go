@@ -161,7 +161,8 @@ func TestPrincipalsAuthMissing(t *testing.T) {
 		at: mustURL(t, server.URL), all: map[string]map[string]string{"ann": {"X-Cred": "s3cr3t-header"}},
 	}
 	r := httptest.NewRequest(http.MethodPost, server.URL, nil)
-	err = p.Authorize(context.WithValue(t.Context(), upstreamKey{}, &guard.Principal{ID: "eve", Issuer: "https://id"}), r)
+	err = p.Authorize(context.WithValue(t.Context(), upstreamKey{},
+		&guard.Principal{ID: "eve", Issuer: "https://id"}), r)
 	if err == nil || !strings.Contains(err.Error(), `the principal "https://id|eve"`) {
 		t.Errorf("%v", err)
 	}
@@ -170,7 +171,8 @@ func TestPrincipalsAuthMissing(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	ann := context.WithValue(t.Context(), upstreamKey{}, &guard.Principal{ID: "ann"})
-	if err = p.Authorize(ann, httptest.NewRequest(http.MethodPost, "http://evil.example/", nil)); err == nil {
+	if err = p.Authorize(ann, httptest.NewRequest(http.MethodPost, "http://evil.example/",
+		nil)); err == nil {
 		t.Error("credentials go to another address")
 	}
 	if text := fmt.Sprintf("%v %+v %#v", p, p, p); strings.Contains(text, "s3cr3t") {
@@ -235,10 +237,12 @@ func TestCheckAuth(t *testing.T) {
 		"a secret and a key": {
 			Auth: &Credentials{Type: authClient, ClientID: "x", Secret: "s3cr3t", Key: "s3cr3t"},
 		},
-		"tokens for http://a.example": {Auth: &Credentials{Type: authPassthrough}, Lifetime: "call", URL: "http://a.example/mcp"},
-		"    ":                        {Auth: &Credentials{Type: authPassthrough}, Lifetime: "call", URL: "http://127.0.0.1:1/mcp"},
-		"     ":                       {Auth: &Credentials{Type: authWorkload, AssertionFile: "f"}},
-		"workload_identity needs":     {Auth: &Credentials{Type: authWorkload}},
+		"tokens for http://a.example": {Auth: &Credentials{Type: authPassthrough}, Lifetime: "call",
+			URL: "http://a.example/mcp"},
+		"    ": {Auth: &Credentials{Type: authPassthrough}, Lifetime: "call",
+			URL: "http://127.0.0.1:1/mcp"},
+		"     ":                   {Auth: &Credentials{Type: authWorkload, AssertionFile: "f"}},
+		"workload_identity needs": {Auth: &Credentials{Type: authWorkload}},
 		"assertion_file is for": {
 			Auth: &Credentials{Type: authClient, ClientID: "x", Secret: "s3cr3t", AssertionFile: "f"},
 		},

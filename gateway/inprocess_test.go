@@ -124,7 +124,8 @@ func TestInProcessPinned(t *testing.T) {
 
 func TestInProcessCheck(t *testing.T) {
 	c := &gateway.Config{Upstreams: []*gateway.Upstream{{
-		Name: "a", Server: inProcess(), Command: []string{"x"}, URL: "http://h", Env: map[string]string{"A": "1"}, Profile: "raw", Sandbox: &gateway.Sandbox{},
+		Name: "a", Server: inProcess(), Command: []string{"x"}, URL: "http://h",
+		Env: map[string]string{"A": "1"}, Profile: "raw", Sandbox: &gateway.Sandbox{},
 	}}}
 	err := c.Check()
 	if err == nil {

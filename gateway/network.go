@@ -218,7 +218,8 @@ func (c *checker) proxy(u *Upstream, path string) {
 	if u.Proxy == "" || u.Proxy == proxyNone {
 		return
 	}
-	const hint = "write http://host:port, https://host:port, socks5://host:port, or none for a direct connection"
+	const hint = "write http://host:port, https://host:port, socks5://host:port, or none for a " +
+		"direct connection"
 	p, err := url.Parse(u.Proxy)
 	switch {
 	case err != nil || p.Hostname() == "" || p.Opaque != "":
@@ -228,7 +229,8 @@ func (c *checker) proxy(u *Upstream, path string) {
 	case strings.Trim(p.Path, "/") != "" || p.RawQuery != "" || p.Fragment != "":
 		c.problem(path, "a proxy has neither a path nor a query", hint)
 	case p.Scheme == "https" && u.ownTLS():
-		c.problem(path, "the proxy would need the same tls as the server", "write http:// or socks5://; TLS goes through the proxy to the server")
+		c.problem(path, "the proxy would need the same tls as the server",
+			"write http:// or socks5://; TLS goes through the proxy to the server")
 	}
 }
 

@@ -211,18 +211,29 @@ func TestForwardHeaders(t *testing.T) {
 func TestNetworkProblems(t *testing.T) {
 	t.Parallel()
 	for keys, want := range map[string]string{
-		"url: 'http://h', tls: {server_name: a}":                      "upstreams.a.tls: the url has the scheme http, which has no TLS; write https in the url, or remove tls",
-		"url: 'ws://h', tls: {server_name: a}":                        "write wss in the url",
-		"url: 'https://h', tls: {cert: c.pem}":                        "upstreams.a.tls: a certificate needs both cert and key; name the files",
-		"url: 'https://h', tls: {key: c.pem}":                         "upstreams.a.tls: a certificate needs both cert and key; name the files",
-		"url: 'https://h', tls: {ca: none.pem}":                       "none.pem: no such file or directory; name files in PEM that farcall may read",
-		"url: 'https://h', tls: {ca: load.go}":                        "load.go: it has no certificate in PEM; name files in PEM",
-		"url: 'https://h', tls: {server_name: 'a:1'}":                 `upstreams.a.tls.server_name: "a:1" is not a host name; write the name that is in the server's certificate, without a port`,
-		"url: 'https://h', tls: {sni: a}":                             `upstreams.a.tls.sni: there is no key "sni" here`,
-		"url: 'http://h', proxy: 'ftp://p'":                           "upstreams.a.proxy: there are no proxies of that scheme; write http://host:port",
-		"url: 'http://h', proxy: 'p:1'":                               "upstreams.a.proxy: it is not the URL of a proxy; write http://host:port",
-		"url: 'http://h', proxy: 'http://p/path'":                     "a proxy has neither a path nor a query",
-		"url: 'https://h', proxy: 'https://p', tls: {server_name: a}": "the proxy would need the same tls as the server; write http:// or socks5://",
+		"url: 'http://h', tls: {server_name: a}": "upstreams.a.tls: the url has " +
+			"the scheme http, which has no TLS; write https in the url, or remove tls",
+		"url: 'ws://h', tls: {server_name: a}": "write wss in the url",
+		"url: 'https://h', tls: {cert: c.pem}": "upstreams.a.tls: a certificate " +
+			"needs both cert and key; name the files",
+		"url: 'https://h', tls: {key: c.pem}": "upstreams.a.tls: a certificate " +
+			"needs both cert and key; name the files",
+		"url: 'https://h', tls: {ca: none.pem}": "none.pem: no such file or " +
+			"directory; name files in PEM that farcall may read",
+		"url: 'https://h', tls: {ca: load.go}": "load.go: it has no certificate " +
+			"in PEM; name files in PEM",
+		"url: 'https://h', tls: {server_name: 'a:1'}": `upstreams.a.tls.server_name: ` +
+			`"a:1" is not a host name; write the name that is in the server's certificate, without a port`,
+		"url: 'https://h', tls: {sni: a}": `upstreams.a.tls.sni: there is ` +
+			`no key "sni" here`,
+		"url: 'http://h', proxy: 'ftp://p'": "upstreams.a.proxy: there are " +
+			"no proxies of that scheme; write http://host:port",
+		"url: 'http://h', proxy: 'p:1'": "upstreams.a.proxy: it is not " +
+			"the URL of a proxy; write http://host:port",
+		"url: 'http://h', proxy: 'http://p/path'": "a proxy has neither a path nor " +
+			"a query",
+		"url: 'https://h', proxy: 'https://p', tls: {server_name: a}": "the proxy would need the same " +
+			"tls as the server; write http:// or socks5://",
 		"url: 'tcp://h:1', proxy: none": "upstreams.a.proxy: only " +
 			"http, https, ws and wss have it; remove it",
 		"command: x, proxy: none": "upstreams.a.proxy: a " +
@@ -234,11 +245,15 @@ func TestNetworkProblems(t *testing.T) {
 			"is for a url",
 		"url: 'ws://h', forward_headers: [x-user]": "only MCP over http and " +
 			"https has it: other connections carry the calls of many; remove it",
-		"url: 'http://h', profile: raw, forward_headers: [x-user]":         "only MCP over http and https has it",
-		"url: 'http://h', forward_headers: ['x-*']":                        `upstreams.a.forward_headers[0]: "x-*" is not the name of a header; write one name`,
-		"url: 'http://h', forward_headers: ['a b']":                        "is not the name of a header",
-		"url: 'http://h', forward_headers: [x-user, X-User]":               "upstreams.a.forward_headers[1]: it is there twice; remove one",
-		"url: 'http://h', headers: {x-user: a}, forward_headers: [X-User]": "it is in headers, too; remove one",
+		"url: 'http://h', profile: raw, forward_headers: [x-user]": "only MCP over http and " +
+			"https has it",
+		"url: 'http://h', forward_headers: ['x-*']": `upstreams.a.forward_headers[0]: "x-*" ` +
+			`is not the name of a header; write one name`,
+		"url: 'http://h', forward_headers: ['a b']": "is not the name of a header",
+		"url: 'http://h', forward_headers: [x-user, X-User]": "upstreams.a.forward_headers[1]: it is " +
+			"there twice; remove one",
+		"url: 'http://h', headers: {x-user: a}, forward_headers: [X-User]": "it is in headers, too; " +
+			"remove one",
 	} {
 		_, problems := parse(t, "f.yaml", "upstreams:\n  a: {"+keys+"}\n")
 		if !strings.Contains(problems, want) || !strings.HasPrefix(problems, "f.yaml:2:") {
@@ -264,14 +279,17 @@ func TestNetworkProblems(t *testing.T) {
 		"farcall passes the trace context on": {"traceparent", "Tracestate", "baggage"},
 	} {
 		for _, name := range names {
-			_, problems := parse(t, "f.yaml", "upstreams:\n  a: {url: 'http://h', forward_headers: ["+name+"]}\n")
+			_, problems := parse(t, "f.yaml",
+				"upstreams:\n  a: {url: 'http://h', forward_headers: ["+name+"]}\n")
 			if !strings.Contains(problems, "upstreams.a.forward_headers[0]: "+why) {
 				t.Errorf("%s: %s", name, problems)
 			}
 		}
 	}
 	many := strings.Repeat("x-a, ", maxForwarded) + "x-b"
-	if _, problems := parse(t, "f.yaml", "upstreams:\n  a: {url: 'http://h', forward_headers: ["+many+"]}\n"); !strings.Contains(problems, "name 32 at most") {
+	if _, problems := parse(t, "f.yaml",
+		"upstreams:\n  a: {url: 'http://h', forward_headers: ["+many+"]}\n"); !strings.Contains(problems,
+		"name 32 at most") {
 		t.Error(problems)
 	}
 }
@@ -282,7 +300,9 @@ func TestNetworkLoads(t *testing.T) {
 	dir := t.TempDir()
 	issueFor(t, filepath.Join(dir, "c.pem"), filepath.Join(dir, "k.pem"), "x")
 	file := filepath.Join(dir, "f.yaml")
-	c, err := Parse(file, fmt.Append(nil, "upstreams:\n  a: {url: 'https://h', tls: {ca: c.pem, cert: c.pem, key: k.pem}, proxy: 'socks5://p:1', forward_headers: [x-user]}\n"))
+	c, err := Parse(file, fmt.Append(nil,
+		"upstreams:\n  a: {url: 'https://h', tls: {ca: c.pem, cert: c.pem, key: k.pem}, proxy: "+
+			"'socks5://p:1', forward_headers: [x-user]}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,8 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	w := httptest.NewRecorder()
-	l.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/metrics", nil))
+	l.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet,
+		"http://localhost/metrics", nil))
 	text := w.Body.String()
 	for _, want := range []string{
 		`mcp_server_operation_duration_seconds_count{error_type="",gen_ai_prompt_name="",` +

@@ -222,8 +222,10 @@ func (c *checker) openAPI(u *Upstream, path string) {
 			map[string]bool{
 				"headers": len(u.Headers) > 0, "auth": u.Auth != nil, "tls": u.ownTLS(), "proxy": u.Proxy != "",
 			})
-	} else if c.address(u, path); !strings.HasPrefix(u.URL, "https://") && !strings.HasPrefix(u.URL, "http://") {
-		c.problem(path+".url", "an HTTP API has another address", "write https://host/path, below which the paths of the document are")
+	} else if c.address(u, path); !strings.HasPrefix(u.URL, "https://") &&
+		!strings.HasPrefix(u.URL, "http://") {
+		c.problem(path+".url", "an HTTP API has another address",
+			"write https://host/path, below which the paths of the document are")
 		return
 	}
 	x := o.Options
@@ -242,7 +244,8 @@ func (c *checker) openAPI(u *Upstream, path string) {
 		c.problem(at, "there is no document", "write its path, or its address with https://")
 	case o.remote():
 		if err := fetch.Check(o.Document); err != nil {
-			c.problem(at, "the document cannot be fetched: "+err.Error(), "write an address with https://, or a path")
+			c.problem(at, "the document cannot be fetched: "+err.Error(),
+				"write an address with https://, or a path")
 		}
 	default:
 		c.document(u, at)

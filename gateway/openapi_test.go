@@ -165,7 +165,10 @@ func TestOpenAPIRefresh(t *testing.T) {
 	}))
 	t.Cleanup(s.Close)
 	doc := &gateway.OpenAPI{Document: s.URL + "/pets.yaml", Refresh: 5 * time.Millisecond}
-	l := newLabOf(t, nil, &gateway.Config{Upstreams: []*gateway.Upstream{{Name: "pets", OpenAPI: doc, URL: "https://api.example.com", Tools: gateway.Filter{Deny: []string{"DELETE *", "DELETE /pets/*"}}}}})
+	l := newLabOf(t, nil, &gateway.Config{
+		Upstreams: []*gateway.Upstream{
+			{Name: "pets", OpenAPI: doc, URL: "https://api.example.com",
+				Tools: gateway.Filter{Deny: []string{"DELETE *", "DELETE /pets/*"}}}}})
 	client := l.client(t, mcp.ClientOptions{})
 	tools := func() string {
 		names, _ := toolsOf(t, client)
@@ -190,7 +193,8 @@ func TestOpenAPICheck(t *testing.T) {
 	writeFile(t, filepath.Join(dir, "pets.yaml"), petsDoc)
 	writeFile(t, filepath.Join(dir, "none.yaml"), "upstreams: {}\n")
 	var many strings.Builder
-	many.WriteString("openapi: 3.1.0\ninfo: {title: Many}\nservers: [{url: https://api.example.com}]\npaths:\n")
+	many.WriteString("openapi: 3.1.0\ninfo: {title: Many}\nservers: [{url: " +
+		"https://api.example.com}]\npaths:\n")
 	for i := range 201 {
 		fmt.Fprintf(&many, "  /p%d: {get: {operationId: op%d}}\n", i, i)
 	}
@@ -205,7 +209,8 @@ func TestOpenAPICheck(t *testing.T) {
 		{"{openapi: pets.yaml, url: https://a.test, profile: raw}", "tools of MCP"},
 		{"{openapi: pets.yaml, url: https://a.test, forward_headers: [x-id]}", "an HTTP API has none"},
 		{"{openapi: http://a.test/pets.yaml, url: https://a.test}", "cannot be fetched"},
-		{"{openapi: {document: pets.yaml, slim: much}, url: https://a.test}", `there is no kind of schemas "much"`},
+		{"{openapi: {document: pets.yaml, slim: much}, url: https://a.test}",
+			`there is no kind of schemas "much"`},
 		{"{openapi: {documents: pets.yaml}, url: https://a.test}", "did you mean document?"},
 		{"{openapi: {read_only: true}, url: https://a.test}", "there is no document"},
 		{
@@ -222,7 +227,9 @@ func TestOpenAPICheck(t *testing.T) {
 			t.Errorf("%s:\n%v\nwant %s", test.is, err, test.want)
 		}
 	}
-	c, err := gateway.Parse(filepath.Join(dir, "farcall.yaml"), []byte("upstreams:\n  pets: {openapi: pets.yaml, url: https://a.test, tools: {allow: [/pets, getPet], deny: [\"tag:x\"]}}\n"))
+	c, err := gateway.Parse(filepath.Join(dir, "farcall.yaml"),
+		[]byte("upstreams:\n  pets: {openapi: pets.yaml, url: https://a.test, tools: {allow: [/pets, "+
+			"getPet], deny: [\"tag:x\"]}}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

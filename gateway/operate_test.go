@@ -342,7 +342,8 @@ func TestOperatorChanges(t *testing.T) {
 		c.Guard.Audit.File = filepath.Join(t.TempDir(), "audit.jsonl")
 		reloads := 0
 		l := newLabOf(t, &gateway.Options{
-			Origins: []string{"https://app.example"}, LogLevels: levels.New(levels.Standard()...), Reload: func() ([]string, error) { reloads++; return nil, nil },
+			Origins: []string{"https://app.example"}, LogLevels: levels.New(levels.Standard()...),
+			Reload: func() ([]string, error) { reloads++; return nil, nil },
 		}, c)
 		var records []string
 		all, changes := sendersOf(anonymous), 0

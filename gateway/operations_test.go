@@ -90,7 +90,9 @@ func TestOperationRulesCheck(t *testing.T) {
 		"tools/call dogs/GET *":    "no upstream dogs has openapi",
 		"tools/call far/DELETE /*": "not known before its document has been fetched",
 	} {
-		text := "upstreams:\n  pets: {openapi: pets.yaml, url: https://a.test}\n  far: {openapi: https://a.test/pets.yaml}\nguard: {anonymous: true, allow: [{calls: \"*\"}], deny: [{calls: \"" + rule + "\"}]}\n"
+		text := "upstreams:\n  pets: {openapi: pets.yaml, url: https://a.test}\n  far: {openapi: " +
+			"https://a.test/pets.yaml}\nguard: {anonymous: true, allow: [{calls: \"*\"}], " +
+			"deny: [{calls: \"" + rule + "\"}]}\n"
 		c, err := gateway.Parse(filepath.Join(dir, "farcall.yaml"), []byte(text))
 		var said strings.Builder
 		if err != nil {

@@ -186,7 +186,8 @@ func bigResult(t *testing.T, farcall string) {
 		`","io.modelcontextprotocol/clientCapabilities":{}}}}`
 	for name, fetch := range map[string]func(t *testing.T, addr string) (n int64){
 		"http": func(t *testing.T, addr string) int64 {
-			r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/mcp", strings.NewReader(call))
+			r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/mcp",
+				strings.NewReader(call))
 			r.Header = http.Header{
 				"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"},
 				"Mcp-Protocol-Version": {modern}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {"work"},

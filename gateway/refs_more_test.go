@@ -17,7 +17,8 @@ import (
 )
 
 // visit is the data of an error with an id that all servers have.
-const visit = `{"elicitations":[{"mode":"url","elicitationId":"e-1","url":"https://example.com/","message":"x"}]}`
+const visit = `{"elicitations":[{"mode":"url","elicitationId":"e-1","url":"https://example.com/",` +
+	`"message":"x"}]}`
 
 const sharedSkill = "shared-skill"
 
@@ -195,7 +196,8 @@ func TestReferencesWeb(t *testing.T) {
 	}
 	c.Upstreams[1].Web = "qualified"
 	client := newLabOf(t, nil, c).client(t, mcp.ClientOptions{})
-	for uri, want := range map[string]string{"https://example.com/x": "a", "data:,x": "a", "b+https://example.com/x": "b", "b+data:,x": "b"} {
+	for uri, want := range map[string]string{"https://example.com/x": "a", "data:,x": "a",
+		"b+https://example.com/x": "b", "b+data:,x": "b"} {
 		r, err := client.Read(t.Context(), uri)
 		if err != nil || r.Contents[0].Text != want || r.Contents[0].URI != uri {
 			t.Errorf("%s: %+v, %v", uri, r, err)

@@ -29,7 +29,8 @@ var (
 	sharedURIs    = []string{
 		"ui://app/view.html", "ui://b+/app/view.html", "ui://a/x", "skill://git/SKILL.md", "file:///x",
 		"b+file:///x", "a+b+file:///x",
-		"memo:insights", "urn:uuid:1", "git+ssh://h/x", "https://example.com/x", "data:,x", "ui:///x", "ui://a%2B/x",
+		"memo:insights", "urn:uuid:1", "git+ssh://h/x", "https://example.com/x", "data:,x", "ui:///x",
+		"ui://a%2B/x",
 	}
 	sharedTemplates = []string{"db://{table}/{id}", "b+db://{table}/{id}"}
 	templated       = []string{"db://t/1", "b+db://t/1"} // of the templates

@@ -180,8 +180,10 @@ func TestCacheCheck(t *testing.T) {
 			"raw, cache: 1s}": "it is for tools of MCP",
 		"{command: x, lifetime: principal, cache: {ttl: 1s, " +
 			"public: true}}": "depend on who calls",
-		"{url: https://a.test, forward_headers: [x-user], cache: {ttl: 1s, public: true}}":                                             "depend on who calls",
-		"{url: https://a.test, lifetime: call, auth: {type: principals, principals: {\"*\": {A: b}}}, cache: {ttl: 1s, public: true}}": "depend on who calls",
+		"{url: https://a.test, forward_headers: [x-user], cache: {ttl: 1s, public: true}}": "depend on " +
+			"who calls",
+		"{url: https://a.test, lifetime: call, auth: {type: principals, principals: {\"*\": {A: b}}}, " +
+			"cache: {ttl: 1s, public: true}}": "depend on who calls",
 	} {
 		_, problems := parse(t, "f.yaml", "upstreams:\n  a: "+text+"\n")
 		if !strings.Contains(problems, want) {

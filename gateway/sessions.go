@@ -103,7 +103,9 @@ func (c *checker) sessions(conf *Config) {
 	u, err := url.Parse(s.Advertise)
 	if s.Advertise != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" ||
 		u.Scheme+"://"+u.Host != s.Advertise || len(s.Advertise) > 256) {
-		c.problem("sessions.advertise", c.quote("sessions.advertise", s.Advertise)+" is not the address of a replica", "write scheme, host and port only: http://10.0.0.3:7331")
+		c.problem("sessions.advertise",
+			c.quote("sessions.advertise", s.Advertise)+" is not the address of a replica",
+			"write scheme, host and port only: http://10.0.0.3:7331")
 	}
 	c.notBefore("sessions.max_age", s.MaxAge)
 }

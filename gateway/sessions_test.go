@@ -163,8 +163,10 @@ func TestSessionsConfig(t *testing.T) {
 	for text, want := range map[string]string{
 		"mode sticky": "sessions.mode: there is no mode \"sticky\"",
 		"mode sealed": "sealed sessions need keys", "key abc": "32 bytes",
-		"advertise 10.0.0.3": "sessions.advertise", "advertise http://h/path": "sessions.advertise", "age": "sessions.max_age",
-		"advertise http://10.0.0.3:7331": "<nil>", "mode none": "<nil>", "key " + strings.Repeat("5e", 32): "<nil>",
+		"advertise 10.0.0.3": "sessions.advertise", "advertise http://h/path": "sessions.advertise",
+		"age":                            "sessions.max_age",
+		"advertise http://10.0.0.3:7331": "<nil>", "mode none": "<nil>",
+		"key " + strings.Repeat("5e", 32): "<nil>",
 	} {
 		if got := base(text); !strings.Contains(got, want) {
 			t.Errorf("%s: %s, want %s", text, got, want)

@@ -83,14 +83,18 @@ func TestShieldShowsNoSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Now().Unix()
-	claims := map[string]any{"iss": "https://id.example", "sub": "alice", "aud": "https://gw.example/mcp", "iat": now, "exp": now + 600, "roles": []string{"dev"}}
+	claims := map[string]any{"iss": "https://id.example", "sub": "alice",
+		"aud": "https://gw.example/mcp", "iat": now, "exp": now + 600, "roles": []string{"dev"}}
 	good := issued(private, claims)
 	claims["exp"], claims["iat"] = now-600, now-1200
 	expired := issued(private, claims)
 
 	audit := filepath.Join(t.TempDir(), "audit.jsonl")
 	c := &gateway.Config{Guard: guarded(allow("dev", "tools/call *", "rpc *"), allow("ops", "*"))}
-	c.Guard.JWT = []guard.Issuer{{Issuer: "https://id.example", JWKS: fmt.Sprintf(`{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"1","x":%q}]}`, base64.RawURLEncoding.EncodeToString(public))}}
+	c.Guard.JWT = []guard.Issuer{
+		{Issuer: "https://id.example",
+			JWKS: fmt.Sprintf(`{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"1","x":%q}]}`,
+				base64.RawURLEncoding.EncodeToString(public))}}
 	c.Guard.Resource.URL = "https://gw.example/mcp"
 	c.Guard.Resource.Scopes = map[string][]string{"tools/call web/ask": {"ask"}}
 	c.Guard.Signatures = []guard.Signer{{ID: "partner", Secret: signing, Roles: []string{"dev"}}}
@@ -113,8 +117,10 @@ func TestShieldShowsNoSecrets(t *testing.T) {
 	crash.Env["TOKEN"] = ofChild
 	c.Upstreams = []*gateway.Upstream{
 		web, crash,
-		{Name: "dead", URL: "http://" + port.addr + "/mcp", Headers: map[string]string{"Authorization": "Bearer " + dead}},
-		{Name: "raw", URL: "http://" + port.addr + "/", Profile: "raw", Headers: map[string]string{"Authorization": "Bearer " + dead}},
+		{Name: "dead", URL: "http://" + port.addr + "/mcp",
+			Headers: map[string]string{"Authorization": "Bearer " + dead}},
+		{Name: "raw", URL: "http://" + port.addr + "/", Profile: "raw",
+			Headers: map[string]string{"Authorization": "Bearer " + dead}},
 	}
 	out := &said{all: map[string]*bytes.Buffer{}}
 	l := newLabOf(t, &gateway.Options{RPC: &farcall.Options{OnRecord: out.record}}, c)
@@ -225,7 +231,8 @@ func (s *said) signed(t *testing.T, l *lab, secret string) {
 			t.Fatal(err)
 		}
 		s.add("answer", got.Header, string(raw))
-		params, err := guard.SignParams("x", jsonrpc.Raw(`{}`), "partner", "https://gw.example/mcp", []byte(key))
+		params, err := guard.SignParams("x", jsonrpc.Raw(`{}`), "partner", "https://gw.example/mcp",
+			[]byte(key))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -92,7 +92,8 @@ func (*fake) Explain(context.Context, *Question) (*Explanation, error) {
 
 // send sends a request to a handler.
 func send(h http.Handler, method, path, body string, headers ...string) *httptest.ResponseRecorder {
-	r := httptest.NewRequestWithContext(context.Background(), method, "http://localhost/", strings.NewReader(body))
+	r := httptest.NewRequestWithContext(context.Background(), method, "http://localhost/",
+		strings.NewReader(body))
 	r.URL.Path, r.URL.RawPath, r.Host = path, "", "localhost"
 	if method != http.MethodGet {
 		r.Header.Set("Content-Type", "application/json")
@@ -195,7 +196,8 @@ func FuzzHandler(f *testing.F) {
 		if x.begun != x.ended || x.begun+x.refused > 1 {
 			t.Errorf("begun %d, ended %d, refused %d", x.begun, x.ended, x.refused)
 		}
-		if x.begun == 1 && (kind == "" || origin != "" && origin != "http://localhost" && origin != "https://localhost") && !strings.EqualFold(origin, "http://localhost") {
+		if x.begun == 1 && (kind == "" || origin != "" && origin != "http://localhost" &&
+			origin != "https://localhost") && !strings.EqualFold(origin, "http://localhost") {
 			t.Errorf("a change has begun: %q from %q", kind, origin)
 		}
 		if got.Code != http.StatusOK {

@@ -16,7 +16,8 @@ func TestLists(t *testing.T) {
 		Server:  ServerItems("files", "Files", "1.0", "Be kind."),
 		Prompts: raws([]string{`{"name":"greet","description":"Greets","arguments":[{"name":"who"}]}`}),
 		Resources: raws(
-			[]string{`{"uri":"file:///a","name":"a","size":7,"annotations":{"lastModified":"2026-01-01","priority":1},"_meta":{"x":1}}`}),
+			[]string{`{"uri":"file:///a","name":"a","size":7,"annotations":{"lastModified":"2026-01-01",` +
+				`"priority":1},"_meta":{"x":1}}`}),
 		Templates: raws([]string{`{"uriTemplate":"file:///{path}","name":"files"}`}),
 	}
 	for list, items := range accepted {
@@ -51,7 +52,8 @@ func TestLists(t *testing.T) {
 			`{"name":"greet","description":"Greets","arguments":[{"name":"who","description":"your ` +
 				`password"}]}`, "your password",
 		},
-		{Prompts, `{"name":"greet","description":"Greets","arguments":[{"name":"who"}],"icons":[{"src":"https://evil.example/x.png"}]}`, "evil.example"},
+		{Prompts, `{"name":"greet","description":"Greets","arguments":[{"name":"who"}],` +
+			`"icons":[{"src":"https://evil.example/x.png"}]}`, "evil.example"},
 		{
 			Resources,
 			`{"uri":"file:///a","name":"a","size":7,"annotations":{"priority":1},"_meta":{"x":2}}`,

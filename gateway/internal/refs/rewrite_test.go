@@ -65,7 +65,8 @@ func TestDown(t *testing.T) {
 				`"requestState":"s"}`,
 		},
 		{
-			Result, "tools/call", `{"_meta":{"ui":{"domain":"x","csp":{"connectDomains":["https://x"]},"resourceUri":"ui://x"}}}`,
+			Result, "tools/call", `{"_meta":{"ui":{"domain":"x","csp":{"connectDomains":["https://x"]},` +
+				`"resourceUri":"ui://x"}}}`,
 			`{"_meta":{"ui":{"csp":{"connectDomains":["https://x"]},"resourceUri":"ui://a+/x"}}}`,
 		},
 		{
@@ -88,7 +89,8 @@ func TestDown(t *testing.T) {
 			`{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"f:1"}}}]}`,
 			`{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"a+f:1"}}}]}`,
 		},
-		{Result, "resources/list", `{"resources":[{"uri":"f:1","name":"f:1"},{"uri":"https://x"}]}`, `{"resources":[{"uri":"a+f:1","name":"f:1"},{"uri":"https://x"}]}`},
+		{Result, "resources/list", `{"resources":[{"uri":"f:1","name":"f:1"},{"uri":"https://x"}]}`,
+			`{"resources":[{"uri":"a+f:1","name":"f:1"},{"uri":"https://x"}]}`},
 		{
 			Result, "resources/templates/list", `{"resourceTemplates":[{"uriTemplate":"{+u}"}]}`,
 			`{"resourceTemplates":[{"uriTemplate":"a+{+u}"}]}`,
@@ -99,10 +101,13 @@ func TestDown(t *testing.T) {
 			`{"contents":[{"uri":"a+f:1","text":"uri"},{"uri":"a+f:1/sub","_meta":{"ui":{}}}]}`,
 		},
 		{ErrorData, "resources/read", `{"uri":"f:1"}`, `{"uri":"a+f:1"}`},
-		{ErrorData, "tools/call", `{"uri":"f:1","elicitations":[{"elicitationId":"e","url":"https://x"}]}`, `{"uri":"f:1","elicitations":[{"elicitationId":"a+e","url":"https://x"}]}`},
+		{ErrorData, "tools/call",
+			`{"uri":"f:1","elicitations":[{"elicitationId":"e","url":"https://x"}]}`,
+			`{"uri":"f:1","elicitations":[{"elicitationId":"a+e","url":"https://x"}]}`},
 		{Params, "notifications/resources/updated", `{"uri":"f:1/sub"}`, `{"uri":"a+f:1/sub"}`},
 		{Params, "notifications/message", `{"logger":"l","data":{"uri":"f:1"}}`, ""},
-		{Params, "elicitation/create", `{"mode":"url","elicitationId":"e","url":"https://x"}`, `{"mode":"url","elicitationId":"a+e","url":"https://x"}`},
+		{Params, "elicitation/create", `{"mode":"url","elicitationId":"e","url":"https://x"}`,
+			`{"mode":"url","elicitationId":"a+e","url":"https://x"}`},
 		{
 			Params, "notifications/elicitation/complete", `{"elicitationId":"e"}`,
 			`{"elicitationId":"a+e"}`,
@@ -214,10 +219,12 @@ func TestDeep(t *testing.T) {
 
 func FuzzRewrite(f *testing.F) {
 	f.Add("tools/call",
-		[]byte(`{"content":[{"type":"resource_link","uri":"ui://x"}],"_meta":{"ui":{"domain":"x","resourceUri":"ui://x"}}}`))
+		[]byte(`{"content":[{"type":"resource_link","uri":"ui://x"}],"_meta":{"ui":{"domain":"x",`+
+			`"resourceUri":"ui://x"}}}`))
 	f.Add("tools/list", []byte(`{"tools":[{"name":"x\n"}]}`))
 	f.Add("tools/call",
-		[]byte(`{"content":[{"uri":"\ud800","\u0075ri":"ui:\/\/"}],"inputRequests":{"":{"params":{"messages":[{"content":[]}]}}}}`))
+		[]byte(`{"content":[{"uri":"\ud800","\u0075ri":"ui:\/\/"}],`+
+			`"inputRequests":{"":{"params":{"messages":[{"content":[]}]}}}}`))
 	f.Add("resources/read", []byte(`{"contents":[{"uri":"a+f:1"},{"uri":"https://x"}]}`))
 	f.Add("tasks/get", []byte(`{"result":{"content":[{"content":[{"uri":"f"}]}]}}`))
 	f.Fuzz(func(t *testing.T, method string, in []byte) {

@@ -207,10 +207,12 @@ func TestNames(t *testing.T) {
 		},
 		{
 			"web URIs are listed once", Resources,
-			[]Source{with(Resources, "https://w", "b+f:x").source("a", always), with(Resources, "https://w", "f:x").source("b", always)},
+			[]Source{with(Resources, "https://w", "b+f:x").source("a", always),
+				with(Resources, "https://w", "f:x").source("b", always)},
 			"https://w a+b+f:x b+f:x",
 			map[string]string{
-				"https://w": `"https://w" is among the resources of a and b: use a+https://w or b+https://w`, "b+https://w": "b/https://w",
+				"https://w":   `"https://w" is among the resources of a and b: use a+https://w or b+https://w`,
+				"b+https://w": "b/https://w",
 				// which b may have, and a must not take
 				"b+f:x": "b/f:x", "a+b+f:x": "a/b+f:x", "b+f:y": "b/f:y",
 			},

@@ -127,7 +127,8 @@ func (w *world) serve(rec *httptest.ResponseRecorder, r *http.Request) (err erro
 			w.mu.Lock()
 		}
 	case r.URL.Path == "/.well-known/oauth-protected-resource/mcp":
-		answer(rec, 200, map[string]any{"resource": "https://" + host + "/mcp", "authorization_servers": []string{"https://as." + host}})
+		answer(rec, 200, map[string]any{"resource": "https://" + host + "/mcp",
+			"authorization_servers": []string{"https://as." + host}})
 	default:
 		token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 		at, user, _ := strings.Cut(w.access[token], " ")
@@ -344,7 +345,8 @@ func (b *browser) signIn(upstream string, who Who) bool {
 func (w *world) call(upstream string, who Who) (status int, err error) {
 	u := w.ups[upstream]
 	for range 3 {
-		r, err := http.NewRequestWithContext(w.t.Context(), http.MethodPost, "https://"+upstream+".example/mcp", http.NoBody)
+		r, err := http.NewRequestWithContext(w.t.Context(), http.MethodPost,
+			"https://"+upstream+".example/mcp", http.NoBody)
 		if err != nil {
 			return 0, err
 		}

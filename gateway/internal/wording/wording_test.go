@@ -72,7 +72,8 @@ func TestText(t *testing.T) {
 	t.Parallel()
 	secret := &url.Error{Op: "Post", URL: "https://h/mcp?key=s3cr3t", Err: errors.New("EOF")}
 	for want, err := range map[string]error{
-		"Post https://h: EOF": fmt.Errorf(`mcp: farcall: call "tools/call": mcphttp: cannot reach the server: %w`, secret),
+		"Post https://h: EOF": fmt.Errorf(
+			`mcp: farcall: call "tools/call": mcphttp: cannot reach the server: %w`, secret),
 		"EOF": errors.New(
 			`farcall: not sent: "tools/call": httprpc: cannot reach the server: EOF`),
 		"its certificate is not signed by an authority known here; if it is meant, name a file with " +
