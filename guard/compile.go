@@ -262,7 +262,8 @@ func (c *Config) compileResource(s *state, f *finder) {
 	} else if u, err := url.Parse(c.Resource.URL); err != nil ||
 		strings.ContainsAny(u.Host, "\"<>\\ ") || u.Host == "" ||
 		u.Scheme != "https" && u.Scheme != "http" || u.Fragment != "" {
-		f.bad("resource.url", "it is no address of http or https without a fragment", "write https://host/mcp")
+		f.bad("resource.url", "it is no address of http or https without a fragment",
+			"write https://host/mcp")
 	} else {
 		s.origin, s.host = u.Scheme+"://"+u.Host, u.Host
 		s.resource(u)

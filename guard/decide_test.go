@@ -148,7 +148,8 @@ func TestLocalOverUnixSocket(t *testing.T) {
 	web.CloseIdleConnections()
 	server.Close()
 	<-served
-	bare, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/", http.NoBody)
+	bare, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/",
+		http.NoBody)
 	h.ServeHTTP(&deadEnd{header: http.Header{}}, bare)
 	if len(local) != 2 || !local[0] || local[1] {
 		t.Errorf("%v", local)
@@ -181,7 +182,9 @@ func wantsStepUp(t *testing.T, got *reply, want string) {
 	h := got.header.Get("Www-Authenticate")
 	if got.status != http.StatusForbidden || !strings.HasPrefix(h, "Bearer ") ||
 		!strings.Contains(h, `error="insufficient_scope"`) ||
-		!strings.Contains(h, `scope="`+want+`"`) || !strings.Contains(h, `resource_metadata="https://rpc.example/.well-known/oauth-protected-resource/rpc"`) {
+		!strings.Contains(h, `scope="`+want+`"`) ||
+		!strings.Contains(h, `resource_metadata="https://rpc.example/.well-known/`+
+			`oauth-protected-resource/rpc"`) {
 		t.Errorf("%d %q %s", got.status, h, got.body)
 	}
 }

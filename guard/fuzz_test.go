@@ -45,7 +45,8 @@ func FuzzHTTP(f *testing.F) {
 		f.Add(seed[0], seed[1], seed[2], seed[3])
 	}
 	f.Fuzz(func(t *testing.T, method, path, headers, body string) {
-		r, err := http.NewRequestWithContext(t.Context(), method, "http://localhost/", strings.NewReader(body))
+		r, err := http.NewRequestWithContext(t.Context(), method, "http://localhost/",
+			strings.NewReader(body))
 		if err != nil || !strings.HasPrefix(path, "/") {
 			return
 		}

@@ -68,7 +68,8 @@ func TestHostOfPreflight(t *testing.T) {
 		true:  http.StatusForbidden,
 	} {
 		s := newSite(t, &guard.Config{Anonymous: anonymous, Keys: []guard.Key{keyOf("ci", goodKey)}}, nil)
-		r := s.request("who", "", "Host: api.example.com", "Origin: http://api.example.com", "Access-Control-Request-Method: POST")
+		r := s.request("who", "", "Host: api.example.com", "Origin: http://api.example.com",
+			"Access-Control-Request-Method: POST")
 		r.Method = http.MethodOptions
 		if a := s.do(r); a.status != want {
 			t.Errorf("anonymous %v: %d %s, want %d", anonymous, a.status, a.body, want)

@@ -21,10 +21,11 @@ import (
 func TestPrincipalOwner(t *testing.T) {
 	taken := map[string]string{}
 	for name, p := range map[string]*guard.Principal{
-		"key ada, a user":           {ID: "ada", Kind: "user", Method: "key"},
-		"key ada, an agent":         {ID: "ada", Kind: "agent", Method: "key"},
-		"certificate ada":           {ID: "ada", Kind: "user", Method: "mtls"},
-		"token ada":                 {ID: "ada", Kind: "user", Method: "jwt", Issuer: "https://id.example.com"},
+		"key ada, a user":   {ID: "ada", Kind: "user", Method: "key"},
+		"key ada, an agent": {ID: "ada", Kind: "agent", Method: "key"},
+		"certificate ada":   {ID: "ada", Kind: "user", Method: "mtls"},
+		"token ada": {ID: "ada", Kind: "user", Method: "jwt",
+			Issuer: "https://id.example.com"},
 		"key with the token's name": {ID: "https://id.example.com|ada", Kind: "user", Method: "key"},
 		"key named anonymous":       {ID: "anonymous", Kind: "user", Method: "key"},
 		"of the program":            {ID: "ada"},
@@ -186,7 +187,8 @@ func newSessions(t *testing.T, rate guard.Rate) *sessions {
 }
 
 func (s *sessions) send(address, session, body string) *reply {
-	r := httptest.NewRequestWithContext(s.t.Context(), http.MethodPost, "http://127.0.0.1/mcp", strings.NewReader(body))
+	r := httptest.NewRequestWithContext(s.t.Context(), http.MethodPost, "http://127.0.0.1/mcp",
+		strings.NewReader(body))
 	r.RemoteAddr = address
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")

@@ -29,7 +29,8 @@ func TestSchemaThatCannotBeJudged(t *testing.T) {
 			`"n":{"type":"integer"}}}`,
 		"repeat": `{"properties":{"name":{"type":"string","pattern":"a{1001}"},` +
 			`"n":{"type":"integer"}}}`,
-		"remote": `{"properties":{"name":{"type":"string","$ref":"https://json-schema.org/x"},"n":{"type":"integer"}}}`,
+		"remote": `{"properties":{"name":{"type":"string","$ref":"https://json-schema.org/x"},` +
+			`"n":{"type":"integer"}}}`,
 		"mistake": `{"properties":{"name":{"type":"string","required":true},` +
 			`"n":{"type":"integer"}}}`,
 	}

@@ -71,8 +71,10 @@ func TestRules(t *testing.T) {
 		{user("alice", "dev"), Query{Method: "log"}, "-"},
 		{user("alice", "dev"), Query{Method: "log12"}, "-"},
 		{user("ci"), Query{Method: "build/run"}, "+allow[1]"},
-		{&Subject{ID: "ci", Name: "https://evil.example|ci", Kind: "user", Issuer: "https://evil.example"}, Query{Method: "build/run"}, "-"},
-		{&Subject{ID: "7", Name: "https://id.example|7", Kind: "user", Issuer: "https://id.example"}, Query{Method: "build/run"}, "+allow[1]"},
+		{&Subject{ID: "ci", Name: "https://evil.example|ci", Kind: "user",
+			Issuer: "https://evil.example"}, Query{Method: "build/run"}, "-"},
+		{&Subject{ID: "7", Name: "https://id.example|7", Kind: "user", Issuer: "https://id.example"},
+			Query{Method: "build/run"}, "+allow[1]"},
 		{user("c", "careful"), tool("a", "b"), "-"},
 		{user("c", "careful"), tool("a", "b", `{"readOnlyHint":true}`), "+allow[2]"},
 		{user("c", "careful"), tool("a", "b", `{"destructiveHint":false}`), "+allow[2]"},
@@ -116,8 +118,9 @@ func TestCedar(t *testing.T) {
 	now := time.Date(2030, 5, 6, 12, 0, 0, 0, time.UTC)
 	base := Query{
 		Subject: &Subject{
-			ID: "alice", Name: "https://id.example|alice", Kind: "user", Method: "jwt", Issuer: "https://id.example",
-			Roles: []string{"dev"}, Scopes: []string{"a"},
+			ID: "alice", Name: "https://id.example|alice", Kind: "user", Method: "jwt",
+			Issuer: "https://id.example",
+			Roles:  []string{"dev"}, Scopes: []string{"a"},
 			Claims: map[string]any{
 				"email": "a@b", "level": float64(3), "ratio": 0.5, "ok": true, "none": nil,
 				"groups": []any{"x", "y"},

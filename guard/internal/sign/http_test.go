@@ -163,7 +163,8 @@ func TestComponents(t *testing.T) {
 			"//evil.example/x", "example.com", false,
 			target{"POST", "http", "example.com", "//evil.example/x", "?", "//evil.example/x"},
 		},
-		{"http://www.example.com?a=1", "www.example.com", false, target{"POST", "http", "www.example.com", "/", "?a=1", "http://www.example.com?a=1"}},
+		{"http://www.example.com?a=1", "www.example.com", false,
+			target{"POST", "http", "www.example.com", "/", "?a=1", "http://www.example.com?a=1"}},
 	} {
 		r := &http.Request{Method: http.MethodPost, Host: test.host, RequestURI: test.uri}
 		if test.tls {
@@ -245,7 +246,8 @@ func TestTargetURI(t *testing.T) {
 		}
 		const text = `("@method" ` +
 			`"@target-uri");created=1700000000;expires=1700000300;nonce="nonce-0123456789";keyid="ci"`
-		base := "\"@method\": GET\n\"@target-uri\": https://example.com/mcp?a=1\n\"@signature-params\": " + text
+		base := "\"@method\": GET\n\"@target-uri\": https://example.com/mcp?a=1\n" +
+			"\"@signature-params\": " + text
 		s, _ := newSigner("ci", testSecret)
 		// Another label is none of our business, when ours has the tag; here there is one only, and no
 		// tag.

@@ -19,7 +19,8 @@ func TestReadProof(t *testing.T) {
 	const access = "token"
 	for alg := range algorithms {
 		s := newSigner(t, alg, "")
-		p, err := ReadProof(s.proof(nil, dict{"ath": sum(access), "nonce": "n"}), "POST", "https://rpc.example/mcp?query#fragment", access)
+		p, err := ReadProof(s.proof(nil, dict{"ath": sum(access), "nonce": "n"}), "POST",
+			"https://rpc.example/mcp?query#fragment", access)
 		if err != nil {
 			t.Fatal(alg, err, errors.Unwrap(err))
 		}
@@ -53,14 +54,15 @@ func TestReadProof(t *testing.T) {
 			s.proof(nil, nil)[:len(s.proof(nil, nil))-86] + strings.Repeat("A", 86),
 			"signature",
 		},
-		"htm other":            {s.proof(nil, dict{"htm": "GET"}), "claims"},
-		"htm in other case":    {s.proof(nil, dict{"htm": "post"}), "claims"},
-		"htm missing":          {s.proof(nil, dict{"htm": nil}), "claims"},
-		"htu other path":       {s.proof(nil, dict{"htu": "https://rpc.example/mcp/admin"}), "claims"},
-		"htu other host":       {s.proof(nil, dict{"htu": "https://evil.example/mcp"}), "claims"},
-		"htu other scheme":     {s.proof(nil, dict{"htu": "http://rpc.example/mcp"}), "claims"},
-		"htu other port":       {s.proof(nil, dict{"htu": "https://rpc.example:444/mcp"}), "claims"},
-		"htu with a user":      {s.proof(nil, dict{"htu": "https://rpc.example@rpc.example/mcp"}), "claims"},
+		"htm other":         {s.proof(nil, dict{"htm": "GET"}), "claims"},
+		"htm in other case": {s.proof(nil, dict{"htm": "post"}), "claims"},
+		"htm missing":       {s.proof(nil, dict{"htm": nil}), "claims"},
+		"htu other path":    {s.proof(nil, dict{"htu": "https://rpc.example/mcp/admin"}), "claims"},
+		"htu other host":    {s.proof(nil, dict{"htu": "https://evil.example/mcp"}), "claims"},
+		"htu other scheme":  {s.proof(nil, dict{"htu": "http://rpc.example/mcp"}), "claims"},
+		"htu other port":    {s.proof(nil, dict{"htu": "https://rpc.example:444/mcp"}), "claims"},
+		"htu with a user": {s.proof(nil, dict{"htu": "https://rpc.example@rpc.example/mcp"}),
+			"claims"},
 		"htu path only":        {s.proof(nil, dict{"htu": "/mcp"}), "claims"},
 		"htu path in capitals": {s.proof(nil, dict{"htu": "https://rpc.example/MCP"}), "claims"},
 		"htu missing":          {s.proof(nil, dict{"htu": nil}), "claims"},
@@ -71,10 +73,11 @@ func TestReadProof(t *testing.T) {
 		"iat missing":          {s.proof(nil, dict{"iat": nil}), "claims"},
 		"iat a string":         {s.proof(nil, dict{"iat": "1"}), "claims"},
 		"nonce a number":       {s.proof(nil, dict{"nonce": 1}), "claims"},
-		"duplicate htu":        {s.raw(text(dict{"alg": "ES256", "typ": "dpop+jwt", "jwk": s.jwk()}), `{"htu":"https://rpc.example/mcp","htu":"https://x.example"}`), "malformed"},
-		"two proofs":           {s.proof(nil, nil) + ", " + s.proof(nil, nil), "malformed"},
-		"too large":            {s.proof(nil, dict{"a": strings.Repeat("a", maxProof)}), "malformed"},
-		"nothing":              {"", "malformed"},
+		"duplicate htu": {s.raw(text(dict{"alg": "ES256", "typ": "dpop+jwt", "jwk": s.jwk()}),
+			`{"htu":"https://rpc.example/mcp","htu":"https://x.example"}`), "malformed"},
+		"two proofs": {s.proof(nil, nil) + ", " + s.proof(nil, nil), "malformed"},
+		"too large":  {s.proof(nil, dict{"a": strings.Repeat("a", maxProof)}), "malformed"},
+		"nothing":    {"", "malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := ReadProof(test.raw, "POST", "https://rpc.example/mcp", "")

@@ -43,11 +43,13 @@ func FuzzReadProof(f *testing.F) {
 	s := newSigner(f, "EdDSA", "")
 	genuine := s.proof(nil, dict{"ath": sum("token")})
 	head := text(dict{"alg": "EdDSA", "typ": "dpop+jwt", "jwk": s.jwk()})
-	f.Add(`{"jti":"a","htm":"GET","htu":"https://a.example/%41","iat":1,"nonce":"n"}`, "GET", "https://A.example:443/A?q")
+	f.Add(`{"jti":"a","htm":"GET","htu":"https://a.example/%41","iat":1,"nonce":"n"}`, "GET",
+		"https://A.example:443/A?q")
 	f.Add(genuine, "POST", "https://rpc.example/mcp")
 	f.Add(rfc9449Token, "POST", "https://server.example.com/token")
 	f.Add(rfc9449Resource, "GET", "https://resource.example.org/%7ex/../protectedresource?a")
-	f.Add(s.proof(dict{"jwk": dict{"kty": "EC", "crv": "P-256", "x": "AQ", "y": "AQ"}}, nil), "", "http://[::1]:80/%2e%2E/%")
+	f.Add(s.proof(dict{"jwk": dict{"kty": "EC", "crv": "P-256", "x": "AQ", "y": "AQ"}}, nil), "",
+		"http://[::1]:80/%2e%2E/%")
 	f.Fuzz(func(t *testing.T, raw, method, target string) {
 		for _, header := range []string{raw, s.raw(head, raw), s.raw(raw, "{}")} {
 			p, err := ReadProof(header, method, target, "")
@@ -67,7 +69,8 @@ func FuzzReadProof(f *testing.F) {
 
 func FuzzDocuments(f *testing.F) {
 	for _, seed := range []string{
-		`{"issuer":"` + testIssuer + `","jwks_uri":"https://a"}`, `{"keys":[` + rfc7638Key + "," + rfc7515A3Key + "," + rfc8037Key + "," + rfc7515A1Key + `]}`,
+		`{"issuer":"` + testIssuer + `","jwks_uri":"https://a"}`,
+		`{"keys":[` + rfc7638Key + "," + rfc7515A3Key + "," + rfc8037Key + "," + rfc7515A1Key + `]}`,
 		`{"keys":[]}`, `{"keys":[null,1]}`, "[]", "null", `{"issuer":1,"issuer":2}`,
 		`{"keys":[{"kty":"RSA","n":"","e":"AQAB"}]}`,
 	} {

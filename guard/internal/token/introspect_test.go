@@ -71,7 +71,8 @@ func asker(t *testing.T, e *endpoint, o *Options, change func(*Issuer)) *Verifie
 }
 
 func active(sub string, exp time.Time) string {
-	return fmt.Sprintf(`{"active":true,"sub":%q,"aud":"https://rpc.example","scope":"read write","roles":["builder"],"exp":%d}`, sub, exp.Unix())
+	return fmt.Sprintf(`{"active":true,"sub":%q,"aud":"https://rpc.example","scope":"read `+
+		`write","roles":["builder"],"exp":%d}`, sub, exp.Unix())
 }
 
 func TestIntrospection(t *testing.T) {
@@ -83,7 +84,8 @@ func TestIntrospection(t *testing.T) {
 			return 200, strings.Replace(active("alice", time.Now().Add(time.Hour)), "rpc.example",
 				"bank.example", 1)
 		case "other-issuer":
-			return 200, `{"active":true,"sub":"alice","aud":"https://rpc.example","iss":"https://evil.example"}`
+			return 200, `{"active":true,"sub":"alice","aud":"https://rpc.example",` +
+				`"iss":"https://evil.example"}`
 		case "expired":
 			return 200, active("alice", time.Now().Add(-time.Hour))
 		case "no-sub":
@@ -97,7 +99,8 @@ func TestIntrospection(t *testing.T) {
 		case "broken":
 			return 200, `{"active":`
 		case "large":
-			return 200, `{"active":true,"sub":"alice","aud":"https://rpc.example","x":"` + strings.Repeat("x", maxAnswer) + `"}`
+			return 200, `{"active":true,"sub":"alice","aud":"https://rpc.example","x":"` + strings.Repeat(
+				"x", maxAnswer) + `"}`
 		case "down":
 			return 503, active("alice", time.Now().Add(time.Hour))
 		case "denied":
@@ -303,15 +306,18 @@ func TestIntrospectionIsAdmitted(t *testing.T) {
 
 func TestIntrospectionOfWrongIssuers(t *testing.T) {
 	for want, change := range map[string]func(*Issuer){
-		"has no url":              func(i *Issuer) { i.Introspection.URL = "" },
-		"must be https":           func(i *Issuer) { i.Introspection.URL = "http://id.example/introspect" },
+		"has no url": func(i *Issuer) { i.Introspection.URL = "" },
+		"must be https": func(i *Issuer) {
+			i.Introspection.URL = "http://id.example/introspect"
+		},
 		"has no client_secret":    func(i *Issuer) { i.Introspection.ClientSecret = "" },
 		"has no client_id":        func(i *Issuer) { i.Introspection.ClientID = "" },
 		`has the auth "digest"`:   func(i *Issuer) { i.Introspection.Auth = "digest" },
 		"a time of its introspec": func(i *Issuer) { i.Introspection.TTL = -1 },
 	} {
 		i := Issuer{Issuer: testIssuer, Audience: []string{"a"}}
-		i.Introspection.URL, i.Introspection.ClientID, i.Introspection.ClientSecret = "https://id.example/introspect", "a", "b"
+		i.Introspection.URL, i.Introspection.ClientID,
+			i.Introspection.ClientSecret = "https://id.example/introspect", "a", "b"
 		i.Introspection.Opaque = true
 		change(&i)
 		if v, err := New([]Issuer{i}, nil); err == nil || !strings.Contains(err.Error(), want) {
@@ -322,7 +328,8 @@ func TestIntrospectionOfWrongIssuers(t *testing.T) {
 		}
 	}
 	i := Issuer{Issuer: testIssuer, Audience: []string{"a"}}
-	i.Introspection.URL, i.Introspection.ClientID, i.Introspection.ClientSecret, i.Introspection.Opaque = "https://id.example/introspect", "a", "b", true
+	i.Introspection.URL, i.Introspection.ClientID, i.Introspection.ClientSecret,
+		i.Introspection.Opaque = "https://id.example/introspect", "a", "b", true
 	other := i
 	other.Issuer = "https://other.example"
 	if _, err := New([]Issuer{i, other}, nil); err == nil ||

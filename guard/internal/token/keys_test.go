@@ -128,10 +128,12 @@ func TestDiscovery(t *testing.T) {
 		v.Close()
 	}
 	for _, document := range []string{
-		text(dict{"issuer": testIssuer + "/", "jwks_uri": testKeys}), text(dict{"issuer": "https://evil.example", "jwks_uri": testKeys}),
+		text(dict{"issuer": testIssuer + "/", "jwks_uri": testKeys}),
+		text(dict{"issuer": "https://evil.example", "jwks_uri": testKeys}),
 		text(dict{"jwks_uri": testKeys}), text(dict{"Issuer": testIssuer, "jwks_uri": testKeys}),
 		text(dict{"issuer": testIssuer}),
-		`{"issuer":"https://evil.example","issuer":"` + testIssuer + `","jwks_uri":"` + testKeys + `"}`, "<html>", "", "[]",
+		`{"issuer":"https://evil.example","issuer":"` + testIssuer + `","jwks_uri":"` + testKeys + `"}`,
+		"<html>", "", "[]",
 		text(dict{"issuer": testIssuer, "jwks_uri": []any{testKeys}}), strings.Repeat(" ", maxSetBytes+1),
 	} {
 		net := issuerNet(s)
@@ -157,7 +159,8 @@ func TestDiscoveryOverHTTP(t *testing.T) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	v, err := New([]Issuer{{Issuer: server.URL + "/tenant", Audience: []string{"https://rpc.example"}}}, &Options{Now: func() time.Time { return testNow }})
+	v, err := New([]Issuer{{Issuer: server.URL + "/tenant",
+		Audience: []string{"https://rpc.example"}}}, &Options{Now: func() time.Time { return testNow }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +267,8 @@ func TestUnknownKid(t *testing.T) {
 		before := net.count(testKeys)
 		later(time.Minute)
 		for _, raw := range []string{
-			evil.sign(dict{"kid": "x", "alg": "HS256"}, nil), evil.sign(dict{"kid": "x"}, dict{"iss": "https://x.example"}),
+			evil.sign(dict{"kid": "x", "alg": "HS256"}, nil),
+			evil.sign(dict{"kid": "x"}, dict{"iss": "https://x.example"}),
 			evil.sign(dict{"kid": "x", "jku": "https://x.example"}, nil), s.sign(nil, dict{"exp": 1}),
 		} {
 			if _, err := v.Verify(t.Context(), raw); err == nil {

@@ -144,8 +144,9 @@ func (s *signer) sign(header, claims dict) string {
 		h["kid"] = s.kid
 	}
 	c := dict{
-		"iss": testIssuer, "sub": "alice", "aud": "https://rpc.example", "client_id": "app", "scope": "read write",
-		"iat": testNow.Unix() - 60, "exp": testNow.Unix() + 600, "roles": []any{"builder", "tester"},
+		"iss": testIssuer, "sub": "alice", "aud": "https://rpc.example", "client_id": "app",
+		"scope": "read write",
+		"iat":   testNow.Unix() - 60, "exp": testNow.Unix() + 600, "roles": []any{"builder", "tester"},
 	}
 	return s.raw(text(over(h, header)), text(over(c, claims)))
 }

@@ -116,8 +116,9 @@ func TestClaims(t *testing.T) {
 			want: func(t *Token) bool { return len(t.Roles) == 1 && t.Roles[0] == "r" },
 		},
 		"roles with dots": {
-			claims: dict{"https://a.example/roles": []any{"r"}}, change: func(i *Issuer) { i.Roles = "https://a.example/roles" },
-			want: func(t *Token) bool { return len(t.Roles) == 1 },
+			claims: dict{"https://a.example/roles": []any{"r"}},
+			change: func(i *Issuer) { i.Roles = "https://a.example/roles" },
+			want:   func(t *Token) bool { return len(t.Roles) == 1 },
 		},
 		"roles with dots inside": {
 			claims: dict{"resource_access": dict{"my.app": dict{"roles": []any{"r"}}}},
@@ -205,7 +206,8 @@ func TestNew(t *testing.T) {
 func TestCache(t *testing.T) {
 	s := newSigner(t, "EdDSA", "k")
 	now := testNow
-	v, err := New([]Issuer{{Issuer: testIssuer, JWKS: set(s), Audience: []string{"https://rpc.example"}, MaxAge: 5 * time.Minute}},
+	v, err := New([]Issuer{{Issuer: testIssuer, JWKS: set(s),
+		Audience: []string{"https://rpc.example"}, MaxAge: 5 * time.Minute}},
 		&Options{Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)

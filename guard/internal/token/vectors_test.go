@@ -128,7 +128,8 @@ func TestVectorsOfSignatures(t *testing.T) {
 	}
 	for _, raw := range []string{rfc7515A2, rfc7515A3} {
 		p, err := parse(raw)
-		if err != nil || p.claims["iss"] != "joe" || p.claims["http://example.com/is_root"] != true || p.claims["exp"] != 1300819380.0 {
+		if err != nil || p.claims["iss"] != "joe" || p.claims["http://example.com/is_root"] != true ||
+			p.claims["exp"] != 1300819380.0 {
 			t.Errorf("RFC 7515 A.2, A.3: %v, %v", p, err)
 		}
 	}
@@ -176,14 +177,16 @@ func TestVectorsOfProofs(t *testing.T) {
 	if got := sum(rfc9449Access); got != rfc9449ATH {
 		t.Errorf("ath is %s", got)
 	}
-	p, err = ReadProof(rfc9449Resource, "GET", "https://resource.example.org/protectedresource", rfc9449Access)
+	p, err = ReadProof(rfc9449Resource, "GET", "https://resource.example.org/protectedresource",
+		rfc9449Access)
 	if want := (Proof{
 		Thumbprint: rfc9449Thumbprint, ID: "e1j3V_bKic8-LAEB",
 		Issued: time.Unix(1562262618, 0),
 	}); err != nil || *p != want {
 		t.Errorf("%+v, %v", p, err)
 	}
-	_, err = ReadProof(rfc9449Resource, "GET", "https://resource.example.org/protectedresource", rfc9449Access+"x")
+	_, err = ReadProof(rfc9449Resource, "GET", "https://resource.example.org/protectedresource",
+		rfc9449Access+"x")
 	refused(t, err, "claims", rfc9449Resource)
 	_, err = ReadProof(rfc9449Token, "GET", "https://server.example.com/token", "")
 	refused(t, err, "claims", rfc9449Token)
