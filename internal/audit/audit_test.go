@@ -32,7 +32,8 @@ func open(t *testing.T, o *Options) *Log {
 
 func example() *Entry {
 	return &Entry{
-		Time: time.Date(2026, 3, 1, 12, 0, 0, 5000, time.UTC), Principal: "alice", Kind: "user", Method: "jwt", Issuer: "https://idp.example",
+		Time: time.Date(2026, 3, 1, 12, 0, 0, 5000, time.UTC), Principal: "alice", Kind: "user",
+		Method: "jwt", Issuer: "https://idp.example",
 		Address: "192.0.2.7:5123", Transport: "http", Call: "tools/call github/search",
 		Upstream: "github", Decision: "allowed",
 		Policies: []string{"builders", "allow[1]"}, Reason: "allowed by builders",
@@ -69,7 +70,8 @@ func TestLine(t *testing.T) {
 	}
 	want := `{"time":"2026-03-01T12:00:00.000005Z","decision":"allowed","principal":"alice",` +
 		`"kind":"user","method":"jwt",` +
-		`"issuer":"https://idp.example","address":"192.0.2.7:5123","transport":"http","call":"tools/call github/search","upstream":"github",` +
+		`"issuer":"https://idp.example","address":"192.0.2.7:5123","transport":"http",` +
+		`"call":"tools/call github/search","upstream":"github",` +
 		`"policies":["builders","allow[1]"],"reason":"allowed by builders","error":-32002,` +
 		`"latencyMicros":2,` +
 		`"params":{"name":"search","arguments":{"q":"x","password":"[redacted]"}}}`

@@ -33,7 +33,8 @@ func TestRedact(t *testing.T) {
 			`["Basic [redacted]","basic understanding","a [redacted]."]`,
 		},
 		{`["eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIn0.c2ln","eyJ.x"]`, `["[redacted]","eyJ.x"]`},
-		{`["https://u:p@h/x?a=1&access_token=tok&b=2#f","https://h/@x"]`, `["https://[redacted]@h/x?a=1&access_token=[redacted]&b=2#f","https://h/@x"]`},
+		{`["https://u:p@h/x?a=1&access_token=tok&b=2#f","https://h/@x"]`,
+			`["https://[redacted]@h/x?a=1&access_token=[redacted]&b=2#f","https://h/@x"]`},
 		{
 			`["mysql --password hunter2 -e","run --token=abc x","grant_type=x&client%5Fsecret=y&z=1"]`,
 			`["mysql --password [redacted] -e","run --token=[redacted] x",` +
@@ -110,11 +111,10 @@ func TestProse(t *testing.T) {
 	for in, want := range map[string]string{
 		"invalid token: it has expired; a Bearer token is expected": "invalid token: it has expired; a " +
 			"Bearer token is expected",
-		"refused Bearer abc123, fk_ci_0123456789": "refused Bearer " +
-			"[redacted], [redacted]",
-		`resources/read https://a:b@h/?token=c#d`: `resources/read https://[redacted]@h/?token=[redacted]`,
-		`{"token": "c", "token":d`: `{"token": "[redacted]", ` +
-			`"token":[redacted]`,
+		"refused Bearer abc123, fk_ci_0123456789": "refused Bearer [redacted], [redacted]",
+		`resources/read https://a:b@h/?token=c#d`: `resources/read https://[redacted]@h/` +
+			`?token=[redacted]`,
+		`{"token": "c", "token":d`:              `{"token": "[redacted]", "token":[redacted]`,
 		"Authorization: Basic YWxpY2U6aHVudGVy": "Authorization: Basic [redacted]",
 	} {
 		if got := string(r.mask([]byte(in), true)); got != want {
@@ -124,7 +124,10 @@ func TestProse(t *testing.T) {
 }
 
 func FuzzRedact(f *testing.F) {
-	for _, in := range []string{`{"a":{"b":[1,"x",null]},"token":"t"}`, `["Bearer x","https://u:p@h","a=b&secret=c"]`, `{"a":"\u2028\"","a":1}`, `[[[[`, `{"x":"eyJa.b.c"}`} {
+	for _, in := range []string{
+		`{"a":{"b":[1,"x",null]},"token":"t"}`, `["Bearer x","https://u:p@h","a=b&secret=c"]`,
+		`{"a":"\u2028\"","a":1}`, `[[[[`, `{"x":"eyJa.b.c"}`,
+	} {
 		f.Add([]byte(in), "password")
 	}
 	f.Fuzz(func(t *testing.T, in []byte, name string) {
@@ -165,7 +168,8 @@ func FuzzRedact(f *testing.F) {
 func utf8Valid(b []byte) bool { return strings.ToValidUTF8(string(b), "") == string(b) }
 
 func BenchmarkRedact(b *testing.B) {
-	in := []byte(`{"name":"search","arguments":{"q":"some words","page":1,"repo":"octo/cat","password":"hunter2","url":"https://example.com/a?b=c"}}`)
+	in := []byte(`{"name":"search","arguments":{"q":"some words","page":1,"repo":"octo/cat",` +
+		`"password":"hunter2","url":"https://example.com/a?b=c"}}`)
 	r := compile([]string{"arguments.body"})
 	var dst []byte
 	var w walker

@@ -89,14 +89,16 @@ func TestNames(t *testing.T) {
 		}
 	}
 	// The same server is reached by who may.
-	for _, origin := range []*url.URL{nil, mustURL(t, "https://example.com/"), mustURL(t, "http://localhost/")} {
+	for _, origin := range []*url.URL{nil, mustURL(t, "https://example.com/"),
+		mustURL(t, "http://localhost/")} {
 		body, _, _, err := c.Get(t.Context(), origin, "https://example.com"+port(t, s))
 		if err != nil || string(body) != "secret" {
 			t.Errorf("from %v: %q %v", origin, body, err)
 		}
 	}
 	// But what it has connected does not serve who may not.
-	if _, _, _, err := c.Get(t.Context(), evil, "https://example.com"+port(t, s)); !errors.Is(err, ErrAddress) {
+	if _, _, _, err := c.Get(t.Context(), evil, "https://example.com"+port(t, s)); !errors.Is(err,
+		ErrAddress) {
 		t.Errorf("by another's connection: %v", err)
 	}
 }
@@ -117,7 +119,8 @@ func TestRebinding(t *testing.T) {
 		t.Errorf("as long as it is public: %v", err)
 	}
 	for range 3 {
-		if _, _, _, err = c.Get(t.Context(), evil, "https://example.com"+port(t, s)); !errors.Is(err, ErrAddress) {
+		if _, _, _, err = c.Get(t.Context(), evil, "https://example.com"+port(t, s)); !errors.Is(err,
+			ErrAddress) {
 			t.Errorf("rebound: %v", err)
 		}
 	}
@@ -132,8 +135,9 @@ func TestRedirects(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		to := map[string]string{
 			"/three": "/two", "/two": "/one", "/one": self + "/end", "/four": "/three", "/loop": "/loop",
-			"/other": other.URL, "/private": "http://10.0.0.1/", "/metadata": "http://169.254.169.254/latest/meta-data/",
-			"/public": "https://example.com/", "/user": strings.Replace(self, "//", "//u:p@", 1) + "/end",
+			"/other": other.URL, "/private": "http://10.0.0.1/",
+			"/metadata": "http://169.254.169.254/latest/meta-data/",
+			"/public":   "https://example.com/", "/user": strings.Replace(self, "//", "//u:p@", 1) + "/end",
 			"/file": "file:///etc/passwd",
 			"/name": strings.Replace(self, "127.0.0.1", "localhost", 1) + "/end",
 		}[r.URL.Path]
@@ -302,11 +306,13 @@ func TestHTTP(t *testing.T) {
 		}, nil
 	})
 	c := New(&Options{HTTP: &http.Client{Transport: given}})
-	if _, _, _, err := c.Get(t.Context(), nil, "https://example.com/a?b"); !errors.Is(err, ErrTooLarge) || asked != "https://example.com/a?b" {
+	if _, _, _, err := c.Get(t.Context(), nil, "https://example.com/a?b"); !errors.Is(err,
+		ErrTooLarge) || asked != "https://example.com/a?b" {
 		t.Errorf("%q %v", asked, err)
 	}
 	asked = ""
-	if _, _, _, err := c.Get(t.Context(), mustURL(t, "https://evil.test"), "https://10.0.0.1/"); !errors.Is(err, ErrAddress) || asked != "" {
+	if _, _, _, err := c.Get(t.Context(), mustURL(t, "https://evil.test"),
+		"https://10.0.0.1/"); !errors.Is(err, ErrAddress) || asked != "" {
 		t.Errorf("an address that says what it is: %q %v", asked, err)
 	}
 
@@ -334,7 +340,8 @@ func TestHTTP(t *testing.T) {
 func TestErrors(t *testing.T) {
 	s := serve(t, func(_ http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) })
 	for _, address := range []string{
-		s.URL + "/a?key=hunter2", "https://user:hunter2@example.com/", "https://user:hunter2@exa mple/%zz",
+		s.URL + "/a?key=hunter2", "https://user:hunter2@example.com/",
+		"https://user:hunter2@exa mple/%zz",
 		"http://example.com/?hunter2#hunter2",
 	} {
 		_, _, _, err := New(nil).Get(t.Context(), nil, address)

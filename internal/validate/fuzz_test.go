@@ -216,7 +216,8 @@ func (m *meaning) engine(pattern string) (jsonschema.Regexp, error) {
 func agreeOnForeign(t *testing.T, seed uint64, values int) (whole, open int) {
 	t.Helper()
 	m := &maker{Rand: rand.New(rand.NewPCG(seed, 2)), foreign: true}
-	m.dialect = m.pick("", "", "", "https://json-schema.org/draft/2019-09/schema", "http://json-schema.org/draft-07/schema#")
+	m.dialect = m.pick("", "", "", "https://json-schema.org/draft/2019-09/schema",
+		"http://json-schema.org/draft-07/schema#")
 	schema := m.root()
 	oracles := make([]*jsonschema.Schema, len(meanings))
 	for i := range meanings {
@@ -290,7 +291,8 @@ func FuzzAgreeOnForeign(f *testing.F) {
 func agree(t *testing.T, seed uint64, values int) {
 	t.Helper()
 	m := &maker{Rand: rand.New(rand.NewPCG(seed, 1))}
-	m.dialect = m.pick("", "", "", "https://json-schema.org/draft/2019-09/schema", "http://json-schema.org/draft-07/schema#")
+	m.dialect = m.pick("", "", "", "https://json-schema.org/draft/2019-09/schema",
+		"http://json-schema.org/draft-07/schema#")
 	schema := m.root()
 	want, wantErr := oracle(schema)
 	got, err := Compile([]byte(schema), Limits{})
@@ -375,7 +377,8 @@ func TestBounded(t *testing.T) {
 		"depth": {
 			`{"items":{"$ref":"#"}}`, strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000),
 		},
-		"dynamic": {`{"$dynamicAnchor":"a","allOf":[{"$id":"http://x/y","$dynamicAnchor":"a","allOf":[{"$dynamicRef":"#a"}]}]}`, `1`},
+		"dynamic": {`{"$dynamicAnchor":"a","allOf":[{"$id":"http://x/y","$dynamicAnchor":"a",` +
+			`"allOf":[{"$dynamicRef":"#a"}]}]}`, `1`},
 		"pattern": {`{"pattern":"(a{1,30}){1,30}$"}`, `"` + strings.Repeat("a", 1_000_000) + `"`},
 		"many patterns": {
 			`{"patternProperties":{` + manyPatterns(100) + `}}`,

@@ -39,8 +39,10 @@ var drafts = map[string]draft{
 	"http://json-schema.org/draft/2020-12/schema": draft2020,
 }
 
-const draftNames = "https://json-schema.org/draft/2020-12/schema, https://json-schema.org/draft/2019-09/schema, " +
-	"http://json-schema.org/draft-07/schema#, http://json-schema.org/draft-06/schema#, http://json-schema.org/draft-04/schema#"
+const draftNames = "https://json-schema.org/draft/2020-12/schema, " +
+	"https://json-schema.org/draft/2019-09/schema, " +
+	"http://json-schema.org/draft-07/schema#, http://json-schema.org/draft-06/schema#, " +
+	"http://json-schema.org/draft-04/schema#"
 
 // id is the keyword that names a schema.
 func (d draft) id() string {

@@ -21,8 +21,11 @@ func TestSuite(t *testing.T) {
 	// Formats and content are annotations here, and 1.0 is an integer in every draft.
 	skip := []string{"content.json", "zeroTerminatedFloats.json", "format-assertion.json"}
 	for dir, dialect := range map[string]string{
-		"draft4": "http://json-schema.org/draft-04/schema#", "draft6": "http://json-schema.org/draft-06/schema#", "draft7": "http://json-schema.org/draft-07/schema#",
-		"draft2019-09": "https://json-schema.org/draft/2019-09/schema", "draft2020-12": "https://json-schema.org/draft/2020-12/schema",
+		"draft4":       "http://json-schema.org/draft-04/schema#",
+		"draft6":       "http://json-schema.org/draft-06/schema#",
+		"draft7":       "http://json-schema.org/draft-07/schema#",
+		"draft2019-09": "https://json-schema.org/draft/2019-09/schema",
+		"draft2020-12": "https://json-schema.org/draft/2020-12/schema",
 	} {
 		run, refused := 0, 0
 		for _, pattern := range []string{"*.json", "optional/*.json"} {

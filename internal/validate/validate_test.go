@@ -276,18 +276,21 @@ func TestCompileFails(t *testing.T) {
 		`{"$ref":1}`:                                      "/$ref: must be a string",
 		`{"$ref":"#/$defs/x"}`: `the schema at /$ref: "#/$defs/x": ` +
 			`there is no "$defs"`,
-		`{"$ref":"#x"}`:                                           "there is no such anchor",
-		`{"$ref":"#/%"}`:                                          "is no URI reference",
-		`{"$defs":{"a":1},"$ref":"#/$defs/a"}`:                    "/$defs/a: a schema must be",
-		`{"x":{"y":{"minimum":"1"}},"$ref":"#/x/y"}`:              "must be a number",
-		`{"items":{"$ref":"https://example.com/s.json"}}`:         `the schema at /items/$ref: "https://example.com/s.json" leads out of the schema; nothing is fetched`,
+		`{"$ref":"#x"}`:                              "there is no such anchor",
+		`{"$ref":"#/%"}`:                             "is no URI reference",
+		`{"$defs":{"a":1},"$ref":"#/$defs/a"}`:       "/$defs/a: a schema must be",
+		`{"x":{"y":{"minimum":"1"}},"$ref":"#/x/y"}`: "must be a number",
+		`{"items":{"$ref":"https://example.com/s.json"}}`: `the schema at /items/$ref: ` +
+			`"https://example.com/s.json" leads out of the schema; nothing is fetched`,
 		`{"$ref":"file:///etc/passwd"}`:                           "nothing is fetched",
 		`{"$ref":"other.json#/a"}`:                                "nothing is fetched",
 		`{"$id":"http://x/a","$ref":"b"}`:                         "nothing is fetched",
 		`{"$dynamicRef":"http://x/y#z"}`:                          "nothing is fetched",
 		`{"$ref":"https://json-schema.org/draft/2020-12/schema"}`: "nothing is fetched",
-		`{"$schema":"https://example.com/my"}`:                    `the schema: the dialect "https://example.com/my" is not supported; these are: https://json-schema.org/draft/2020-12/schema`,
-		`{"$ref":"#"}`:                                            "a reference leads back to itself",
+		`{"$schema":"https://example.com/my"}`: `the schema: the dialect ` +
+			`"https://example.com/my" is not supported; these are: ` +
+			`https://json-schema.org/draft/2020-12/schema`,
+		`{"$ref":"#"}`: "a reference leads back to itself",
 		`{"allOf":[{"$ref":"#/$defs/a"}],"$defs":{"a":{"anyOf":[{"$ref":"#"}]}}}`: "a reference leads " +
 			"back to itself",
 		`{"$id":"http://x/#a"}`:                               "must have no fragment",
@@ -311,8 +314,10 @@ func TestCompileFails(t *testing.T) {
 // TestUnsupported: what may be valid is distinguished from what is not.
 func TestUnsupported(t *testing.T) {
 	for schema, want := range map[string]bool{
-		`{"items":{"pattern":"(?!a)"}}`: true, `{"patternProperties":{"(a)\\1":true}}`: true, `{"$ref":"https://example.com/x"}`: true,
-		`{"$schema":"https://example.com/x"}`: true, `{"type":5}`: false, `{"$ref":"#/x"}`: false, `{"minLength":-1}`: false,
+		`{"items":{"pattern":"(?!a)"}}`: true, `{"patternProperties":{"(a)\\1":true}}`: true,
+		`{"$ref":"https://example.com/x"}`:    true,
+		`{"$schema":"https://example.com/x"}`: true, `{"type":5}`: false, `{"$ref":"#/x"}`: false,
+		`{"minLength":-1}`: false,
 	} {
 		if _, err := Compile([]byte(schema), Limits{}); errors.Is(err, ErrUnsupported) != want ||
 			err == nil {
@@ -325,9 +330,11 @@ func TestUnsupported(t *testing.T) {
 // not reported.
 func TestCompileIgnores(t *testing.T) {
 	for _, schema := range []string{
-		`{"title":1,"description":null,"examples":{"$ref":"http://x"},"default":{"type":"no"},"x-y":{"type":"no"},"format":1}`,
+		`{"title":1,"description":null,"examples":{"$ref":"http://x"},"default":{"type":"no"},` +
+			`"x-y":{"type":"no"},"format":1}`,
 		`{"const":{"$ref":"http://x"},"enum":[{"$id":1}]}`,
-		`{"$schema":"http://json-schema.org/draft-07/schema#","prefixItems":1,"$defs":{"a":{"type":"no"}}}`,
+		`{"$schema":"http://json-schema.org/draft-07/schema#","prefixItems":1,` +
+			`"$defs":{"a":{"type":"no"}}}`,
 		`{"then":{"type":"string"},"else":false,"minContains":5,"additionalItems":1}`,
 	} {
 		s := mustCompile(t, schema)

@@ -38,7 +38,10 @@ var vectors = []struct {
 		[]string{`["1"]`},
 	},
 	{
-		"a resource inside", `{"$id":"https://example.com/root.json","$defs":{"x":{"$id":"sub/x.json","$defs":{"y":{"type":"string"}},"items":{"$ref":"#/$defs/y"}}},"properties":{"a":{"$ref":"sub/x.json"},"b":{"$ref":"https://example.com/sub/x.json#/$defs/y"}}}`,
+		"a resource inside", `{"$id":"https://example.com/root.json","$defs":{"x":{"$id":"sub/x.json",` +
+			`"$defs":{"y":{"type":"string"}},"items":{"$ref":"#/$defs/y"}}},` +
+			`"properties":{"a":{"$ref":"sub/x.json"},` +
+			`"b":{"$ref":"https://example.com/sub/x.json#/$defs/y"}}}`,
 		[]string{`{"a":["s"],"b":"s"}`},
 		[]string{`{"a":[1]}`, `{"b":1}`},
 	},
@@ -50,7 +53,9 @@ var vectors = []struct {
 		[]string{`[1]`},
 	},
 	{
-		"a base that changes below a pointer", `{"$id":"https://example.com/a/","$defs":{"in":{"$id":"b/","$defs":{"t":{"$ref":"leaf"},"leaf":{"$id":"leaf","type":"null"}}}},"$ref":"#/$defs/in/$defs/t"}`,
+		"a base that changes below a pointer",
+		`{"$id":"https://example.com/a/","$defs":{"in":{"$id":"b/","$defs":{"t":{"$ref":"leaf"},` +
+			`"leaf":{"$id":"leaf","type":"null"}}}},"$ref":"#/$defs/in/$defs/t"}`,
 		[]string{`null`},
 		[]string{`1`},
 	},
@@ -60,39 +65,49 @@ var vectors = []struct {
 		[]string{`"a"`},
 	},
 	{
-		"a dynamic reference: a tree made strict", `{"$id":"https://example.com/strict","$dynamicAnchor":"node","$ref":"tree","unevaluatedProperties":false,` +
+		"a dynamic reference: a tree made strict",
+		`{"$id":"https://example.com/strict","$dynamicAnchor":"node","$ref":"tree",` +
+			`"unevaluatedProperties":false,` +
 			`"$defs":{"tree":{"$id":"tree","$dynamicAnchor":"node","type":"object",` +
 			`"properties":{"data":true,"children":{"type":"array","items":{"$dynamicRef":"#node"}}}}}}`,
 		[]string{`{"children":[{"data":1}]}`},
 		[]string{`{"children":[{"daat":1}]}`, `{"daat":1}`},
 	},
 	{
-		"a dynamic reference without a dynamic anchor", `{"$id":"https://example.com/r","$ref":"list","$defs":{"foo":{"$dynamicAnchor":"items","type":"string"},` +
+		"a dynamic reference without a dynamic anchor",
+		`{"$id":"https://example.com/r","$ref":"list","$defs":{"foo":{"$dynamicAnchor":"items",` +
+			`"type":"string"},` +
 			`"list":{"$id":"list","items":{"$dynamicRef":"#items"},"$defs":{"items":{"$anchor":"items"}}}}}`,
 		[]string{`["a",1]`},
 		nil,
 	},
 	{
-		"generic lists", `{"$id":"https://example.com/strings","$ref":"list","$defs":{"s":{"$dynamicAnchor":"T","type":"string"},` +
+		"generic lists", `{"$id":"https://example.com/strings","$ref":"list",` +
+			`"$defs":{"s":{"$dynamicAnchor":"T","type":"string"},` +
 			`"list":{"$id":"list","type":"array","items":{"$dynamicRef":"#T"},` +
 			`"$defs":{"any":{"$dynamicAnchor":"T"}}}}}`,
 		[]string{`["a"]`},
 		[]string{`[1]`},
 	},
 	{
-		"2019-09: a recursive reference", `{"$schema":"https://json-schema.org/draft/2019-09/schema","$id":"https://example.com/outer","$recursiveAnchor":true,"type":["object","integer"],` +
+		"2019-09: a recursive reference",
+		`{"$schema":"https://json-schema.org/draft/2019-09/schema","$id":"https://example.com/outer",` +
+			`"$recursiveAnchor":true,"type":["object","integer"],` +
 			`"allOf":[{"$ref":"inner"}],"$defs":{"inner":{"$id":"inner","$recursiveAnchor":true,` +
 			`"additionalProperties":{"$recursiveRef":"#"}}}}`,
 		[]string{`{"a":{"b":1}}`},
 		[]string{`{"a":{"b":"c"}}`},
 	},
 	{
-		"2019-09: a list of items", `{"$schema":"https://json-schema.org/draft/2019-09/schema","items":[{"type":"null"}],"additionalItems":{"type":"string"}}`,
+		"2019-09: a list of items", `{"$schema":"https://json-schema.org/draft/2019-09/schema",` +
+			`"items":[{"type":"null"}],"additionalItems":{"type":"string"}}`,
 		[]string{`[]`, `[null,"a"]`},
 		[]string{`[1]`, `[null,null]`},
 	},
 	{
-		"2019-09: contains evaluates nothing", `{"$schema":"https://json-schema.org/draft/2019-09/schema","contains":{"type":"null"},"unevaluatedItems":false}`,
+		"2019-09: contains evaluates nothing",
+		`{"$schema":"https://json-schema.org/draft/2019-09/schema","contains":{"type":"null"},` +
+			`"unevaluatedItems":false}`,
 		nil,
 		[]string{`[null]`, `[]`},
 	},
@@ -103,37 +118,51 @@ var vectors = []struct {
 		[]string{`[null,1]`},
 	},
 	{
-		"draft-07: beside a reference nothing counts", `{"$schema":"http://json-schema.org/draft-07/schema#","definitions":{"a":{"type":"string"}},"properties":{"x":{"$ref":"#/definitions/a","maxLength":1}}}`,
+		"draft-07: beside a reference nothing counts",
+		`{"$schema":"http://json-schema.org/draft-07/schema#","definitions":{"a":{"type":"string"}},` +
+			`"properties":{"x":{"$ref":"#/definitions/a","maxLength":1}}}`,
 		[]string{`{"x":"abc"}`},
 		[]string{`{"x":1}`},
 	},
 	{
-		"draft-07: an id that is an anchor", `{"$schema":"http://json-schema.org/draft-07/schema","definitions":{"a":{"$id":"#x","type":"string"}},"items":{"$ref":"#x"}}`,
+		"draft-07: an id that is an anchor",
+		`{"$schema":"http://json-schema.org/draft-07/schema","definitions":{"a":{"$id":"#x",` +
+			`"type":"string"}},"items":{"$ref":"#x"}}`,
 		[]string{`["a"]`},
 		[]string{`[1]`},
 	},
 	{
-		"draft-07: keywords to come", `{"$schema":"http://json-schema.org/draft-07/schema#","dependentRequired":{"a":["b"]},"unevaluatedProperties":false,"prefixItems":[false],"minContains":2,"contains":true}`,
+		"draft-07: keywords to come",
+		`{"$schema":"http://json-schema.org/draft-07/schema#","dependentRequired":{"a":["b"]},` +
+			`"unevaluatedProperties":false,"prefixItems":[false],"minContains":2,"contains":true}`,
 		[]string{`{"a":1}`, `[1]`},
 		[]string{`[]`},
 	},
 	{
-		"draft-06: no condition", `{"$schema":"http://json-schema.org/draft-06/schema#","if":true,"then":false,"exclusiveMinimum":1}`,
+		"draft-06: no condition", `{"$schema":"http://json-schema.org/draft-06/schema#","if":true,` +
+			`"then":false,"exclusiveMinimum":1}`,
 		[]string{`2`, `"a"`},
 		[]string{`1`},
 	},
 	{
-		"draft-04: limits that exclude", `{"$schema":"http://json-schema.org/draft-04/schema#","minimum":1,"exclusiveMinimum":true,"maximum":3,"exclusiveMaximum":false}`,
+		"draft-04: limits that exclude",
+		`{"$schema":"http://json-schema.org/draft-04/schema#","minimum":1,"exclusiveMinimum":true,` +
+			`"maximum":3,"exclusiveMaximum":false}`,
 		[]string{`2`, `3`},
 		[]string{`1`, `4`},
 	},
 	{
-		"draft-04: id, and keywords to come", `{"$schema":"http://json-schema.org/draft-04/schema#","id":"http://example.com/a","definitions":{"x":{"id":"b","type":"null"}},"items":{"$ref":"b"},"const":1,"contains":false,"propertyNames":false}`,
+		"draft-04: id, and keywords to come",
+		`{"$schema":"http://json-schema.org/draft-04/schema#","id":"http://example.com/a",` +
+			`"definitions":{"x":{"id":"b","type":"null"}},"items":{"$ref":"b"},"const":1,"contains":false,` +
+			`"propertyNames":false}`,
 		[]string{`[null]`, `{"a":1}`},
 		[]string{`[1]`},
 	},
 	{
-		"another dialect inside", `{"$defs":{"old":{"$id":"http://example.com/old","$schema":"http://json-schema.org/draft-07/schema#","dependentRequired":{"a":["b"]}}},"$ref":"http://example.com/old"}`,
+		"another dialect inside", `{"$defs":{"old":{"$id":"http://example.com/old",` +
+			`"$schema":"http://json-schema.org/draft-07/schema#","dependentRequired":{"a":["b"]}}},` +
+			`"$ref":"http://example.com/old"}`,
 		[]string{`{"a":1}`},
 		nil,
 	},
