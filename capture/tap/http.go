@@ -127,9 +127,10 @@ func (p *proxy) rewrite(r *httputil.ProxyRequest) {
 	if (out.URL.Path == "" || out.URL.Path == "/") && p.to.Path != "" {
 		out.URL.Path, out.URL.RawPath = p.to.Path, p.to.RawPath
 	}
-	out.Header.Del("Sec-Websocket-Extensions")           // the frames have to be readable
-	out.Header.Del("Accept-Encoding")                    // and the answers
-	if out.Header.Get("Origin") == "http://"+r.In.Host { // a page of this address; others stay as they are
+	out.Header.Del("Sec-Websocket-Extensions") // the frames have to be readable
+	out.Header.Del("Accept-Encoding")          // and the answers
+	// a page of this address; others stay as they are
+	if out.Header.Get("Origin") == "http://"+r.In.Host {
 		out.Header.Set("Origin", p.to.Scheme+"://"+p.to.Host)
 	}
 	x := &exchange{number: p.recorder.Exchange(), session: r.In.Header.Get("Mcp-Session-Id")}

@@ -108,7 +108,8 @@ func overPipe(t *testing.T, rpc *farcall.Options) func(string) {
 // post sends a body to a handler.
 func post(t *testing.T, h http.Handler, body string, header ...string) http.Header {
 	t.Helper()
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/", strings.NewReader(body))
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/",
+		strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	for i := 0; i < len(header); i += 2 {
