@@ -14,7 +14,8 @@ import (
 )
 
 // where finds in a line of standard error at which address a command listens.
-var where = regexp.MustCompile(`farcall: (?:ready |tap on |listening at )(?:http://)?(127\.0\.0\.1:[0-9]+)`)
+var where = regexp.MustCompile(
+	`farcall: (?:ready |tap on |listening at )(?:http://)?(127\.0\.0\.1:[0-9]+)`)
 
 // launch starts a command of farcall that listens, and returns the address. stop ends it.
 func launch(t *testing.T, args ...string) (address string, stop func()) {

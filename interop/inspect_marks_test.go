@@ -108,7 +108,8 @@ func inspectorPage(t *testing.T, ctx context.Context, server string) string {
 		_ = cmd.Wait() // it was killed
 	})
 	for lines := bufio.NewScanner(stdout); lines.Scan(); {
-		if url := strings.TrimSpace(lines.Text()); strings.HasPrefix(url, "http://127.0.0.1:") && strings.Contains(url, "TOKEN=") {
+		if url := strings.TrimSpace(lines.Text()); strings.HasPrefix(url, "http://127.0.0.1:") &&
+			strings.Contains(url, "TOKEN=") {
 			go func() { _, _ = io.Copy(io.Discard, stdout) }() // until it ends
 			return url
 		}

@@ -28,7 +28,8 @@ func TestMCPAppsGateway(t *testing.T) {
 		}
 		Complaints []string
 	}
-	out := node(t, nil, "apps-gateway.mjs", "http://"+f.address+"/mcp", browser, t.TempDir(), t.ArtifactDir(), "budget__get-budget-data", "cohorts__get-cohort-data")
+	out := node(t, nil, "apps-gateway.mjs", "http://"+f.address+"/mcp", browser, t.TempDir(),
+		t.ArtifactDir(), "budget__get-budget-data", "cohorts__get-cohort-data")
 	if err := json.Unmarshal(out, &got); err != nil {
 		t.Fatal(err)
 	}

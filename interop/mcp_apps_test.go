@@ -27,7 +27,8 @@ func TestMCPAppsHost(t *testing.T) {
 	const uri = "ui://weather/today"
 	s := mcp.NewServer("weather", "1.0.0", nil)
 	apps.AddPage(s, apps.Page{
-		URI: uri, Name: "today", HTML: string(page), Connect: []string{"https://api.example.com"}, Resources: []string{"https://cdn.example.com"},
+		URI: uri, Name: "today", HTML: string(page), Connect: []string{"https://api.example.com"},
+		Resources:   []string{"https://cdn.example.com"},
 		Permissions: []string{"geolocation"}, Border: new(true),
 	})
 	type in struct {
@@ -70,7 +71,8 @@ func TestMCPAppsHost(t *testing.T) {
 		}
 	}
 	if !got.IsPage || !got.Border || got.Allow != "geolocation" || len(got.CSP) != 2 ||
-		!slices.Equal(got.CSP["connectDomains"], []string{"https://api.example.com"}) || !slices.Equal(got.CSP["resourceDomains"], []string{"https://cdn.example.com"}) {
+		!slices.Equal(got.CSP["connectDomains"], []string{"https://api.example.com"}) ||
+		!slices.Equal(got.CSP["resourceDomains"], []string{"https://cdn.example.com"}) {
 		t.Errorf("the page is %+v", got)
 	}
 	if len(got.Log) != 3 || !strings.Contains(got.Log[0], "Brno") ||

@@ -156,8 +156,12 @@ func TestMCPEras(t *testing.T) {
 		"2024-11-05",
 	} {
 		for name, connect := range map[string]func(*testing.T, *mcp.ClientOptions) *mcp.Client{
-			"http": func(t *testing.T, o *mcp.ClientOptions) *mcp.Client { return dial(t, "http://"+address+"/mcp", o) },
-			"sse":  func(t *testing.T, o *mcp.ClientOptions) *mcp.Client { return dial(t, "http://"+address+"/sse", o) },
+			"http": func(t *testing.T, o *mcp.ClientOptions) *mcp.Client {
+				return dial(t, "http://"+address+"/mcp", o)
+			},
+			"sse": func(t *testing.T, o *mcp.ClientOptions) *mcp.Client {
+				return dial(t, "http://"+address+"/sse", o)
+			},
 			"stdio": func(t *testing.T, o *mcp.ClientOptions) *mcp.Client {
 				return start(t, exec.Command(fixturePath, "--stdio"), o)
 			},

@@ -258,7 +258,8 @@ func proved(r *http.Request, thumbprint string) error {
 	_, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	hash := sha256.Sum256([]byte(token))
 	b64 := base64.RawURLEncoding.EncodeToString
-	if b64(sum[:]) != thumbprint || claims.HTM != r.Method || claims.HTU != "http://"+r.Host+r.URL.Path || claims.ATH != b64(hash[:]) {
+	if b64(sum[:]) != thumbprint || claims.HTM != r.Method ||
+		claims.HTU != "http://"+r.Host+r.URL.Path || claims.ATH != b64(hash[:]) {
 		return fmt.Errorf("the proof is for %+v", claims)
 	}
 	x, err1 := base64.RawURLEncoding.DecodeString(k.X)

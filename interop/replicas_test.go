@@ -93,7 +93,8 @@ func TestMCPReplicas(t *testing.T) {
 		address := l.Addr().String()
 		l.Close()
 		config := filepath.Join(t.TempDir(), "farcall.yaml")
-		text := fmt.Sprintf("listen: %s\nsessions: {keys: 'file:%s', advertise: 'http://%s'}\nupstreams: {ours: {url: '%s'}}\n", address, key, address, ours.http)
+		text := fmt.Sprintf("listen: %s\nsessions: {keys: 'file:%s', advertise: "+
+			"'http://%s'}\nupstreams: {ours: {url: '%s'}}\n", address, key, address, ours.http)
 		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -35,8 +35,10 @@ func TestTraceTree(t *testing.T) {
 		t.Fatal("the receiver does not begin")
 	}
 	env := map[string]string{
-		"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:" + lines.Text(), "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json",
-		"OTEL_BSP_SCHEDULE_DELAY": "50", "OTEL_BLRP_SCHEDULE_DELAY": "50", "OTEL_SERVICE_NAME": "child",
+		"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:" + lines.Text(),
+		"OTEL_EXPORTER_OTLP_PROTOCOL": "http/json",
+		"OTEL_BSP_SCHEDULE_DELAY":     "50", "OTEL_BLRP_SCHEDULE_DELAY": "50",
+		"OTEL_SERVICE_NAME": "child",
 	}
 	file := filepath.Join(t.TempDir(), "farcall.yaml")
 	var config strings.Builder
@@ -59,7 +61,8 @@ func TestTraceTree(t *testing.T) {
 	const trace, caller = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 	want := "SERVER tools/call tools__math_add (gateway)\n  CLIENT tools/call (gateway)\n" +
 		"    SERVER tools/call math_add (child)\n"
-	mustFarcall(t, "mcp", "call", "http://"+f.address+"/mcp", "tools__math_add", "a=2", "b=3", "--header", "traceparent: 00-"+trace+"-"+caller+"-01")
+	mustFarcall(t, "mcp", "call", "http://"+f.address+"/mcp", "tools__math_add", "a=2", "b=3",
+		"--header", "traceparent: 00-"+trace+"-"+caller+"-01")
 	for deadline := time.Now().Add(waitLimit); ; {
 		if _, err := fmt.Fprintln(ask, trace, caller); err != nil {
 			t.Fatalf("the receiver has ended: %v", err)
