@@ -30,12 +30,16 @@ func TestVulnScript(t *testing.T) {
 			want: "GO-2026-0001",
 		},
 		{
-			name: "no database", program: "echo 'govulncheck: fetching vulnerabilities: Get \"https://vuln.go.dev/index/modules.json.gz\": dial tcp: no such host'; exit 1",
-			want: "vuln: NOT CHECKED for known vulnerabilities: the database https://vuln.go.dev cannot be reached",
+			name: "no database", program: "echo 'govulncheck: fetching vulnerabilities: Get " +
+				"\"https://vuln.go.dev/index/modules.json.gz\": dial tcp: no such host'; exit 1",
+			want: "vuln: NOT CHECKED for known vulnerabilities: the database https://vuln.go.dev cannot " +
+				"be reached",
 		},
 		{
-			name: "another database that is not there", program: "echo 'govulncheck: Get \"https://db.example/index\": refused'; exit 1",
-			env: []string{"GOVULNDB=https://db.example"}, want: "the database https://db.example cannot be reached",
+			name:    "another database that is not there",
+			program: "echo 'govulncheck: Get \"https://db.example/index\": refused'; exit 1",
+			env:     []string{"GOVULNDB=https://db.example"},
+			want:    "the database https://db.example cannot be reached",
 		},
 		{
 			name: "required", program: "echo 'govulncheck: fetching vulnerabilities: 403'; exit 1",

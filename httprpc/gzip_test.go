@@ -180,7 +180,8 @@ func TestAcceptEncoding(t *testing.T) {
 		"xgzip": "",
 	} {
 		w := httptest.NewRecorder()
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/", strings.NewReader(body))
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/",
+			strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Accept-Encoding", accept)
 		h.ServeHTTP(w, r)

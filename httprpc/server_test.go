@@ -194,7 +194,8 @@ func TestTooLargeIsRefusedUnread(t *testing.T) {
 func TestOrigins(t *testing.T) {
 	call := `{"jsonrpc":"2.0","method":"add","params":[2,3],"id":1}`
 	closed := serve(t, httprpc.NewHandler(service(t), nil))
-	open := serve(t, httprpc.NewHandler(service(t), &httprpc.Options{Origins: []string{"https://app.example"}, Hosts: []string{"rpc.example"}}))
+	open := serve(t, httprpc.NewHandler(service(t),
+		&httprpc.Options{Origins: []string{"https://app.example"}, Hosts: []string{"rpc.example"}}))
 	stream := serve(t, httprpc.NewStreamHandler(service(t), nil))
 	const app = "Origin: https://app.example"
 	for _, c := range []struct {
@@ -206,10 +207,13 @@ func TestOrigins(t *testing.T) {
 		{"same host", "POST", closed, []string{"Origin: " + closed}, 200, ""},
 		{"foreign", "POST", closed, []string{app}, 403, ""},
 		{"rebound", "POST", closed, []string{"Host: rpc.example", "Origin: http://rpc.example"}, 403, ""},
-		{"listed host", "POST", open, []string{"Host: rpc.example", "Origin: http://rpc.example"}, 200, ""},
+		{"listed host", "POST", open, []string{"Host: rpc.example", "Origin: http://rpc.example"}, 200,
+			""},
 		{"listed", "POST", open, []string{app}, 200, "https://app.example"},
 		{"not listed", "POST", open, []string{"Origin: https://b.example"}, 403, ""},
-		{"preflight", "OPTIONS", open, []string{app, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: content-type"}, 204, "https://app.example"},
+		{"preflight", "OPTIONS", open,
+			[]string{app, "Access-Control-Request-Method: POST",
+				"Access-Control-Request-Headers: content-type"}, 204, "https://app.example"},
 		{
 			"foreign preflight", "OPTIONS", closed,
 			[]string{app, "Access-Control-Request-Method: POST"},

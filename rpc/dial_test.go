@@ -81,7 +81,8 @@ func TestDial(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AddCert(secure.Certificate())
 	o := &rpc.Options{TLS: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
-	host, secureHost := strings.TrimPrefix(plain.URL, "http://"), strings.TrimPrefix(secure.URL, "https://")
+	host, secureHost := strings.TrimPrefix(plain.URL, "http://"),
+		strings.TrimPrefix(secure.URL, "https://")
 
 	lines, headers := listen(t, "tcp", "127.0.0.1:0"), listen(t, "tcp", "127.0.0.1:0")
 	socket := filepath.Join(t.TempDir(), "s")

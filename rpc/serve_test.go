@@ -81,7 +81,8 @@ func TestServeEveryProtocol(t *testing.T) {
 	t.Parallel()
 	s := run(t, nil, "127.0.0.1:0", "unix:"+filepath.Join(t.TempDir(), "s"))
 	for _, address := range []string{
-		s.at[0], "http://" + s.at[0], "ws://" + s.at[0], "ws://" + s.at[0] + "/rpc", "tcp://" + s.at[0], "tcp://" + s.at[0] + "?framing=header",
+		s.at[0], "http://" + s.at[0], "ws://" + s.at[0], "ws://" + s.at[0] + "/rpc", "tcp://" + s.at[0],
+		"tcp://" + s.at[0] + "?framing=header",
 		"tcp://" + s.at[0] + "?framing=raw", s.at[1], s.at[1] + "?framing=header",
 	} {
 		c, err := Dial(t.Context(), address, nil)
@@ -334,7 +335,8 @@ func TestServeRefuses(t *testing.T) {
 			"127.0.0.1:0", &ServeOptions{CertFile: "none.pem", KeyFile: "none.pem"},
 			"rpc: cannot use the certificate: none.pem: ",
 		},
-		"origin": {"127.0.0.1:0", &ServeOptions{Origins: []string{"https://h/x"}}, `rpc: ServeOptions.Origins: "https://h/x" is not an origin; `},
+		"origin": {"127.0.0.1:0", &ServeOptions{Origins: []string{"https://h/x"}},
+			`rpc: ServeOptions.Origins: "https://h/x" is not an origin; `},
 		"proxy": {
 			"127.0.0.1:0", &ServeOptions{TrustedProxies: []string{"x"}},
 			`rpc: ServeOptions.TrustedProxies: `,
@@ -400,7 +402,8 @@ func TestServeGuard(t *testing.T) {
 // Web pages of other hosts, and names that are not those of the server, are refused.
 func TestServeOrigins(t *testing.T) {
 	t.Parallel()
-	s := run(t, &ServeOptions{Origins: []string{"https://app.example.com"}, Hosts: []string{"listed.example"}}, "127.0.0.1:0")
+	s := run(t, &ServeOptions{Origins: []string{"https://app.example.com"},
+		Hosts: []string{"listed.example"}}, "127.0.0.1:0")
 	url := "http://" + s.at[0] + "/rpc/stream?method=math/add&params=[2,3]"
 	for _, c := range []struct {
 		header []string
