@@ -93,15 +93,17 @@ func TestLongLines(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]int{
-		"// " + long:                            1,
-		"//\t" + long:                           0,
-		"// Output:\n// a\n// " + long:          0,
-		"// Output:\n// a\n\n// " + long:        1,
-		"x = 1 //nolint:errcheck // " + long:    0,
-		"x = \"" + long + "\"":                  1,
-		"x = `" + long + "`":                    1,
-		"x = `" + long + "\n" + long + "`\n":    0,
-		"x = `a\nb` + \"\" +\n\"" + long + "\"": 1,
+		"// " + long:                              1,
+		"//\t" + long:                             0,
+		"// https://example.com/ " + long:         0,
+		"x = \"https://example.com/\" // " + long: 1,
+		"// Output:\n// a\n// " + long:            0,
+		"// Output:\n// a\n\n// " + long:          1,
+		"x = 1 //nolint:errcheck // " + long:      0,
+		"x = \"" + long + "\"":                    1,
+		"x = `" + long + "`":                      1,
+		"x = `" + long + "\n" + long + "`\n":      0,
+		"x = `a\nb` + \"\" +\n\"" + long + "\"":   1,
 	} {
 		if got := longLines([]byte(text), false); len(got) != want {
 			t.Errorf("%q: lines %v, want %d", text, got, want)

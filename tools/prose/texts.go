@@ -178,8 +178,12 @@ func hashSpans(src string) []*span {
 }
 
 // notWrapped are the lines of Go and Markdown that cannot be broken, or that a break would change:
-// tables, headings, links, code in a comment, directives, tags of members.
-var notWrapped = regexp.MustCompile("^\\s*(?:\\||#+ |\\[|//\t)|https?://|^//go:|//nolint:|`json:")
+// tables, headings, code in a comment, directives, tags of members. A link in a text is another,
+// linked; in code, a literal with one can be broken.
+var (
+	notWrapped = regexp.MustCompile("^\\s*(?:\\||#+ |\\[|//\t)|^//go:|//nolint:|`json:")
+	linked     = regexp.MustCompile("https?://")
+)
 
 // longLines returns the lines of a Go or Markdown file of more than maxColumns. Code blocks, lines
 // of literals of several lines, the output of examples and those of notWrapped do not count.
@@ -198,7 +202,7 @@ func longLines(src []byte, markdown bool) []int {
 		comment := strings.HasPrefix(strings.TrimSpace(l), "//")
 		output = !markdown && comment && (output || strings.HasSuffix(strings.ToLower(l), "output:"))
 		if !fenced && !output && !within[i+1] && utf8.RuneCountInString(l) > maxColumns &&
-			!notWrapped.MatchString(l) {
+			!notWrapped.MatchString(l) && !((markdown || comment) && linked.MatchString(l)) {
 			lines = append(lines, i+1)
 		}
 	}
