@@ -253,8 +253,10 @@ func TestLoginUsage(t *testing.T) {
 		"cannot log in to":            {"login", "tcp://x:1"},
 		"cannot read --client-secret": {"login", "--client-secret-file", "none", "http://localhost:1"},
 		"in clear text":               {"login", "http://a.example/mcp"},
-		"secret needs its ID": {"login", "--client-secret-file", writeFile(t, "s3cr3t"),
-			"http://localhost:1"},
+		"secret needs its ID": {
+			"login", "--client-secret-file", writeFile(t, "s3cr3t"),
+			"http://localhost:1",
+		},
 	} {
 		if out := h.run(t, exitUsage, args...); !strings.Contains(out, want) {
 			t.Errorf("%q: %s", args, out)

@@ -304,8 +304,10 @@ func (p *field) fitsText(value jsonrpc.Raw) error {
 		_, err = time.Parse(time.RFC3339, text)
 	}
 	if err != nil {
-		example := map[string]string{"email": "ada@example.com", "uri": "https://example.com/",
-			"date": "1815-12-10", "date-time": "1815-12-10T07:00:00Z"}
+		example := map[string]string{
+			"email": "ada@example.com", "uri": "https://example.com/",
+			"date": "1815-12-10", "date-time": "1815-12-10T07:00:00Z",
+		}
 		return fmt.Errorf("%q is no %s, such as %s", tame(text), p.Format, example[p.Format])
 	}
 	return nil

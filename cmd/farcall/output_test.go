@@ -117,11 +117,17 @@ func TestShellLine(t *testing.T) {
 		remote remote
 		want   string
 	}{
-		{"http://h", remote{timeout: defaultTimeout},
-			`curl -sS -H 'Content-Type: application/json' --data-binary ` + message + ` http://h/rpc`},
-		{"https://h/x?y", remote{timeout: 1.5e9, insecure: true, header: []string{"A: b c"}},
+		{
+			"http://h",
+			remote{timeout: defaultTimeout},
+			`curl -sS -H 'Content-Type: application/json' --data-binary ` + message + ` http://h/rpc`,
+		},
+		{
+			"https://h/x?y",
+			remote{timeout: 1.5e9, insecure: true, header: []string{"A: b c"}},
 			`curl -sS -k --max-time 1.5 -H 'Content-Type: application/json' -H 'A: b c' --data-binary ` +
-				message + ` 'https://h/x?y'`},
+				message + ` 'https://h/x?y'`,
+		},
 		{"ws://h", remote{}, `printf '%s\n' ` + message + ` | websocat -n1 ws://h/rpc/ws`},
 		{"tcp://h:1", remote{}, `printf '%s\n' ` + message + ` | nc h 1`},
 		{

@@ -113,9 +113,11 @@ func TestHostNames(t *testing.T) {
 // hostServices are what farcall serve serves over HTTP, with the guard of a file.
 func hostServices(t *testing.T, file string, guarded bool) map[string]http.Handler {
 	t.Helper()
-	f := serveFlags{logFlags: logFlags{log: "off"},
+	f := serveFlags{
+		logFlags:  logFlags{log: "off"},
 		hosts:     []string{"listed.example", "*.more.example"},
-		upstreams: []string{"up=http://127.0.0.1:1/mcp"}}
+		upstreams: []string{"up=http://127.0.0.1:1/mcp"},
+	}
 	if guarded {
 		f.guard = file
 	}

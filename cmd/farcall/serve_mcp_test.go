@@ -61,8 +61,10 @@ func mcpWays(host, unix string, config *tls.Config) map[string]mcpWay {
 	}
 	path := strings.TrimPrefix(unix, "unix:")
 	return map[string]mcpWay{
-		"Streamable HTTP": {"http", append([]string{"2025-03-26"}, bothEras...),
-			dial("http://" + host + "/mcp")},
+		"Streamable HTTP": {
+			"http", append([]string{"2025-03-26"}, bothEras...),
+			dial("http://" + host + "/mcp"),
+		},
 		"Streamable HTTP in TLS": {"https", bothEras, dial("https://" + host + "/mcp")},
 		"HTTP+SSE":               {"sse", []string{"2024-11-05"}, dial("http://" + host + "/sse")},
 		"HTTP+SSE in TLS":        {"sse+tls", []string{"2024-11-05"}, dial("https://" + host + "/sse")},

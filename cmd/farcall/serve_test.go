@@ -246,8 +246,10 @@ func TestServeUsage(t *testing.T) {
 			[]string{"cannot listen on " + taken.Addr().String(), "in use", "127.0.0.1:0 is any that is free"},
 		},
 		{"--listen 7331", exitUsage, []string{"has no host", "--listen 127.0.0.1:7331"}},
-		{"--listen http://127.0.0.1:7331/", exitUsage,
-			[]string{"has a scheme", "--listen 127.0.0.1:7331"}},
+		{
+			"--listen http://127.0.0.1:7331/", exitUsage,
+			[]string{"has a scheme", "--listen 127.0.0.1:7331"},
+		},
 		{"--listen 127.0.0.1:port", exitUsage, []string{"bad port"}},
 		{"--listen unix:", exitUsage, []string{"no path"}},
 		{

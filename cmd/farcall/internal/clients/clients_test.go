@@ -15,22 +15,38 @@ import (
 func TestText(t *testing.T) {
 	want := map[string][2]string{
 		"claude": {"", `"mcpServers": {|"x y": {|"command": "farcall",|"args": ["bridge"]|}|}`},
-		"claude-code": {`"mcpServers": {|"x y": {|"type": "http",|"url": "http://h/mcp"|}|}`,
-			`"mcpServers": {|"x y": {|"command": "farcall",|"args": ["bridge"]|}|}`},
-		"codex": {`[mcp_servers."x y"]|url = "http://h/mcp"`,
-			`[mcp_servers."x y"]|command = "farcall"|args = ["bridge"]`},
-		"cursor": {`"mcpServers": {|"x y": {|"url": "http://h/mcp"|}|}`,
-			`"mcpServers": {|"x y": {|"command": "farcall",|"args": ["bridge"]|}|}`},
-		"gemini": {`"mcpServers": {|"x y": {|"httpUrl": "http://h/mcp"|}|}`,
-			`"mcpServers": {|"x y": {|"command": "farcall",|"args": ["bridge"]|}|}`},
-		"opencode": {`"mcp": {|"x y": {|"type": "remote",|"url": "http://h/mcp",|"enabled": true|}|}`,
-			`"mcp": {|"x y": {|"type": "local",|"command": ["farcall","bridge"],|"enabled": true|}|}`},
-		"vscode": {`"servers": {|"x y": {|"type": "http",|"url": "http://h/mcp"|}|}`,
-			`"servers": {|"x y": {|"command": "farcall",|"args": ["bridge"]|}|}`},
-		"windsurf": {`"mcpServers": {|"x y": {|"serverUrl": "http://h/mcp"|}|}`,
-			`"mcpServers": {|"x y": {|"command": "farcall",|"args": ["bridge"]|}|}`},
-		"zed": {`"context_servers": {|"x y": {|"url": "http://h/mcp"|}|}`,
-			`"context_servers": {|"x y": {|"command": "farcall",|"args": ["bridge"]|}|}`},
+		"claude-code": {
+			`"mcpServers": {|"x y": {|"type": "http",|"url": "http://h/mcp"|}|}`,
+			`"mcpServers": {|"x y": {|"command": "farcall",|"args": ["bridge"]|}|}`,
+		},
+		"codex": {
+			`[mcp_servers."x y"]|url = "http://h/mcp"`,
+			`[mcp_servers."x y"]|command = "farcall"|args = ["bridge"]`,
+		},
+		"cursor": {
+			`"mcpServers": {|"x y": {|"url": "http://h/mcp"|}|}`,
+			`"mcpServers": {|"x y": {|"command": "farcall",|"args": ["bridge"]|}|}`,
+		},
+		"gemini": {
+			`"mcpServers": {|"x y": {|"httpUrl": "http://h/mcp"|}|}`,
+			`"mcpServers": {|"x y": {|"command": "farcall",|"args": ["bridge"]|}|}`,
+		},
+		"opencode": {
+			`"mcp": {|"x y": {|"type": "remote",|"url": "http://h/mcp",|"enabled": true|}|}`,
+			`"mcp": {|"x y": {|"type": "local",|"command": ["farcall","bridge"],|"enabled": true|}|}`,
+		},
+		"vscode": {
+			`"servers": {|"x y": {|"type": "http",|"url": "http://h/mcp"|}|}`,
+			`"servers": {|"x y": {|"command": "farcall",|"args": ["bridge"]|}|}`,
+		},
+		"windsurf": {
+			`"mcpServers": {|"x y": {|"serverUrl": "http://h/mcp"|}|}`,
+			`"mcpServers": {|"x y": {|"command": "farcall",|"args": ["bridge"]|}|}`,
+		},
+		"zed": {
+			`"context_servers": {|"x y": {|"url": "http://h/mcp"|}|}`,
+			`"context_servers": {|"x y": {|"command": "farcall",|"args": ["bridge"]|}|}`,
+		},
 	}
 	for _, c := range All() {
 		path, err := c.File()
