@@ -243,8 +243,10 @@ func TestAskWithoutCapability(t *testing.T) {
 			_, err := Elicit[askForm](ctx, "")
 			return err
 		}},
-		{`{"elicitation":{}}`, `{"elicitation":{"url":{}}}`,
-			func(ctx context.Context) error { return ElicitURL(ctx, "", "https://x") }},
+		{
+			`{"elicitation":{}}`, `{"elicitation":{"url":{}}}`,
+			func(ctx context.Context) error { return ElicitURL(ctx, "", "https://x") },
+		},
 		{`{}`, `{"sampling":{}}`, func(ctx context.Context) error {
 			_, err := Sample(ctx, &spec.CreateMessageRequestParams{})
 			return err

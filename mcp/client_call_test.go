@@ -286,8 +286,10 @@ func TestElicitation(t *testing.T) {
 		{"cancel", form, answer("cancel", ""), `{"action":"cancel"}`},
 		{"unknown action", form, answer("maybe", ""), "accept, decline or cancel"},
 		{"does not fit", form, answer("accept", `{"age":"old"}`), "does not fit the form"},
-		{"url", `{"mode":"url","message":"m","url":"https://x.example","elicitationId":"1"}`,
-			answer("accept", `{"a":1}`), `{"action":"accept"}`},
+		{
+			"url", `{"mode":"url","message":"m","url":"https://x.example","elicitationId":"1"}`,
+			answer("accept", `{"a":1}`), `{"action":"accept"}`,
+		},
 		{"unknown mode", `{"mode":"dance","message":"m"}`, answer("accept", ""), `mode "dance"`},
 		{
 			"bad schema", `{"message":"m","requestedSchema":{"type":5}}`, answer("accept", ""),

@@ -311,8 +311,10 @@ func TestEraOverHTTP(t *testing.T) {
 }
 
 func TestDialNobody(t *testing.T) {
-	for _, target := range []string{"http://127.0.0.1:1/mcp", "ws://127.0.0.1:1/", "tcp://127.0.0.1:1",
-		"unix:/nowhere/at/all", "ftp://x", "::"} {
+	for _, target := range []string{
+		"http://127.0.0.1:1/mcp", "ws://127.0.0.1:1/", "tcp://127.0.0.1:1",
+		"unix:/nowhere/at/all", "ftp://x", "::",
+	} {
 		if c, err := Dial(t.Context(), target, nil); err == nil {
 			c.Close()
 			t.Errorf("%s: no error", target)

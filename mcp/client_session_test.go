@@ -430,10 +430,14 @@ func TestResumeRefused(t *testing.T) {
 			url, "", strings.Replace(saved, `"lastEvent":"`, `"lastEvent":"\n`, 1),
 			"printable ASCII",
 		},
-		"path": {strings.Replace(url, "/mcp", "/other", 1), "", saved,
-			`it is a session of "http://127.0.0.1:`},
-		"server": {"http://localhost:1/mcp", "", saved,
-			`/mcp", not of "http://localhost:1/mcp"; dial that address, or`},
+		"path": {
+			strings.Replace(url, "/mcp", "/other", 1), "", saved,
+			`it is a session of "http://127.0.0.1:`,
+		},
+		"server": {
+			"http://localhost:1/mcp", "", saved,
+			`/mcp", not of "http://localhost:1/mcp"; dial that address, or`,
+		},
 		"revision": {url, "modern", saved, "see ClientOptions.Era"},
 	} {
 		t.Run(name, func(t *testing.T) {

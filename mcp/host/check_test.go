@@ -20,8 +20,10 @@ func TestServerCheck(t *testing.T) {
 		{[]Server{{Name: "a", Command: []string{""}}}, `server "a.command": the program has no name`},
 		{[]Server{{Name: "a", URL: "gopher://h"}}, `server "a.url"`},
 		{[]Server{{Name: "a", URL: "http://h", Timeout: -1}}, "must not be negative"},
-		{[]Server{{Name: "a", URL: "http://h"}, {Name: "A", URL: "http://h"}},
-			`two servers are named "a" and "A"`},
+		{
+			[]Server{{Name: "a", URL: "http://h"}, {Name: "A", URL: "http://h"}},
+			`two servers are named "a" and "A"`,
+		},
 	} {
 		if h, err := New(t.Context(), c.servers, nil); err == nil ||
 			!strings.Contains(err.Error(), c.want) || h != nil {

@@ -313,8 +313,10 @@ func TestHTTPServerComesBack(t *testing.T) {
 	address, stop := serve("127.0.0.1:0")
 	states := make(chan Status, 1000)
 	h := newHost(t, []Server{{Name: "web", URL: "http://" + address + "/mcp"}},
-		&Options{MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond, MaxFailures: -1,
-			OnStatus: func(s Status) { states <- s }})
+		&Options{
+			MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond, MaxFailures: -1,
+			OnStatus: func(s Status) { states <- s },
+		})
 	await := func(want State) {
 		for s := range states {
 			if s.State == want {

@@ -146,8 +146,10 @@ func TestAnotherLoginRegistersAnew(t *testing.T) {
 func TestSecretOnlyForItsIssuer(t *testing.T) {
 	store := newMemory()
 	w, _, as, _ := signedIn(t, &Options{Store: store})
-	c := w.client(&Options{Store: store, ClientID: "client-1", ClientSecret: "s3cr3t-of-another",
-		Issuer: "https://honest.example"})
+	c := w.client(&Options{
+		Store: store, ClientID: "client-1", ClientSecret: "s3cr3t-of-another",
+		Issuer: "https://honest.example",
+	})
 	if st, err := c.Status(t.Context()); err != nil || st.ClientID != "client-1" {
 		t.Fatalf("%+v, %v", st, err)
 	}
@@ -242,7 +244,8 @@ func TestForeignTextIsTame(t *testing.T) {
 		},
 		"issuer": func(s *mcpServer, _ *authServer) {
 			s.prm["/.well-known/oauth-protected-resource/mcp"]["authorization_servers"] = []string{
-				"https://x\u009b2J\u202e.example"}
+				"https://x\u009b2J\u202e.example",
+			}
 		},
 		"issuer text": func(s *mcpServer, _ *authServer) {
 			s.prm["/.well-known/oauth-protected-resource/mcp"]["authorization_servers"] = []string{evil}

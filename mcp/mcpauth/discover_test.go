@@ -34,17 +34,25 @@ func TestResourceMetadataPlaces(t *testing.T) {
 		resource  string
 		want      []string
 	}{
-		"where the challenge says": {`Bearer resource_metadata="https://mcp.example/custom"`, "/custom",
-			serverURL, []string{"/custom"}},
+		"where the challenge says": {
+			`Bearer resource_metadata="https://mcp.example/custom"`, "/custom",
+			serverURL,
+			[]string{"/custom"},
+		},
 		"where the challenge says, rel.": {
 			`Bearer resource_metadata="/custom?x=1"`, "/custom", serverURL,
 			[]string{"/custom"},
 		},
 		"the challenge of another host": {
 			`DPoP algs="ES256", resource_metadata="https://meta.example/doc", Bearer realm="x"`, "",
-			serverURL, []string{"https://meta.example/doc"}},
-		"the challenge leads nowhere": {`Bearer resource_metadata="https://mcp.example/gone"`, pathPRM,
-			serverURL, []string{"/gone", pathPRM}},
+			serverURL,
+			[]string{"https://meta.example/doc"},
+		},
+		"the challenge leads nowhere": {
+			`Bearer resource_metadata="https://mcp.example/gone"`, pathPRM,
+			serverURL,
+			[]string{"/gone", pathPRM},
+		},
 		"below the path":         {`Bearer realm="x"`, pathPRM, serverURL, []string{pathPRM}},
 		"no challenge":           {``, pathPRM, serverURL, []string{pathPRM}},
 		"the root":               {``, rootPRM, "https://mcp.example", []string{pathPRM, rootPRM}},

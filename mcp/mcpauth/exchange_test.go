@@ -20,8 +20,10 @@ func TestExchangeForm(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 	form = exchangeForm("s", typeIDToken, typeIDJAG, "https://as.example", []string{"a", "b"})
-	for name, want := range map[string]string{"requested_token_type": typeIDJAG,
-		"audience": "https://as.example", "scope": "a b"} {
+	for name, want := range map[string]string{
+		"requested_token_type": typeIDJAG,
+		"audience":             "https://as.example", "scope": "a b",
+	} {
 		if got := form.Get(name); got != want {
 			t.Errorf("%s is %q", name, got)
 		}

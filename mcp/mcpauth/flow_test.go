@@ -118,17 +118,26 @@ func TestRegistrationOrder(t *testing.T) {
 		"by document, not supported": {Options{MetadataURL: document}, false, false, "client-1", ""},
 		"unasked":                    {Options{}, true, false, "client-1", ""},
 		"not at all":                 {Options{}, false, true, "", "set its client ID"},
-		"by hand, elsewhere": {Options{ClientID: "mine", Issuer: "https://other.example"}, false,
-			false, "", "registered at https://other.example"},
+		"by hand, elsewhere": {
+			Options{ClientID: "mine", Issuer: "https://other.example"},
+			false,
+			false, "", "registered at https://other.example",
+		},
 		"by hand, at a named server": {
 			Options{ClientID: "mine", Issuer: asURL},
 			false, false,
 			"mine", "",
 		},
-		"unasked, web": {Options{RedirectURL: "https://client.example/callback"}, false,
-			false, "client-1", ""},
-		"unasked, on its own port": {Options{RedirectURL: "http://localhost:3000/callback"}, false, false,
-			"client-1", ""},
+		"unasked, web": {
+			Options{RedirectURL: "https://client.example/callback"},
+			false,
+			false, "client-1", "",
+		},
+		"unasked, on its own port": {
+			Options{RedirectURL: "http://localhost:3000/callback"},
+			false, false,
+			"client-1", "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, _, as := simple(t)
@@ -423,14 +432,18 @@ func TestOptionsAreChecked(t *testing.T) {
 			t.Errorf("%s: %v", name, c)
 		}
 	}
-	for _, address := range []string{"", "mcp.example", "ftp://mcp.example", "http://mcp.example/mcp",
-		"https://u:p@mcp.example/mcp", "://"} {
+	for _, address := range []string{
+		"", "mcp.example", "ftp://mcp.example", "http://mcp.example/mcp",
+		"https://u:p@mcp.example/mcp", "://",
+	} {
 		if _, err := New(address, nil); err == nil || strings.Contains(err.Error(), "u:p") {
 			t.Errorf("%q: %v", address, err)
 		}
 	}
-	for _, address := range []string{serverURL, "http://localhost:1/mcp", "http://127.0.0.1/mcp",
-		"http://[::1]:1/mcp"} {
+	for _, address := range []string{
+		serverURL, "http://localhost:1/mcp", "http://127.0.0.1/mcp",
+		"http://[::1]:1/mcp",
+	} {
 		if _, err := New(address, nil); err != nil {
 			t.Errorf("%q: %v", address, err)
 		}

@@ -31,8 +31,10 @@ func TestFinishElsewhere(t *testing.T) {
 		}
 		kept := newMemory()
 		o := func() *Options {
-			return &Options{Store: kept, RedirectURL: "https://gateway.example/back", Scopes: []string{"a"},
-				DPoP: bound, DPoPRequired: bound}
+			return &Options{
+				Store: kept, RedirectURL: "https://gateway.example/back", Scopes: []string{"a"},
+				DPoP: bound, DPoPRequired: bound,
+			}
 		}
 		first, second := w.client(o()), w.client(o())
 		address, request, err := first.Begin(t.Context(), "the state")

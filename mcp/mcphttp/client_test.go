@@ -24,8 +24,10 @@ func serve(t *testing.T, h http.HandlerFunc) string {
 }
 
 func TestDialRefusesAddresses(t *testing.T) {
-	for _, address := range []string{"", "localhost:1", "ftp://x/", "http://", "/mcp", "http://a b/",
-		"%"} {
+	for _, address := range []string{
+		"", "localhost:1", "ftp://x/", "http://", "/mcp", "http://a b/",
+		"%",
+	} {
 		if c, err := mcphttp.Dial(address, nil); err == nil {
 			t.Errorf("%q: %v", address, c)
 		}

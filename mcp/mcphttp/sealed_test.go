@@ -58,8 +58,10 @@ func FuzzOpenID(f *testing.F) {
 }
 
 func TestSealedQuestions(t *testing.T) {
-	z := testSealing(t, Options{MaxSessions: 10, SessionAge: time.Hour,
-		Advertise: "http://10.0.0.3:7331/"})
+	z := testSealing(t, Options{
+		MaxSessions: 10, SessionAge: time.Hour,
+		Advertise: "http://10.0.0.3:7331/",
+	})
 	other := testSealing(t, Options{MaxSessions: 10, SessionAge: time.Hour})
 	for _, n := range []uint64{1, 300, 1 << 63} {
 		id := strings.Trim(string(z.sealQuestion("key", n).Raw()), `"`)

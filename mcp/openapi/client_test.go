@@ -242,8 +242,10 @@ func TestDialled(t *testing.T) {
 		t.Error("a proxy would look names up unchecked")
 	}
 	err = api.sender.failure(t.Context(),
-		&url.Error{URL: "https://api.example.test/?key=hunter2",
-			Err: fmt.Errorf("dial: %w", fetch.ErrAddress)})
+		&url.Error{
+			URL: "https://api.example.test/?key=hunter2",
+			Err: fmt.Errorf("dial: %w", fetch.ErrAddress),
+		})
 	if err.Error() != "the API at https://api.example.test may not be reached: its name leads to an "+
 		"address that is not public" {
 		t.Error(err)

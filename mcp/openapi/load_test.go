@@ -64,8 +64,10 @@ func TestHostileDocuments(t *testing.T) {
 		"another version":     {`{"openapi":"4.0.0","paths":{}}`, "version 4.0.0"},
 		"no paths":            {`{"openapi":"3.0.0"}`, `no "paths"`},
 		"too many operations": {string(docOf(many.String())), "more than 5000 operations"},
-		"a remote reference": {ref("http://169.254.169.254/latest/meta-data#/a"),
-			"bundle the document into one file"},
+		"a remote reference": {
+			ref("http://169.254.169.254/latest/meta-data#/a"),
+			"bundle the document into one file",
+		},
 		"a file":        {ref("/proc/self/environ"), "bundle the document into one file"},
 		"a file beside": {ref("other.json#/a"), "bundle the document into one file"},
 		"a remote schema": {string(
@@ -242,8 +244,10 @@ func TestOpen(t *testing.T) {
 		t.Errorf("the files are %s", got)
 	}
 	os.Symlink(filepath.Join(dir, "secret.json"), filepath.Join(dir, "api", "link.json"))
-	for _, to := range []string{"../secret.json", "/etc/passwd", "file:///etc/passwd", "link.json",
-		"%2e%2e/secret.json", "https://a.test/x", "//a.test/x", "gone.json", `..\\secret.json`} {
+	for _, to := range []string{
+		"../secret.json", "/etc/passwd", "file:///etc/passwd", "link.json",
+		"%2e%2e/secret.json", "https://a.test/x", "//a.test/x", "gone.json", `..\\secret.json`,
+	} {
 		write("api/bad.json", string(docOf(`"/p":{"get":{"parameters":[{"$ref":"`+to+`"}]}}`)))
 		if _, err := Open(filepath.Join(dir, "api", "bad.json"), o); err == nil ||
 			!strings.Contains(err.Error(), "the reference") {
@@ -264,15 +268,24 @@ func TestServers(t *testing.T) {
 		want string // the base, or what the error says
 	}{
 		{server("https://api.example.test/v1/"), Options{}, "https://api.example.test/v1"},
-		{server("https://api.example.test"), Options{BaseURL: "http://10.0.0.1:80/x"},
-			"http://10.0.0.1:80/x"},
-		{`"servers":[{"url":"https://{region}.example.test/{v}","variables":{"region":{"default":"eu"},` +
-			`"v":{"default":"1"}}}]`, Options{Variables: map[string]string{"region": "us"}},
-			"https://us.example.test/1"},
+		{
+			server("https://api.example.test"),
+			Options{BaseURL: "http://10.0.0.1:80/x"},
+			"http://10.0.0.1:80/x",
+		},
+		{
+			`"servers":[{"url":"https://{region}.example.test/{v}","variables":{"region":{"default":"eu"},` +
+				`"v":{"default":"1"}}}]`,
+			Options{Variables: map[string]string{"region": "us"}},
+			"https://us.example.test/1",
+		},
 		{`"x":1`, Options{}, "set Options.BaseURL"},
 		{server("/v1"), Options{}, "set Options.BaseURL"},
-		{server("https://api.example.test"), Options{Header: http.Header{"X-Key": {"k"}}},
-			"Options.Header and Authorizer need Options.BaseURL"},
+		{
+			server("https://api.example.test"),
+			Options{Header: http.Header{"X-Key": {"k"}}},
+			"Options.Header and Authorizer need Options.BaseURL",
+		},
 		{server("https://10.0.0.1"), Options{Client: http.DefaultClient}, "a private address"},
 		{server("https://u:p@api.example.test"), Options{}, "no user"},
 		{server("http://api.example.test"), Options{}, "it must be https"},
@@ -280,8 +293,11 @@ func TestServers(t *testing.T) {
 		{server("https://127.0.0.1"), Options{}, "a loopback address"},
 		{server("https://10.1.2.3"), Options{}, "a private address"},
 		{server("https://10.1.2.3"), Options{AllowPrivate: true}, "https://10.1.2.3"},
-		{server("https://169.254.169.254"), Options{AllowPrivate: true},
-			"a link-local or reserved address"},
+		{
+			server("https://169.254.169.254"),
+			Options{AllowPrivate: true},
+			"a link-local or reserved address",
+		},
 		{server("https://[::ffff:7f00:1]"), Options{}, "a loopback address"},
 		{server("ftp://api.example.test"), Options{}, "must be https:// or http://"},
 		{`"x":1`, Options{BaseURL: "api.example.test"}, "Options.BaseURL"},
@@ -344,8 +360,10 @@ func TestFetch(t *testing.T) {
 		!strings.Contains(err.Error(), "bundle") {
 		t.Error(err)
 	}
-	for _, address := range []string{api.URL + "/gone", "http://example.test/x", "%",
-		"ftp://a.test/"} {
+	for _, address := range []string{
+		api.URL + "/gone", "http://example.test/x", "%",
+		"ftp://a.test/",
+	} {
 		if _, err := Fetch(t.Context(), address, nil); err == nil {
 			t.Errorf("%s was fetched", address)
 		}
@@ -362,8 +380,10 @@ func FuzzNew(f *testing.F) {
 	f.Add(
 		[]byte(`{"swagger":"2.0","paths":{"/p":{"post":{"parameters":[{"in":"body","schema":{"type":"object","properties":{"a":{"readOnly":true}}}},{"in":"formData","name":"f","type":"file"}]}}}}`))
 	f.Fuzz(func(t *testing.T, doc []byte) {
-		api, err := New(doc, &Options{BaseURL: "https://a.test", InlineRefs: len(doc)%2 == 0,
-			OptionalHeaders: true})
+		api, err := New(doc, &Options{
+			BaseURL: "https://a.test", InlineRefs: len(doc)%2 == 0,
+			OptionalHeaders: true,
+		})
 		if err != nil {
 			return
 		}

@@ -59,8 +59,10 @@ func loadPublic(t *testing.T, name string) {
 	defer s.Close()
 	api.AddTo(s) // panics when a schema or a name is not valid
 	if inlined, err := Open(name,
-		&Options{BaseURL: "https://api.example.test", MaxTools: maxOperations,
-			InlineRefs: true}); err != nil {
+		&Options{
+			BaseURL: "https://api.example.test", MaxTools: maxOperations,
+			InlineRefs: true,
+		}); err != nil {
 		t.Error(err)
 	} else {
 		inlined.AddTo(s)

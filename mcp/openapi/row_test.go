@@ -440,8 +440,10 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s: %q, want %q", op, got[op], want)
 		}
 	}
-	_, err := New(doc, &Options{BaseURL: "https://a.test",
-		Edit: func(_ string, t *mcp.Tool) { t.Name = "same" }})
+	_, err := New(doc, &Options{
+		BaseURL: "https://a.test",
+		Edit:    func(_ string, t *mcp.Tool) { t.Name = "same" },
+	})
 	if err == nil || !strings.Contains(err.Error(), "have the name same") {
 		t.Error(err)
 	}

@@ -53,8 +53,10 @@ func full() *File {
 	return &File{
 		Name: "io.github.user/weather", Title: "Weather", Description: strings.Repeat("é", 100),
 		Version: "1.0.0-rc.1", WebsiteURL: "https://example.com/weather",
-		Icons: []spec.Icon{{Src: "https://example.com/a.png", MIMEType: "image/png",
-			Sizes: []string{"48x48", "any"}, Theme: "dark"}},
+		Icons: []spec.Icon{{
+			Src: "https://example.com/a.png", MIMEType: "image/png",
+			Sizes: []string{"48x48", "any"}, Theme: "dark",
+		}},
 		Repository: "https://gitlab.com/group/sub/weather", RepositoryID: "7",
 		Subfolder: "servers/weather",
 		Packages: []Package{
@@ -69,15 +71,21 @@ func full() *File {
 					{Value: "serve"},
 					{Hint: "dir", Format: "filepath", Repeated: true},
 				},
-				Transport: Transport{Type: "streamable-http", URL: "http://localhost:{port}/mcp",
-					Headers: []Input{{Name: "X-Key", Secret: true}}},
+				Transport: Transport{
+					Type: "streamable-http", URL: "http://localhost:{port}/mcp",
+					Headers: []Input{{Name: "X-Key", Secret: true}},
+				},
 			},
-			{Type: "mcpb", Identifier: "https://github.com/user/weather/releases/download/v1/weather.mcpb",
-				SHA256: strings.Repeat("0a", 32)},
+			{
+				Type: "mcpb", Identifier: "https://github.com/user/weather/releases/download/v1/weather.mcpb",
+				SHA256: strings.Repeat("0a", 32),
+			},
 		},
 		Remotes: []Transport{
-			{URL: "https://{tenant}.example.com/mcp", Variables: []Input{{Name: "tenant", Required: true}},
-				Headers: []Input{{Name: "Authorization", Value: "Bearer {token}", Secret: true}}},
+			{
+				URL: "https://{tenant}.example.com/mcp", Variables: []Input{{Name: "tenant", Required: true}},
+				Headers: []Input{{Name: "Authorization", Value: "Bearer {token}", Secret: true}},
+			},
 			{Type: "sse", URL: "https://example.com/sse"},
 		},
 	}
@@ -143,15 +151,21 @@ func TestInvalid(t *testing.T) {
 		{func(f *File) { f.Version = "1 || 2" }, "version: must be a single version", false},
 		{func(f *File) { f.Version = strings.Repeat("1", 256) }, "at most 255", true},
 		{func(f *File) { f.WebsiteURL = "example.com" }, "websiteUrl: must be an https address", true},
-		{func(f *File) { f.WebsiteURL = "http://example.com" }, "websiteUrl: must be an https address",
-			false},
-		{func(f *File) { f.WebsiteURL = "https://example.com/<a>" },
-			"websiteUrl: must be an https address", false},
+		{
+			func(f *File) { f.WebsiteURL = "http://example.com" }, "websiteUrl: must be an https address",
+			false,
+		},
+		{
+			func(f *File) { f.WebsiteURL = "https://example.com/<a>" },
+			"websiteUrl: must be an https address", false,
+		},
 		{func(f *File) {
 			f.Icons[0].Src = "data:image/png;base64,AA=="
 		}, "icons[0].src: must be an https address", false},
-		{func(f *File) { f.Icons[0].Src = "https://example.com/" + strings.Repeat("a", 250) },
-			"icons[0].src: must have at most 255", true},
+		{
+			func(f *File) { f.Icons[0].Src = "https://example.com/" + strings.Repeat("a", 250) },
+			"icons[0].src: must have at most 255", true,
+		},
 		{func(f *File) { f.Icons[0].MIMEType = "image/gif" }, "icons[0].mimeType: must be one of", true},
 		{func(f *File) { f.Icons[0].Theme = "blue" }, "icons[0].theme: must be one of", true},
 		{func(f *File) { f.Icons[0].Sizes[0] = "48" }, "icons[0].sizes", true},
@@ -181,8 +195,10 @@ func TestInvalid(t *testing.T) {
 		{func(f *File) {
 			f.Packages[0].Env[0].Default = "z"
 		}, "default: must be one of the choices", false},
-		{func(f *File) { f.Packages[0].Transport.URL = "http://localhost" },
-			"packages[0].transport: stdio has no address", false},
+		{
+			func(f *File) { f.Packages[0].Transport.URL = "http://localhost" },
+			"packages[0].transport: stdio has no address", false,
+		},
 		{func(f *File) {
 			f.Packages[1].Version = "1.0.0"
 		}, "packages[1].version: must be left out", false},
@@ -195,8 +211,10 @@ func TestInvalid(t *testing.T) {
 		{func(f *File) {
 			f.Packages[1].Arguments[0].Name = "--port <n>"
 		}, "packages[1].packageArguments[0].name", false},
-		{func(f *File) { f.Packages[1].Transport.URL = "http://localhost:{other}/mcp" },
-			`packages[1].transport.url: there is no variable "other"`, false},
+		{
+			func(f *File) { f.Packages[1].Transport.URL = "http://localhost:{other}/mcp" },
+			`packages[1].transport.url: there is no variable "other"`, false,
+		},
 		{func(f *File) {
 			f.Packages[1].Transport.URL = ""
 		}, "packages[1].transport.url: must be an http", true},
@@ -215,22 +233,38 @@ func TestInvalid(t *testing.T) {
 		}, `remotes[0].url: there is no variable "tenant"`, false},
 		{func(f *File) { f.Remotes[0].Type = "stdio" }, "remotes[0].type: must be one of", true},
 		{func(f *File) { f.Remotes[0].Headers[0].Name = "A: B" }, "remotes[0].headers[0].name", false},
-		{func(f *File) { f.Remotes[1].URL = "http://example.com/sse" },
-			"remotes[1].url: must be an https address", false},
-		{func(f *File) { f.Remotes[1].URL = "https://127.0.0.1/sse" },
-			"remotes[1].url: must be reachable", false},
-		{func(f *File) { f.Remotes[1].URL = "https://[::1]/sse" }, "remotes[1].url: must be reachable",
-			false},
-		{func(f *File) { f.Remotes[1].URL = "https://LOCALHOST/sse" },
-			"remotes[1].url: must be reachable", false},
-		{func(f *File) { f.Remotes[1].URL = "https://localhost./sse" },
-			"remotes[1].url: must be reachable", false},
-		{func(f *File) { f.Remotes[1].URL = "https://0.0.0.0/sse" }, "remotes[1].url: must be reachable",
-			false},
-		{func(f *File) { f.Remotes[1].URL = "https://user:password@example.com/sse" },
-			"remotes[1].url: must be an http or https address without a user", false},
-		{func(f *File) { f.WebsiteURL = "https://user@example.com" },
-			"websiteUrl: must be an https address without a user", false},
+		{
+			func(f *File) { f.Remotes[1].URL = "http://example.com/sse" },
+			"remotes[1].url: must be an https address", false,
+		},
+		{
+			func(f *File) { f.Remotes[1].URL = "https://127.0.0.1/sse" },
+			"remotes[1].url: must be reachable", false,
+		},
+		{
+			func(f *File) { f.Remotes[1].URL = "https://[::1]/sse" }, "remotes[1].url: must be reachable",
+			false,
+		},
+		{
+			func(f *File) { f.Remotes[1].URL = "https://LOCALHOST/sse" },
+			"remotes[1].url: must be reachable", false,
+		},
+		{
+			func(f *File) { f.Remotes[1].URL = "https://localhost./sse" },
+			"remotes[1].url: must be reachable", false,
+		},
+		{
+			func(f *File) { f.Remotes[1].URL = "https://0.0.0.0/sse" }, "remotes[1].url: must be reachable",
+			false,
+		},
+		{
+			func(f *File) { f.Remotes[1].URL = "https://user:password@example.com/sse" },
+			"remotes[1].url: must be an http or https address without a user", false,
+		},
+		{
+			func(f *File) { f.WebsiteURL = "https://user@example.com" },
+			"websiteUrl: must be an https address without a user", false,
+		},
 		{func(f *File) { f.Title = "a\nb" }, "title: must be UTF-8 without control characters", false},
 		{func(f *File) { f.Version = "1.0.0\n" }, "version: must be a single version", false},
 		{func(f *File) { f.Version = " " }, "version: must be a single version", false},
