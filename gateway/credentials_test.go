@@ -237,10 +237,14 @@ func TestCheckAuth(t *testing.T) {
 		"a secret and a key": {
 			Auth: &Credentials{Type: authClient, ClientID: "x", Secret: "s3cr3t", Key: "s3cr3t"},
 		},
-		"tokens for http://a.example": {Auth: &Credentials{Type: authPassthrough}, Lifetime: "call",
-			URL: "http://a.example/mcp"},
-		"    ": {Auth: &Credentials{Type: authPassthrough}, Lifetime: "call",
-			URL: "http://127.0.0.1:1/mcp"},
+		"tokens for http://a.example": {
+			Auth: &Credentials{Type: authPassthrough}, Lifetime: "call",
+			URL: "http://a.example/mcp",
+		},
+		"    ": {
+			Auth: &Credentials{Type: authPassthrough}, Lifetime: "call",
+			URL: "http://127.0.0.1:1/mcp",
+		},
 		"     ":                   {Auth: &Credentials{Type: authWorkload, AssertionFile: "f"}},
 		"workload_identity needs": {Auth: &Credentials{Type: authWorkload}},
 		"assertion_file is for": {

@@ -141,8 +141,10 @@ func TestProblems(t *testing.T) {
 			"2:16: upstreams.a.command: the program has no name; name it first, then its arguments",
 		},
 		{ab + "{args: [x]}", "2:13: upstreams.a.args: there is no command for them; add command"},
-		{ab + "{command: x, url: 'http://h'}",
-			"2:24: upstreams.a.url: there is a command as well; remove one; use two upstreams for both"},
+		{
+			ab + "{command: x, url: 'http://h'}",
+			"2:24: upstreams.a.url: there is a command as well; remove one; use two upstreams for both",
+		},
 		{
 			ab + "{command: x, headers: {A: b}, transport: sse}",
 			"2:29: upstreams.a.headers: a command has none; remove it; it is for a url\n" +
@@ -210,14 +212,16 @@ func TestProblems(t *testing.T) {
 				`2:48: upstreams.a.framing: there is no framing "lines"; use line, header or raw (did you ` +
 				`mean line?)`,
 		},
-		{ab + "{url: 'http://h', framing: line, pool: 2, cwd: /, env: {A: b}, restart: never}",
+		{
+			ab + "{url: 'http://h', framing: line, pool: 2, cwd: /, env: {A: b}, restart: never}",
 			"2:33: upstreams.a.framing: " +
 				"only commands and byte streams (tcp, tls, unix) have it; remove it\n" +
 				"2:45: upstreams.a.pool: over HTTP one connection carries any number of calls; remove it; to " +
 				"bound the calls in flight use max_in_flight\n" +
 				"2:53: upstreams.a.cwd: only a command has it; remove it\n" +
 				"2:62: upstreams.a.env: only a command has it; remove it\n" +
-				"2:78: upstreams.a.restart: only a command has it; remove it"},
+				"2:78: upstreams.a.restart: only a command has it; remove it",
+		},
 		{
 			ab + "{url: 'tcp://h:1', headers: {A: b}, transport: sse}",
 			"2:35: upstreams.a.headers: only http, https, ws and wss have it; remove it\n" +
@@ -236,15 +240,19 @@ func TestProblems(t *testing.T) {
 			"2:12: upstreams.a.url: it needs a host and a port; write tcp://host:port",
 		},
 		{ab + "{url: 'unix:'}", "2:12: upstreams.a.url: it has no path; write unix:/run/server.sock"},
-		{ab + "https://u:s3cr3t@h/",
+		{
+			ab + "https://u:s3cr3t@h/",
 			"2:6: upstreams.a.url: it has a user or password; put them into headers: " +
-				"Authorization: ${NAME}"},
-		{ab + "{url: 'http://h', headers: {mcp-name: a, A: a, a: b, 'B: s3cr3t': c, D: \"x\\ny\"}}",
+				"Authorization: ${NAME}",
+		},
+		{
+			ab + "{url: 'http://h', headers: {mcp-name: a, A: a, a: b, 'B: s3cr3t': c, D: \"x\\ny\"}}",
 			"2:34: upstreams.a.headers.B...: no header can have this name; write the name only, without a " +
 				"colon\n" +
 				"2:44: upstreams.a.headers.mcp-name: farcall sets this header itself; remove it\n" +
 				"2:56: upstreams.a.headers.a: it is the same header as A; remove one\n" +
-				"2:78: upstreams.a.headers.D: the value has a line break; remove it; a header is one line"},
+				"2:78: upstreams.a.headers.D: the value has a line break; remove it; a header is one line",
+		},
 		{
 			ab + "{url: 'tcp://h:1', profile: raw, lifetime: shared, tools: {deny: [x]}}",
 			"2:49: upstreams.a.lifetime: a url with the profile raw has none; remove it\n" +
@@ -281,8 +289,9 @@ func TestProblems(t *testing.T) {
 			ab + "{command: ['${s3cr3t']}",
 			"2:17: upstreams.a.command[0]: ${ has no }; add it, or write $${ if the text itself has ${",
 		},
-		{"namespace: some\nlisten: ['http://h', x, 'unix:', ':99999']\nupstreams: {ws: x, a__b: x, B: " +
-			"x, b: x, -x: x, " + strings.Repeat("a", 65) + ": x}",
+		{
+			"namespace: some\nlisten: ['http://h', x, 'unix:', ':99999']\nupstreams: {ws: x, a__b: x, B: " +
+				"x, b: x, -x: x, " + strings.Repeat("a", 65) + ": x}",
 			"1:12: namespace: there is no namespace \"some\"; use auto, always or never\n" +
 				"2:10: listen[0]: cannot listen on \"http://h\"; it has a scheme, and one port speaks every " +
 				"protocol; write h\n" +
@@ -298,9 +307,11 @@ func TestProblems(t *testing.T) {
 				"rename one of them\n" +
 				"3:41: upstreams.-x: \"-x\" cannot be a name; use letters, digits, - and _, as in github-2\n" +
 				"3:48: upstreams." + strings.Repeat("a", 65) +
-				": the name has 65 letters, and 64 are allowed; shorten it"},
-		{"hosts: [a.example, '*.a.example:8443', '*', 'http://a', 'a*.example', '', 'a:b', " +
-			"'[::1]']\nupstreams: {a: x}",
+				": the name has 65 letters, and 64 are allowed; shorten it",
+		},
+		{
+			"hosts: [a.example, '*.a.example:8443', '*', 'http://a', 'a*.example', '', 'a:b', " +
+				"'[::1]']\nupstreams: {a: x}",
 			"1:45: hosts[3]: \"http://a\" is not a host name; write tools.example.com, *.example.com, or " +
 				"* for every name\n" +
 				"1:57: hosts[4]: \"a*.example\" is not a host name; write tools.example.com, *.example.com, " +
@@ -310,7 +321,8 @@ func TestProblems(t *testing.T) {
 				"1:75: hosts[6]: \"a:b\" is not a host name; write tools.example.com, *.example.com, or * " +
 				"for every name\n" +
 				"1:82: hosts[7]: \"[::1]\" is not a host name; write tools.example.com, *.example.com, or * " +
-				"for every name"},
+				"for every name",
+		},
 		{
 			"trusted_proxies: [10.0.0.0/8, 0.0.0.0/0, proxy, unix]\nupstreams: {a: x}",
 			"1:31: trusted_proxies[1]: not a proxy: \"0.0.0.0/0\"; write an address, a network such as " +
@@ -371,8 +383,11 @@ func TestBrokenTextIsNotQuoted(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	good := &Config{Upstreams: []*Upstream{{Name: "a", Command: []string{"x"}},
-		{Name: "b", URL: "https://h"}, {Name: "c", URL: "tcp://h:1", Profile: "raw"}}}
+	good := &Config{Upstreams: []*Upstream{
+		{Name: "a", Command: []string{"x"}},
+		{Name: "b", URL: "https://h"},
+		{Name: "c", URL: "tcp://h:1", Profile: "raw"},
+	}}
 	if err := good.Check(); err != nil {
 		t.Error(err)
 	}
@@ -498,8 +513,10 @@ func TestEnviron(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if got := u.withheld(from); !slices.Equal(got,
-		[]string{"ALL_PROXY", "NPM_CONFIG__AUTH", "PIP_INDEX_URL", "http_proxy",
-			"npm_config_//npm.corp/:_authToken"}) {
+		[]string{
+			"ALL_PROXY", "NPM_CONFIG__AUTH", "PIP_INDEX_URL", "http_proxy",
+			"npm_config_//npm.corp/:_authToken",
+		}) {
 		t.Errorf("withheld: %q", got)
 	}
 	u = &Upstream{InheritEnv: []string{"*"}}

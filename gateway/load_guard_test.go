@@ -150,9 +150,11 @@ func TestGuardKeys(t *testing.T) {
 				DPoP: "required", Private: true, Refresh: 10 * time.Minute, KeysMaxAge: 12 * time.Hour,
 			},
 			{Issuer: "https://other.example.com"},
-			{Issuer: "https://third.example.com",
+			{
+				Issuer: "https://third.example.com",
 				JWKS: `{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"a","alg":"EdDSA","use":"sig",` +
-					`"x":"O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik"}]}`},
+					`"x":"O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik"}]}`,
+			},
 		},
 		MTLS: []guard.Certificate{
 			{
@@ -343,18 +345,24 @@ func TestGuardProblems(t *testing.T) {
 			"2:37: guard.signatures[0].secret: the environment has no GUARD_TEST_UNSET; set it before " +
 				"farcall starts, or write ${GUARD_TEST_UNSET:-default}",
 		},
-		{"{jwt: {issuer: 'https://h', skew: 30}}",
+		{
+			"{jwt: {issuer: 'https://h', skew: 30}}",
 			`2:42: guard.jwt[0].skew: "30" is not a duration; it has no unit; ` +
-				`write 30s if it is in seconds`},
-		{"{jwt: {issuer: 'https://h', jwks: secret.txt}}",
-			`2:42: guard.jwt[0].jwks: the file has no set of keys in JSON; it begins with {"keys":`},
+				`write 30s if it is in seconds`,
+		},
+		{
+			"{jwt: {issuer: 'https://h', jwks: secret.txt}}",
+			`2:42: guard.jwt[0].jwks: the file has no set of keys in JSON; it begins with {"keys":`,
+		},
 		{
 			"{stdio: {trust: perhaps}}",
 			`2:24: guard.stdio.trust: "perhaps" is neither true nor false; write true or false`,
 		},
 		{"{stdio: yes}", "2:16: guard.stdio: a map of keys and values is wanted, and this is one value"},
-		{"{resource: {url: 'https://h', scopes: [a]}}",
-			"2:46: guard.resource.scopes: a map of keys and values is wanted, and this is a list"},
+		{
+			"{resource: {url: 'https://h', scopes: [a]}}",
+			"2:46: guard.resource.scopes: a map of keys and values is wanted, and this is a list",
+		},
 		{
 			"{replay: {window: '${GUARD_TEST_SECRET}', memory: 0}}",
 			`2:26: guard.replay.window: "${GUARD_TEST_SECRET}" is not a duration; write a number with its ` +

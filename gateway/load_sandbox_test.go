@@ -76,8 +76,10 @@ upstreams:
 		t.Fatal(problems)
 	}
 	for i, want := range []*Credentials{
-		{Type: "client_credentials", ClientID: "x", Secret: "s3cr3t", Issuer: "https://id",
-			Scopes: []string{"a", "b"}, DPoP: true},
+		{
+			Type: "client_credentials", ClientID: "x", Secret: "s3cr3t", Issuer: "https://id",
+			Scopes: []string{"a", "b"}, DPoP: true,
+		},
 		{Type: "client_credentials", ClientID: "x", Key: strings.TrimSpace(key)},
 		{Type: "client_credentials", ClientID: "x", Secret: "s3cr3t"},
 		{
@@ -175,51 +177,75 @@ func TestSandboxAndCredentialsProblems(t *testing.T) {
 				`2:59: upstreams.a.sandbox.processes: "-1" is not a number from 1; write a whole number, or ` +
 				`leave the key out for the default`,
 		},
-		{"{url: 'https://h', sandbox: strict}",
-			"2:34: upstreams.a.sandbox: only a command has it; remove it"},
+		{
+			"{url: 'https://h', sandbox: strict}",
+			"2:34: upstreams.a.sandbox: only a command has it; remove it",
+		},
 		{"{command: x, auth: oauth}", "2:25: upstreams.a.auth: only http and https have it; remove it"},
 		{
 			"{url: 'ws://h', auth: oauth}", "2:28: upstreams.a.auth: only http and https have it; remove it",
 		},
-		{"{url: 'https://h', auth: {}}",
+		{
+			"{url: 'https://h', auth: {}}",
 			"2:31: upstreams.a.auth: it has no type; use oauth, client_credentials, workload_identity, " +
-				"token_exchange, principals, passthrough or sign_in"},
-		{"{url: 'https://h', auth: '${GUARD_TEST_SECRET}'}",
+				"token_exchange, principals, passthrough or sign_in",
+		},
+		{
+			"{url: 'https://h', auth: '${GUARD_TEST_SECRET}'}",
 			`2:31: upstreams.a.auth.type: there is no type "${GUARD_TEST_SECRET}"; use oauth, ` +
-				`client_credentials, workload_identity, token_exchange, principals, passthrough or sign_in`},
-		{"{url: 'https://h', auth: {type: client_credentials, client_id: x}}",
+				`client_credentials, workload_identity, token_exchange, principals, passthrough or sign_in`,
+		},
+		{
+			"{url: 'https://h', auth: {type: client_credentials, client_id: x}}",
 			"2:32: upstreams.a.auth: client_credentials needs a client_id, and a secret or a key; add " +
-				"what the authorization server knows the gateway by"},
-		{"{url: 'https://h', auth: passthrough}",
+				"what the authorization server knows the gateway by",
+		},
+		{
+			"{url: 'https://h', auth: passthrough}",
 			"2:31: upstreams.a.auth: passthrough goes by who calls, and with the lifetime auto all " +
-				"callers have the same connection; add lifetime: principal (or session, or call)"},
-		{"{url: 'https://h', auth: sign_in}",
+				"callers have the same connection; add lifetime: principal (or session, or call)",
+		},
+		{
+			"{url: 'https://h', auth: sign_in}",
 			"2:31: upstreams.a.auth: sign_in goes by who calls, and with the lifetime auto all callers " +
 				"have the same connection; add lifetime: principal (or session, or call)\n" +
 				"2:31: upstreams.a.auth.type: sign_in needs the address at which browsers reach the gateway; " +
-				"add sign_in: {url: https://tools.example.com}"},
-		{"{url: 'https://h', lifetime: principal, auth: sign_in}\nsign_in: {url: 'https://me'}",
+				"add sign_in: {url: https://tools.example.com}",
+		},
+		{
+			"{url: 'https://h', lifetime: principal, auth: sign_in}\nsign_in: {url: 'https://me'}",
 			"2:52: upstreams.a.auth.type: sign_in keeps tokens for principals, and without a guard there " +
-				"are none; add guard"},
-		{"{url: 'https://h'}\nsign_in: {url: 'http://me', keys: [abc], browser: x}",
+				"are none; add guard",
+		},
+		{
+			"{url: 'https://h'}\nsign_in: {url: 'http://me', keys: [abc], browser: x}",
 			`3:16: sign_in.url: "http://me" is not https: codes and cookies would go over the network in ` +
 				`clear text; write the address that browsers reach the gateway at: https://tools.example.com` +
 				"\n" +
 				"3:36: sign_in.keys[0]: it is not 32 bytes in base64 or hex; `openssl rand -base64 32` " +
 				"prints one\n" +
-				`3:51: sign_in.browser: there is no kind of browser "x"; use link or principal`},
-		{"{url: 'https://h'}\nsign_in: {url: 'https://me/path', dir: x}",
+				`3:51: sign_in.browser: there is no kind of browser "x"; use link or principal`,
+		},
+		{
+			"{url: 'https://h'}\nsign_in: {url: 'https://me/path', dir: x}",
 			"3:11: sign_in: the tokens in dir need keys; write keys: [file:sign-in.key], with what " +
 				"`openssl rand -base64 32` prints in the file\n" +
 				`3:16: sign_in.url: "https://me/path" is not scheme, host and port; write the address that ` +
-				`browsers reach the gateway at: https://tools.example.com`},
-		{"{url: 'https://h', headers: {authorization: x}, auth: oauth}",
-			"2:60: upstreams.a.auth: headers has Authorization as well; remove one"},
-		{"{url: 'https://h', auth: {type: oauth, secret: [s3cr3t]}}",
-			"2:53: upstreams.a.auth.secret: one value is wanted, and this is a list"},
-		{"{url: 'https://h', auth: {type: principals, principals: {ci: s3cr3t}}}",
+				`browsers reach the gateway at: https://tools.example.com`,
+		},
+		{
+			"{url: 'https://h', headers: {authorization: x}, auth: oauth}",
+			"2:60: upstreams.a.auth: headers has Authorization as well; remove one",
+		},
+		{
+			"{url: 'https://h', auth: {type: oauth, secret: [s3cr3t]}}",
+			"2:53: upstreams.a.auth.secret: one value is wanted, and this is a list",
+		},
+		{
+			"{url: 'https://h', auth: {type: principals, principals: {ci: s3cr3t}}}",
 			"2:67: upstreams.a.auth.principals.ci: a map of keys and values is wanted, and " +
-				"this is one value"},
+				"this is one value",
+		},
 	} {
 		_, got := parse(t, "f", ab+c.text)
 		want := "f:" + strings.ReplaceAll(c.want, "\n", "\nf:")

@@ -167,8 +167,12 @@ func TestOpenAPIRefresh(t *testing.T) {
 	doc := &gateway.OpenAPI{Document: s.URL + "/pets.yaml", Refresh: 5 * time.Millisecond}
 	l := newLabOf(t, nil, &gateway.Config{
 		Upstreams: []*gateway.Upstream{
-			{Name: "pets", OpenAPI: doc, URL: "https://api.example.com",
-				Tools: gateway.Filter{Deny: []string{"DELETE *", "DELETE /pets/*"}}}}})
+			{
+				Name: "pets", OpenAPI: doc, URL: "https://api.example.com",
+				Tools: gateway.Filter{Deny: []string{"DELETE *", "DELETE /pets/*"}},
+			},
+		},
+	})
 	client := l.client(t, mcp.ClientOptions{})
 	tools := func() string {
 		names, _ := toolsOf(t, client)
@@ -209,8 +213,10 @@ func TestOpenAPICheck(t *testing.T) {
 		{"{openapi: pets.yaml, url: https://a.test, profile: raw}", "tools of MCP"},
 		{"{openapi: pets.yaml, url: https://a.test, forward_headers: [x-id]}", "an HTTP API has none"},
 		{"{openapi: http://a.test/pets.yaml, url: https://a.test}", "cannot be fetched"},
-		{"{openapi: {document: pets.yaml, slim: much}, url: https://a.test}",
-			`there is no kind of schemas "much"`},
+		{
+			"{openapi: {document: pets.yaml, slim: much}, url: https://a.test}",
+			`there is no kind of schemas "much"`,
+		},
 		{"{openapi: {documents: pets.yaml}, url: https://a.test}", "did you mean document?"},
 		{"{openapi: {read_only: true}, url: https://a.test}", "there is no document"},
 		{

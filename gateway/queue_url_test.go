@@ -22,7 +22,8 @@ func TestEngineCredentials(t *testing.T) {
 		t.Error("the log has the password")
 	}
 	web := &gateway.Config{Upstreams: []*gateway.Upstream{
-		{Name: "w", URL: "http://user:s3cr3t@127.0.0.1:1/mcp"}}}
+		{Name: "w", URL: "http://user:s3cr3t@127.0.0.1:1/mcp"},
+	}}
 	if err := web.Check(); err == nil || !strings.Contains(err.Error(), "it has a user or password") {
 		t.Error(err)
 	}

@@ -196,8 +196,10 @@ func TestReferencesWeb(t *testing.T) {
 	}
 	c.Upstreams[1].Web = "qualified"
 	client := newLabOf(t, nil, c).client(t, mcp.ClientOptions{})
-	for uri, want := range map[string]string{"https://example.com/x": "a", "data:,x": "a",
-		"b+https://example.com/x": "b", "b+data:,x": "b"} {
+	for uri, want := range map[string]string{
+		"https://example.com/x": "a", "data:,x": "a",
+		"b+https://example.com/x": "b", "b+data:,x": "b",
+	} {
 		r, err := client.Read(t.Context(), uri)
 		if err != nil || r.Contents[0].Text != want || r.Contents[0].URI != uri {
 			t.Errorf("%s: %+v, %v", uri, r, err)

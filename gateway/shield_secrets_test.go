@@ -83,8 +83,10 @@ func TestShieldShowsNoSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Now().Unix()
-	claims := map[string]any{"iss": "https://id.example", "sub": "alice",
-		"aud": "https://gw.example/mcp", "iat": now, "exp": now + 600, "roles": []string{"dev"}}
+	claims := map[string]any{
+		"iss": "https://id.example", "sub": "alice",
+		"aud": "https://gw.example/mcp", "iat": now, "exp": now + 600, "roles": []string{"dev"},
+	}
 	good := issued(private, claims)
 	claims["exp"], claims["iat"] = now-600, now-1200
 	expired := issued(private, claims)
@@ -92,9 +94,12 @@ func TestShieldShowsNoSecrets(t *testing.T) {
 	audit := filepath.Join(t.TempDir(), "audit.jsonl")
 	c := &gateway.Config{Guard: guarded(allow("dev", "tools/call *", "rpc *"), allow("ops", "*"))}
 	c.Guard.JWT = []guard.Issuer{
-		{Issuer: "https://id.example",
+		{
+			Issuer: "https://id.example",
 			JWKS: fmt.Sprintf(`{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"1","x":%q}]}`,
-				base64.RawURLEncoding.EncodeToString(public))}}
+				base64.RawURLEncoding.EncodeToString(public)),
+		},
+	}
 	c.Guard.Resource.URL = "https://gw.example/mcp"
 	c.Guard.Resource.Scopes = map[string][]string{"tools/call web/ask": {"ask"}}
 	c.Guard.Signatures = []guard.Signer{{ID: "partner", Secret: signing, Roles: []string{"dev"}}}
@@ -117,10 +122,14 @@ func TestShieldShowsNoSecrets(t *testing.T) {
 	crash.Env["TOKEN"] = ofChild
 	c.Upstreams = []*gateway.Upstream{
 		web, crash,
-		{Name: "dead", URL: "http://" + port.addr + "/mcp",
-			Headers: map[string]string{"Authorization": "Bearer " + dead}},
-		{Name: "raw", URL: "http://" + port.addr + "/", Profile: "raw",
-			Headers: map[string]string{"Authorization": "Bearer " + dead}},
+		{
+			Name: "dead", URL: "http://" + port.addr + "/mcp",
+			Headers: map[string]string{"Authorization": "Bearer " + dead},
+		},
+		{
+			Name: "raw", URL: "http://" + port.addr + "/", Profile: "raw",
+			Headers: map[string]string{"Authorization": "Bearer " + dead},
+		},
 	}
 	out := &said{all: map[string]*bytes.Buffer{}}
 	l := newLabOf(t, &gateway.Options{RPC: &farcall.Options{OnRecord: out.record}}, c)

@@ -10,8 +10,10 @@ import (
 // The directory of tasks belongs to one gateway, with all of its addresses, and cannot change while
 // it runs.
 func TestTasksDirectory(t *testing.T) {
-	c := &Config{Upstreams: []*Upstream{{Name: "a", URL: "http://127.0.0.1:1/mcp"},
-		{Name: "raw", URL: "http://127.0.0.1:1/", Profile: "raw"}}}
+	c := &Config{Upstreams: []*Upstream{
+		{Name: "a", URL: "http://127.0.0.1:1/mcp"},
+		{Name: "raw", URL: "http://127.0.0.1:1/", Profile: "raw"},
+	}}
 	c.Tasks.Dir = filepath.Join(t.TempDir(), "tasks")
 	g, err := New(c, nil)
 	if err != nil {

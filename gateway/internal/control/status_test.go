@@ -110,8 +110,10 @@ func TestRefused(t *testing.T) {
 			t.Errorf("with %v: status %d, want 403", header, answer.Code)
 		}
 	}
-	allowed := origin.Policy{Hosts: []string{"gateway.internal"},
-		Origins: []string{"https://app.example"}}
+	allowed := origin.Policy{
+		Hosts:   []string{"gateway.internal"},
+		Origins: []string{"https://app.example"},
+	}
 	h = handler(sample(1, 1), allowed)
 	answer = ask(t, h, "GET", StatusPath, "Host", "gateway.internal:8080")
 	if answer.Code != http.StatusOK {

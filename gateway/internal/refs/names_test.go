@@ -137,8 +137,10 @@ func TestStripURI(t *testing.T) {
 }
 
 func FuzzNames(f *testing.F) {
-	for _, uri := range []string{"file:///x", "ui://a/x", "skill://x/{y}", "a+b:c", "https://x",
-		"ui://b+/{+x}", "{?q*}", "git+ssh://h", "", "\xff", "ui://a%2B/x"} {
+	for _, uri := range []string{
+		"file:///x", "ui://a/x", "skill://x/{y}", "a+b:c", "https://x",
+		"ui://b+/{+x}", "{?q*}", "git+ssh://h", "", "\xff", "ui://a%2B/x",
+	} {
 		f.Add("a", uri)
 		f.Add("2_F", uri)
 	}

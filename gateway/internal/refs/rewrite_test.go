@@ -89,8 +89,10 @@ func TestDown(t *testing.T) {
 			`{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"f:1"}}}]}`,
 			`{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"a+f:1"}}}]}`,
 		},
-		{Result, "resources/list", `{"resources":[{"uri":"f:1","name":"f:1"},{"uri":"https://x"}]}`,
-			`{"resources":[{"uri":"a+f:1","name":"f:1"},{"uri":"https://x"}]}`},
+		{
+			Result, "resources/list", `{"resources":[{"uri":"f:1","name":"f:1"},{"uri":"https://x"}]}`,
+			`{"resources":[{"uri":"a+f:1","name":"f:1"},{"uri":"https://x"}]}`,
+		},
 		{
 			Result, "resources/templates/list", `{"resourceTemplates":[{"uriTemplate":"{+u}"}]}`,
 			`{"resourceTemplates":[{"uriTemplate":"a+{+u}"}]}`,
@@ -101,13 +103,17 @@ func TestDown(t *testing.T) {
 			`{"contents":[{"uri":"a+f:1","text":"uri"},{"uri":"a+f:1/sub","_meta":{"ui":{}}}]}`,
 		},
 		{ErrorData, "resources/read", `{"uri":"f:1"}`, `{"uri":"a+f:1"}`},
-		{ErrorData, "tools/call",
+		{
+			ErrorData, "tools/call",
 			`{"uri":"f:1","elicitations":[{"elicitationId":"e","url":"https://x"}]}`,
-			`{"uri":"f:1","elicitations":[{"elicitationId":"a+e","url":"https://x"}]}`},
+			`{"uri":"f:1","elicitations":[{"elicitationId":"a+e","url":"https://x"}]}`,
+		},
 		{Params, "notifications/resources/updated", `{"uri":"f:1/sub"}`, `{"uri":"a+f:1/sub"}`},
 		{Params, "notifications/message", `{"logger":"l","data":{"uri":"f:1"}}`, ""},
-		{Params, "elicitation/create", `{"mode":"url","elicitationId":"e","url":"https://x"}`,
-			`{"mode":"url","elicitationId":"a+e","url":"https://x"}`},
+		{
+			Params, "elicitation/create", `{"mode":"url","elicitationId":"e","url":"https://x"}`,
+			`{"mode":"url","elicitationId":"a+e","url":"https://x"}`,
+		},
 		{
 			Params, "notifications/elicitation/complete", `{"elicitationId":"e"}`,
 			`{"elicitationId":"a+e"}`,

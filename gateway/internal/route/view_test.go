@@ -207,8 +207,10 @@ func TestNames(t *testing.T) {
 		},
 		{
 			"web URIs are listed once", Resources,
-			[]Source{with(Resources, "https://w", "b+f:x").source("a", always),
-				with(Resources, "https://w", "f:x").source("b", always)},
+			[]Source{
+				with(Resources, "https://w", "b+f:x").source("a", always),
+				with(Resources, "https://w", "f:x").source("b", always),
+			},
 			"https://w a+b+f:x b+f:x",
 			map[string]string{
 				"https://w":   `"https://w" is among the resources of a and b: use a+https://w or b+https://w`,

@@ -186,8 +186,11 @@ func TestLinks(t *testing.T) {
 			}
 		}
 		token := url.Values{"link": {link[strings.Index(link, "=")+1:]}}
-		for _, header := range [][]string{{"Sec-Fetch-Site", "cross-site"},
-			{"Origin", "https://evil.example"}, {"Origin", "null"}} {
+		for _, header := range [][]string{
+			{"Sec-Fetch-Site", "cross-site"},
+			{"Origin", "https://evil.example"},
+			{"Origin", "null"},
+		} {
 			if rec := ann.send("POST", public+Path, token, header...); rec.Header().Get("Location") != "" {
 				t.Errorf("%v began a sign-in", header)
 			}

@@ -127,8 +127,10 @@ func (w *world) serve(rec *httptest.ResponseRecorder, r *http.Request) (err erro
 			w.mu.Lock()
 		}
 	case r.URL.Path == "/.well-known/oauth-protected-resource/mcp":
-		answer(rec, 200, map[string]any{"resource": "https://" + host + "/mcp",
-			"authorization_servers": []string{"https://as." + host}})
+		answer(rec, 200, map[string]any{
+			"resource":              "https://" + host + "/mcp",
+			"authorization_servers": []string{"https://as." + host},
+		})
 	default:
 		token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 		at, user, _ := strings.Cut(w.access[token], " ")
