@@ -66,10 +66,14 @@ func TestWhoCallsOverHTTP(t *testing.T) {
 		"expired token": {
 			[]string{bearer(token(map[string]any{"exp": now.Now().Add(-time.Hour).Unix()}))}, unauthenticated,
 		},
-		"token for others": {[]string{bearer(token(map[string]any{"aud": "https://other.example"}))},
-			unauthenticated},
-		"token by others": {[]string{bearer(token(map[string]any{"iss": "https://evil.example"}))},
-			unauthenticated},
+		"token for others": {
+			[]string{bearer(token(map[string]any{"aud": "https://other.example"}))},
+			unauthenticated,
+		},
+		"token by others": {
+			[]string{bearer(token(map[string]any{"iss": "https://evil.example"}))},
+			unauthenticated,
+		},
 		"forged token":    {[]string{bearer(untrusted.token(now.Now(), nil))}, unauthenticated},
 		"token with DPoP": {[]string{"Authorization: DPoP " + token(nil)}, unauthenticated},
 		"signature alone": {[]string{"Signature: x=:eA==:"}, badSignature},

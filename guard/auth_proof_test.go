@@ -93,8 +93,10 @@ func TestDPoP(t *testing.T) {
 			call(bound, mine.proof(now.Now(), s.url+"/other", bound, nil)),
 			unauthenticated,
 		},
-		"for another host": {call(bound, mine.proof(now.Now(), "https://evil.example/rpc", bound, nil)),
-			unauthenticated},
+		"for another host": {
+			call(bound, mine.proof(now.Now(), "https://evil.example/rpc", bound, nil)),
+			unauthenticated,
+		},
 		"for another method": {
 			call(bound, mine.proof(now.Now(), target, bound, map[string]any{"htm": "GET"})), unauthenticated,
 		},

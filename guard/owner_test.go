@@ -24,8 +24,10 @@ func TestPrincipalOwner(t *testing.T) {
 		"key ada, a user":   {ID: "ada", Kind: "user", Method: "key"},
 		"key ada, an agent": {ID: "ada", Kind: "agent", Method: "key"},
 		"certificate ada":   {ID: "ada", Kind: "user", Method: "mtls"},
-		"token ada": {ID: "ada", Kind: "user", Method: "jwt",
-			Issuer: "https://id.example.com"},
+		"token ada": {
+			ID: "ada", Kind: "user", Method: "jwt",
+			Issuer: "https://id.example.com",
+		},
 		"key with the token's name": {ID: "https://id.example.com|ada", Kind: "user", Method: "key"},
 		"key named anonymous":       {ID: "anonymous", Kind: "user", Method: "key"},
 		"of the program":            {ID: "ada"},

@@ -27,8 +27,10 @@ func callersOfAllKinds() (all []anyCaller) {
 		all = append(all,
 			anyCaller{"principal " + id, owner.Principal("key", "user", "", id), "198.51.100.9:1"})
 	}
-	all = append(all, anyCaller{"principal ada by token",
-		owner.Principal("jwt", "user", "https://id.example.com", "ada"), "198.51.100.9:1"})
+	all = append(all, anyCaller{
+		"principal ada by token",
+		owner.Principal("jwt", "user", "https://id.example.com", "ada"), "198.51.100.9:1",
+	})
 	for i, address := range []string{
 		"192.0.2.1:1", "192.0.2.1:2", "192.0.2.2:1", "[2001:db8::1]:1",
 		"", "",

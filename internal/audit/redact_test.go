@@ -33,8 +33,10 @@ func TestRedact(t *testing.T) {
 			`["Basic [redacted]","basic understanding","a [redacted]."]`,
 		},
 		{`["eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIn0.c2ln","eyJ.x"]`, `["[redacted]","eyJ.x"]`},
-		{`["https://u:p@h/x?a=1&access_token=tok&b=2#f","https://h/@x"]`,
-			`["https://[redacted]@h/x?a=1&access_token=[redacted]&b=2#f","https://h/@x"]`},
+		{
+			`["https://u:p@h/x?a=1&access_token=tok&b=2#f","https://h/@x"]`,
+			`["https://[redacted]@h/x?a=1&access_token=[redacted]&b=2#f","https://h/@x"]`,
+		},
 		{
 			`["mysql --password hunter2 -e","run --token=abc x","grant_type=x&client%5Fsecret=y&z=1"]`,
 			`["mysql --password [redacted] -e","run --token=[redacted] x",` +

@@ -15,8 +15,10 @@ func TestChildReplaces(t *testing.T) {
 }
 
 func TestWithheldIsNotGiven(t *testing.T) {
-	from := []string{"PIP_INDEX_URL=https://me:pw@host/", "UV_INDEX=https://host/",
-		"npm_config_token=t"}
+	from := []string{
+		"PIP_INDEX_URL=https://me:pw@host/", "UV_INDEX=https://host/",
+		"npm_config_token=t",
+	}
 	held, given := Withheld(from, []string{"npm_*"}, nil), Child(from, []string{"npm_*"}, nil)
 	if want := []string{"PIP_INDEX_URL"}; !slices.Equal(held, want) {
 		t.Errorf("withheld %q, want %q", held, want)

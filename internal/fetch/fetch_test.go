@@ -89,8 +89,10 @@ func TestNames(t *testing.T) {
 		}
 	}
 	// The same server is reached by who may.
-	for _, origin := range []*url.URL{nil, mustURL(t, "https://example.com/"),
-		mustURL(t, "http://localhost/")} {
+	for _, origin := range []*url.URL{
+		nil, mustURL(t, "https://example.com/"),
+		mustURL(t, "http://localhost/"),
+	} {
 		body, _, _, err := c.Get(t.Context(), origin, "https://example.com"+port(t, s))
 		if err != nil || string(body) != "secret" {
 			t.Errorf("from %v: %q %v", origin, body, err)

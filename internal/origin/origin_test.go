@@ -82,8 +82,10 @@ type vouch string
 func (v vouch) AllowsHost(host string) bool { return host == string(v) }
 
 func TestCheckOrigin(t *testing.T) {
-	listed := Policy{Origins: []string{"https://app.example.com", "localhost:3000", "*.example.org",
-		"https://*.example.net"}}
+	listed := Policy{Origins: []string{
+		"https://app.example.com", "localhost:3000", "*.example.org",
+		"https://*.example.net",
+	}}
 	all := Policy{Origins: []string{"*"}}
 	for _, c := range []struct {
 		name               string
@@ -137,8 +139,10 @@ func TestTwoOrigins(t *testing.T) {
 
 func TestCross(t *testing.T) {
 	r := httptest.NewRequest(http.MethodGet, "http://localhost:1/", nil)
-	for origin, want := range map[string]string{"": "", "http://localhost:1": "",
-		"http://localhost:2": "http://localhost:2", "null": "null"} {
+	for origin, want := range map[string]string{
+		"": "", "http://localhost:1": "",
+		"http://localhost:2": "http://localhost:2", "null": "null",
+	} {
 		r.Header.Set("Origin", origin)
 		if got := (&Policy{}).Cross(r); got != want {
 			t.Errorf("%q: got %q, want %q", origin, got, want)

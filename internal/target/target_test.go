@@ -122,8 +122,10 @@ func TestKindsRefuse(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, text := range []string{"http://h", "tcp://h:1?framing=header", "unix:/a", ":1",
-		"ws://u:p@h/x"} {
+	for _, text := range []string{
+		"http://h", "tcp://h:1?framing=header", "unix:/a", ":1",
+		"ws://u:p@h/x",
+	} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

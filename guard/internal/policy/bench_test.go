@@ -36,8 +36,10 @@ forbid (principal, action == Action::"tools/call", resource) unless { principal.
 
 func callOfAlice() *Query {
 	return &Query{
-		Subject: &Subject{ID: "alice", Name: "https://id.example|alice", Kind: "user", Method: "jwt",
-			Issuer: "https://id.example", Roles: []string{"dev", "role3"}, Scopes: []string{"a", "b"}},
+		Subject: &Subject{
+			ID: "alice", Name: "https://id.example|alice", Kind: "user", Method: "jwt",
+			Issuer: "https://id.example", Roles: []string{"dev", "role3"}, Scopes: []string{"a", "b"},
+		},
 		Method: "tools/call", Upstream: "github", Name: "create_issue",
 		Arguments: []byte(`{"title":"x","labels":["a","b"],"n":3}`), Transport: "http",
 		Remote: "192.0.2.1:4444", Now: time.Unix(1800000000, 0),

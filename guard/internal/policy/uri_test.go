@@ -7,8 +7,10 @@ import (
 
 func TestURIs(t *testing.T) {
 	s, problems := Compile(&Source{Rules: []Rule{
-		{Calls: []string{"resources/read file:///pub/*", "resources/read https://example.com/pub/*",
-			"resources/read note:*", "resources/subscribe *"}},
+		{Calls: []string{
+			"resources/read file:///pub/*", "resources/read https://example.com/pub/*",
+			"resources/read note:*", "resources/subscribe *",
+		}},
 		{Deny: true, Calls: []string{"resources/* file:///pub/secret*", "resources/* file:///etc/*"}},
 	}})
 	if hasErrors(problems) {
@@ -85,8 +87,10 @@ func TestURIs(t *testing.T) {
 
 // A URI that passes has no other form that passes and names the same file.
 func FuzzURI(f *testing.F) {
-	for _, s := range []string{"file:///a/b", "file:///a%2Fb", "https://x/%2e", "a%25252e",
-		"note:%C3%A9", "{+path}"} {
+	for _, s := range []string{
+		"file:///a/b", "file:///a%2Fb", "https://x/%2e", "a%25252e",
+		"note:%C3%A9", "{+path}",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, uri string) {

@@ -163,8 +163,10 @@ func TestComponents(t *testing.T) {
 			"//evil.example/x", "example.com", false,
 			target{"POST", "http", "example.com", "//evil.example/x", "?", "//evil.example/x"},
 		},
-		{"http://www.example.com?a=1", "www.example.com", false,
-			target{"POST", "http", "www.example.com", "/", "?a=1", "http://www.example.com?a=1"}},
+		{
+			"http://www.example.com?a=1", "www.example.com", false,
+			target{"POST", "http", "www.example.com", "/", "?a=1", "http://www.example.com?a=1"},
+		},
 	} {
 		r := &http.Request{Method: http.MethodPost, Host: test.host, RequestURI: test.uri}
 		if test.tls {

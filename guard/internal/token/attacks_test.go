@@ -116,10 +116,14 @@ func keyAttacks(t *testing.T, es *signer) (all []attack) {
 		attack{"no kid, signed by another", "signature", evil.sign(dict{"kid": nil}, nil)},
 		attack{"kid is no string", "malformed", es.sign(dict{"kid": 1}, nil)},
 		attack{"jwk: embedded key", "malformed", evil.sign(dict{"jwk": evil.jwk()}, nil)},
-		attack{"jku: keys from elsewhere", "malformed",
-			evil.sign(dict{"jku": "https://evil.example/keys"}, nil)},
-		attack{"x5u: certificate from elsewhere", "malformed",
-			evil.sign(dict{"x5u": "https://evil.example/cert"}, nil)},
+		attack{
+			"jku: keys from elsewhere", "malformed",
+			evil.sign(dict{"jku": "https://evil.example/keys"}, nil),
+		},
+		attack{
+			"x5u: certificate from elsewhere", "malformed",
+			evil.sign(dict{"x5u": "https://evil.example/cert"}, nil),
+		},
 		attack{"x5c: embedded certificate", "malformed", evil.sign(dict{"x5c": []any{"MIIB"}}, nil)},
 	)
 }
@@ -133,8 +137,10 @@ func signatureAttacks(es *signer) []attack {
 	n.FillBytes(order[32:])
 	der := append([]byte{0x30, 0x44, 0x02, 0x20}, sig[:32]...)
 	der = append(append(der, 0x02, 0x20), sig[32:]...)
-	other := b64([]byte(text(dict{"iss": testIssuer, "sub": "root", "aud": "https://rpc.example",
-		"exp": testNow.Unix() + 600})))
+	other := b64([]byte(text(dict{
+		"iss": testIssuer, "sub": "root", "aud": "https://rpc.example",
+		"exp": testNow.Unix() + 600,
+	})))
 	message := header + "." + payload + "."
 	return []attack{
 		{"psychic signature: r and s are 0", "signature", message + b64(make([]byte, 64))},
@@ -222,15 +228,21 @@ func claimAttacks(es *signer) []attack {
 		{"issued in the future", "not-yet", es.sign(nil, dict{"iat": at(31 * time.Second)})},
 		{"nbf is a string", "claims", es.sign(nil, dict{"nbf": "0"})},
 		{"wrong audience", "audience", es.sign(nil, dict{"aud": "https://other.example"})},
-		{"wrong audience: a prefix", "audience",
-			es.sign(nil, dict{"aud": "https://rpc.example.evil.example"})},
+		{
+			"wrong audience: a prefix", "audience",
+			es.sign(nil, dict{"aud": "https://rpc.example.evil.example"}),
+		},
 		{"wrong audience: in other case", "audience", es.sign(nil, dict{"aud": "https://RPC.example"})},
 		{"wrong audience: none", "audience", es.sign(nil, dict{"aud": nil})},
 		{"wrong audience: an empty list", "audience", es.sign(nil, dict{"aud": []any{}})},
-		{"wrong audience: several in one string", "audience",
-			es.sign(nil, dict{"aud": "https://rpc.example https://other.example"})},
-		{"wrong audience: an object", "audience",
-			es.sign(nil, dict{"aud": dict{"https://rpc.example": 1}})},
+		{
+			"wrong audience: several in one string", "audience",
+			es.sign(nil, dict{"aud": "https://rpc.example https://other.example"}),
+		},
+		{
+			"wrong audience: an object", "audience",
+			es.sign(nil, dict{"aud": dict{"https://rpc.example": 1}}),
+		},
 		{"AUD for aud", "audience", es.sign(nil, dict{"aud": nil, "AUD": "https://rpc.example"})},
 		{"wrong issuer", "issuer", es.sign(nil, dict{"iss": "https://other.example"})},
 		{"wrong issuer: with a slash", "issuer", es.sign(nil, dict{"iss": testIssuer + "/"})},
@@ -255,8 +267,10 @@ func TestAttackIssuerMixUp(t *testing.T) {
 	const nameB = "https://b.example"
 	v, err := New([]Issuer{
 		{Issuer: testIssuer, JWKS: set(a), Audience: []string{"https://rpc.example"}},
-		{Issuer: nameB, JWKS: set(b), Audience: []string{"https://rpc.example"},
-			Algorithms: []string{"ES256"}},
+		{
+			Issuer: nameB, JWKS: set(b), Audience: []string{"https://rpc.example"},
+			Algorithms: []string{"ES256"},
+		},
 	}, &Options{Now: func() time.Time { return testNow }})
 	if err != nil {
 		t.Fatal(err)

@@ -61,8 +61,10 @@ func TestReadProof(t *testing.T) {
 		"htu other host":    {s.proof(nil, dict{"htu": "https://evil.example/mcp"}), "claims"},
 		"htu other scheme":  {s.proof(nil, dict{"htu": "http://rpc.example/mcp"}), "claims"},
 		"htu other port":    {s.proof(nil, dict{"htu": "https://rpc.example:444/mcp"}), "claims"},
-		"htu with a user": {s.proof(nil, dict{"htu": "https://rpc.example@rpc.example/mcp"}),
-			"claims"},
+		"htu with a user": {
+			s.proof(nil, dict{"htu": "https://rpc.example@rpc.example/mcp"}),
+			"claims",
+		},
 		"htu path only":        {s.proof(nil, dict{"htu": "/mcp"}), "claims"},
 		"htu path in capitals": {s.proof(nil, dict{"htu": "https://rpc.example/MCP"}), "claims"},
 		"htu missing":          {s.proof(nil, dict{"htu": nil}), "claims"},

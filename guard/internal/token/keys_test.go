@@ -159,8 +159,10 @@ func TestDiscoveryOverHTTP(t *testing.T) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	v, err := New([]Issuer{{Issuer: server.URL + "/tenant",
-		Audience: []string{"https://rpc.example"}}}, &Options{Now: func() time.Time { return testNow }})
+	v, err := New([]Issuer{{
+		Issuer:   server.URL + "/tenant",
+		Audience: []string{"https://rpc.example"},
+	}}, &Options{Now: func() time.Time { return testNow }})
 	if err != nil {
 		t.Fatal(err)
 	}

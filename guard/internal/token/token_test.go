@@ -206,8 +206,10 @@ func TestNew(t *testing.T) {
 func TestCache(t *testing.T) {
 	s := newSigner(t, "EdDSA", "k")
 	now := testNow
-	v, err := New([]Issuer{{Issuer: testIssuer, JWKS: set(s),
-		Audience: []string{"https://rpc.example"}, MaxAge: 5 * time.Minute}},
+	v, err := New([]Issuer{{
+		Issuer: testIssuer, JWKS: set(s),
+		Audience: []string{"https://rpc.example"}, MaxAge: 5 * time.Minute,
+	}},
 		&Options{Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
