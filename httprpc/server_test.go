@@ -207,13 +207,22 @@ func TestOrigins(t *testing.T) {
 		{"same host", "POST", closed, []string{"Origin: " + closed}, 200, ""},
 		{"foreign", "POST", closed, []string{app}, 403, ""},
 		{"rebound", "POST", closed, []string{"Host: rpc.example", "Origin: http://rpc.example"}, 403, ""},
-		{"listed host", "POST", open, []string{"Host: rpc.example", "Origin: http://rpc.example"}, 200,
-			""},
+		{
+			"listed host", "POST", open,
+			[]string{"Host: rpc.example", "Origin: http://rpc.example"},
+			200,
+			"",
+		},
 		{"listed", "POST", open, []string{app}, 200, "https://app.example"},
 		{"not listed", "POST", open, []string{"Origin: https://b.example"}, 403, ""},
-		{"preflight", "OPTIONS", open,
-			[]string{app, "Access-Control-Request-Method: POST",
-				"Access-Control-Request-Headers: content-type"}, 204, "https://app.example"},
+		{
+			"preflight", "OPTIONS", open,
+			[]string{
+				app, "Access-Control-Request-Method: POST",
+				"Access-Control-Request-Headers: content-type",
+			},
+			204, "https://app.example",
+		},
 		{
 			"foreign preflight", "OPTIONS", closed,
 			[]string{app, "Access-Control-Request-Method: POST"},

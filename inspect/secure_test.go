@@ -35,9 +35,11 @@ func TestForeignPages(t *testing.T) {
 		want              int
 	}{
 		"CVE-2025-49596: no credentials": {"GET", "/api", host, nil, 401},
-		"CVE-2025-49596: 0.0.0.0 from a foreign page": {"GET", "/api", "0.0.0.0:7333",
+		"CVE-2025-49596: 0.0.0.0 from a foreign page": {
+			"GET", "/api", "0.0.0.0:7333",
 			map[string]string{"Origin": "http://evil.example", "Sec-WebSocket-Protocol": token + i.Token()},
-			403},
+			403,
+		},
 		"CVE-2025-49596: a command in a query": {"GET", "/api?transportType=stdio&comm" +
 			"and=touch&args=/tmp/x", host, nil, 401},
 		"CVE-2025-66414: a rebound name": {
@@ -45,34 +47,57 @@ func TestForeignPages(t *testing.T) {
 			map[string]string{"Sec-WebSocket-Protocol": token + i.Token()},
 			403,
 		},
-		"CVE-2025-66416: a rebound name, its own page": {"GET", "/api", "evil.example",
+		"CVE-2025-66416: a rebound name, its own page": {
+			"GET", "/api", "evil.example",
 			map[string]string{"Origin": "http://evil.example", "Sec-WebSocket-Protocol": token + i.Token()},
-			403},
+			403,
+		},
 		"CVE-2026-42559: the page at a rebound name": {"GET", "/", "evil.example", nil, 403},
 		"CVE-2026-34742: a rebound name with a port": {"POST", "/api", "evil.example:80", nil, 403},
 		"CVE-2026-33252: a simple request": {"POST", "/api", host, map[string]string{
 			"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Content-Type": "text/plain",
 		}, 403},
-		"CVE-2026-33252: without metadata": {"POST", "/api", host,
-			map[string]string{"Origin": "https://evil.example", "Content-Type": "text/plain"}, 403},
+		"CVE-2026-33252: without metadata": {
+			"POST", "/api", host,
+			map[string]string{"Origin": "https://evil.example", "Content-Type": "text/plain"},
+			403,
+		},
 		"a rebound name with a last dot": {"GET", "/", "evil.example.", nil, 403},
-		"a foreign page's WebSocket": {"GET", "/api", host,
-			map[string]string{"Origin": "https://evil.example", "Upgrade": "websocket",
-				"Connection": "Upgrade", "Sec-WebSocket-Protocol": token + i.Token()}, 403},
-		"a page of another port": {"GET", "/api", host,
-			map[string]string{"Origin": "http://127.0.0.1:8080",
-				"Sec-WebSocket-Protocol": token + i.Token()}, 403},
+		"a foreign page's WebSocket": {
+			"GET", "/api", host,
+			map[string]string{
+				"Origin": "https://evil.example", "Upgrade": "websocket",
+				"Connection": "Upgrade", "Sec-WebSocket-Protocol": token + i.Token(),
+			},
+			403,
+		},
+		"a page of another port": {
+			"GET", "/api", host,
+			map[string]string{
+				"Origin":                 "http://127.0.0.1:8080",
+				"Sec-WebSocket-Protocol": token + i.Token(),
+			},
+			403,
+		},
 		"a sandboxed frame": {"GET", "/api", host, map[string]string{
 			"Origin": "null", "Sec-WebSocket-Protocol": token + i.Token(),
 		}, 403},
 		"an image of a foreign page": {"GET", "/api", host, map[string]string{
 			"Sec-Fetch-Site": "cross-site",
 		}, 403},
-		"two origins": {"GET", "/api", host,
-			map[string]string{"Origin": "http://127.0.0.1:7333 http://evil.example"}, 403},
-		"a form": {"POST", "/api", host,
-			map[string]string{"Origin": "https://evil.example",
-				"Content-Type": "application/x-www-form-urlencoded"}, 403},
+		"two origins": {
+			"GET", "/api", host,
+			map[string]string{"Origin": "http://127.0.0.1:7333 http://evil.example"},
+			403,
+		},
+		"a form": {
+			"POST", "/api", host,
+			map[string]string{
+				"Origin":       "https://evil.example",
+				"Content-Type": "application/x-www-form-urlencoded",
+			},
+			403,
+		},
 		"a form without an origin": {"POST", "/api", host, map[string]string{
 			"Content-Type": "text/plain",
 		}, 401},

@@ -55,8 +55,10 @@ func compare(t *testing.T, found map[string]string, known []string) {
 func TestConformFarcall(t *testing.T) {
 	t.Parallel()
 	address := serve(t)
-	for _, target := range []string{"http://" + address, "ws://" + address, "tcp://" + address,
-		"tcp://" + address + "?framing=header"} {
+	for _, target := range []string{
+		"http://" + address, "ws://" + address, "tcp://" + address,
+		"tcp://" + address + "?framing=header",
+	} {
 		compare(t, conform(t, target, "--s1"), nil)
 	}
 }

@@ -17,8 +17,10 @@ func TestGatewayGeth(t *testing.T) {
 	httpURL, wsURL := gethServer(t)
 	for to, url := range map[string]string{"HTTP": httpURL, "WebSocket": wsURL} {
 		f := starts(t, "bridge", "127.0.0.1:0", url, "--profile", "raw")
-		for from, url := range map[string]string{"HTTP": "http://" + f.address + "/rpc",
-			"WebSocket": "ws://" + f.address + "/rpc/ws"} {
+		for from, url := range map[string]string{
+			"HTTP":      "http://" + f.address + "/rpc",
+			"WebSocket": "ws://" + f.address + "/rpc/ws",
+		} {
 			t.Run(from+" to "+to, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 				defer cancel()

@@ -126,8 +126,10 @@ func addGoSDKQuestions(s *gosdk.Server) {
 		name, _ := r.Content["name"].(string)
 		return "Hello, " + name + "!"
 	})
-	goSDKQuestion(s, "visit", &gosdk.ElicitParams{Mode: "url", Message: "Please visit it",
-		URL: "https://example.com/", ElicitationID: "1"},
+	goSDKQuestion(s, "visit", &gosdk.ElicitParams{
+		Mode: "url", Message: "Please visit it",
+		URL: "https://example.com/", ElicitationID: "1",
+	},
 		func(r *gosdk.ElicitResult) string {
 			if r.Action != "accept" {
 				return r.Action

@@ -70,8 +70,10 @@ func TestMCPInspector(t *testing.T) {
 // Of the schemas of the official suite's server, too, it must say nothing bad,
 // and its skills must be as they should.
 func TestMCPInspectorStrict(t *testing.T) {
-	url := []string{"--server-url", "http://" + fixture(t) + "/mcp", "--transport", "http",
-		"--protocol-era", "modern", "--method"}
+	url := []string{
+		"--server-url", "http://" + fixture(t) + "/mcp", "--transport", "http",
+		"--protocol-era", "modern", "--method",
+	}
 	for args, want := range map[string]string{
 		"tools/list --strict":                                   "test_simple_text",
 		"skills/list --verify":                                  "no conformance errors",

@@ -146,8 +146,10 @@ func addMCPGoQuestions(s *server.MCPServer) {
 		return "Hello, " + name + "!"
 	})
 	question("visit", func(b *server.InputRequestBuilder) {
-		b.Elicit("it", mcpgo.ElicitationParams{Mode: mcpgo.ElicitationModeURL, Message: "Please visit it",
-			URL: "https://example.com/", ElicitationID: "1"})
+		b.Elicit("it", mcpgo.ElicitationParams{
+			Mode: mcpgo.ElicitationModeURL, Message: "Please visit it",
+			URL: "https://example.com/", ElicitationID: "1",
+		})
 	}, func(r mcpgo.InputResponses) string {
 		if action := server.ElicitationResponse(r,
 			"it").Action; action != mcpgo.ElicitationResponseActionAccept {

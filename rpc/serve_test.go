@@ -335,8 +335,10 @@ func TestServeRefuses(t *testing.T) {
 			"127.0.0.1:0", &ServeOptions{CertFile: "none.pem", KeyFile: "none.pem"},
 			"rpc: cannot use the certificate: none.pem: ",
 		},
-		"origin": {"127.0.0.1:0", &ServeOptions{Origins: []string{"https://h/x"}},
-			`rpc: ServeOptions.Origins: "https://h/x" is not an origin; `},
+		"origin": {
+			"127.0.0.1:0", &ServeOptions{Origins: []string{"https://h/x"}},
+			`rpc: ServeOptions.Origins: "https://h/x" is not an origin; `,
+		},
 		"proxy": {
 			"127.0.0.1:0", &ServeOptions{TrustedProxies: []string{"x"}},
 			`rpc: ServeOptions.TrustedProxies: `,
@@ -402,8 +404,10 @@ func TestServeGuard(t *testing.T) {
 // Web pages of other hosts, and names that are not those of the server, are refused.
 func TestServeOrigins(t *testing.T) {
 	t.Parallel()
-	s := run(t, &ServeOptions{Origins: []string{"https://app.example.com"},
-		Hosts: []string{"listed.example"}}, "127.0.0.1:0")
+	s := run(t, &ServeOptions{
+		Origins: []string{"https://app.example.com"},
+		Hosts:   []string{"listed.example"},
+	}, "127.0.0.1:0")
 	url := "http://" + s.at[0] + "/rpc/stream?method=math/add&params=[2,3]"
 	for _, c := range []struct {
 		header []string

@@ -83,8 +83,10 @@ func TestOpenAPI(t *testing.T) {
 }
 
 func TestNoDocument(t *testing.T) {
-	if err := run(t.Context(), []string{filepath.Join(t.TempDir(), "none.json"),
-		"https://example.com"}); err == nil {
+	if err := run(t.Context(), []string{
+		filepath.Join(t.TempDir(), "none.json"),
+		"https://example.com",
+	}); err == nil {
 		t.Error("a document that is not there was served")
 	}
 }
