@@ -232,7 +232,8 @@ func (t *Target) String() string {
 		return "-- " + strings.Join(t.Command, " ")
 	}
 	text := t.Scheme + "://" + t.Address
-	if t.row.Opaque {
+	// Two slashes behind the colon do not count: a path that begins with such is behind them.
+	if t.row.Opaque && !strings.HasPrefix(t.Address, "//") {
 		text = t.Scheme + ":" + t.Address
 	}
 	if t.Framing != stream.NDJSON {
