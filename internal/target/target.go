@@ -231,10 +231,9 @@ func (t *Target) String() string {
 	case Command:
 		return "-- " + strings.Join(t.Command, " ")
 	}
-	text := t.Scheme + "://" + t.Address
-	// Two slashes behind the colon do not count: a path that begins with such is behind them.
-	if t.row.Opaque && !strings.HasPrefix(t.Address, "//") {
-		text = t.Scheme + ":" + t.Address
+	text := t.Scheme + ":" + t.Address
+	if !t.row.Opaque || strings.Contains(text, "://") { // what stands before that is read as a scheme
+		text = t.Scheme + "://" + t.Address
 	}
 	if t.Framing != stream.NDJSON {
 		text += "?framing=" + FramingName(t.Framing)

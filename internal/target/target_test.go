@@ -124,7 +124,7 @@ func TestKindsRefuse(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{
 		"http://h", "tcp://h:1?framing=header", "unix:/a", ":1",
-		"ws://u:p@h/x", "unix:////", "unix:////run/x.sock",
+		"ws://u:p@h/x", "unix:////", "unix:////run/x.sock", "unix://://",
 	} {
 		f.Add(text)
 	}
