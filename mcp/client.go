@@ -496,7 +496,7 @@ func parseSession(raw []byte) (*savedSession, error) {
 	s := new(savedSession)
 	switch err := jsonv2.Unmarshal(raw, &head); {
 	case err != nil:
-		return nil, fmt.Errorf("it is not what Client.Session returns: %w", err)
+		return nil, notSession(err)
 	case head.Version != savedVersion:
 		return nil,
 			fmt.Errorf("it has version %d, and this release of farcall reads version %d; dial without it",
@@ -504,7 +504,7 @@ func parseSession(raw []byte) (*savedSession, error) {
 	}
 	switch err := jsonv2.UnmarshalStrict(raw, s); {
 	case err != nil:
-		return nil, fmt.Errorf("it is not what Client.Session returns: %w", err)
+		return nil, notSession(err)
 	case s.Server.Capabilities == nil:
 		return nil, errors.New(
 			"it is not what Client.Session returns: it does not have the server's capabilities")
@@ -512,6 +512,11 @@ func parseSession(raw []byte) (*savedSession, error) {
 		return nil, fmt.Errorf("it is not what Client.Session returns: %.50q is not a log level", s.Level)
 	}
 	return s, nil
+}
+
+// notSession is the error for JSON that is no session, and may have names of any length.
+func notSession(err error) error {
+	return fmt.Errorf("it is not what Client.Session returns: %.400s", err.Error())
 }
 
 // resume makes the first link from ClientOptions.Resume.

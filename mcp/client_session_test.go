@@ -510,6 +510,7 @@ func FuzzParseSession(f *testing.F) {
 	f.Add(raw)
 	f.Add([]byte(`{"version":1,"server":{"Capabilities":{}}}`))
 	f.Add([]byte(`{"version":2}`))
+	f.Add([]byte(`{"version":1,"server":{"` + strings.Repeat("=", 4000) + `":1}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		s, err := parseSession(raw)
 		if err != nil {
