@@ -24,7 +24,7 @@ const (
 
 	// For a machine that is busy. A child that was killed has no say in it.
 	killWait    = 10 * time.Second
-	blockedWait = time.Second // what gets standard error may block, too
+	blockedWait = time.Second // the writer for standard error may block, too
 )
 
 // Command starts a child process and returns a transport over its standard
@@ -101,7 +101,7 @@ type child struct {
 	name          string
 	grace         time.Duration
 	stdin, stdout *os.File
-	said          *os.File // standard error
+	stderrPipe    *os.File // the end that is read
 	stderr        lastBytes
 	onExit        func(*ExitError)
 	exited        chan struct{} // closed when the child was reaped
@@ -125,12 +125,12 @@ func (p *child) start() error {
 		closeAll(in, stdin)
 		return err
 	}
-	said, errs, err := os.Pipe()
+	stderr, errs, err := os.Pipe()
 	if err != nil {
 		closeAll(in, stdin, stdout, out)
 		return err
 	}
-	p.stdin, p.stdout, p.said = stdin, stdout, said
+	p.stdin, p.stdout, p.stderrPipe = stdin, stdout, stderr
 	p.stderr.next = p.cmd.Stderr
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = in, out, errs
 	p.cmd.WaitDelay = cmp.Or(p.cmd.WaitDelay, p.grace)
@@ -143,7 +143,7 @@ func (p *child) start() error {
 	err = <-started
 	closeAll(in, out, errs)
 	if err != nil {
-		closeAll(stdin, stdout, said)
+		closeAll(stdin, stdout, stderr)
 	}
 	return err
 }
@@ -159,8 +159,8 @@ func (p *child) run(started chan<- error) {
 	if err != nil {
 		return
 	}
-	heard := make(chan struct{})
-	go func() { defer close(heard); p.listen() }()
+	copied := make(chan struct{})
+	go func() { defer close(copied); p.copyStderr() }()
 	awaitExit(p.cmd.Process.Pid)
 	p.mu.Lock()
 	if zombies {
@@ -172,7 +172,7 @@ func (p *child) run(started chan<- error) {
 	if !zombies {
 		signalGroup(p.cmd, kill)
 	}
-	p.hear(heard)
+	p.awaitStderr(copied)
 	if p.onExit != nil {
 		p.onExit(p.exitError())
 	}
@@ -181,14 +181,14 @@ func (p *child) run(started chan<- error) {
 	close(p.exited)
 }
 
-// listen reads the standard error of the child, until its end or a deadline. What the child wrote
-// before it exited is there then without waiting.
-func (p *child) listen() {
+// copyStderr reads the standard error of the child, until its end or a deadline. What the child
+// wrote before it exited is there then without waiting.
+func (p *child) copyStderr() {
 	buf := make([]byte, stderrRead)
 	for {
-		n, err := p.said.Read(buf)
+		n, err := p.stderrPipe.Read(buf)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			n, err = readNow(p.said, buf)
+			n, err = readNow(p.stderrPipe, buf)
 		}
 		if n > 0 {
 			_, _ = p.stderr.Write(buf[:n])
@@ -199,24 +199,24 @@ func (p *child) listen() {
 	}
 }
 
-// hear waits, after the exit, until listen has read all. Another process may hold standard error
-// open, and what the caller passes it on to may block.
-func (p *child) hear(heard <-chan struct{}) {
-	defer closeAll(p.said)
+// awaitStderr waits, after the exit, until copyStderr has read all. Another process may hold
+// standard error open, and the writer of the caller may block.
+func (p *child) awaitStderr(copied <-chan struct{}) {
+	defer closeAll(p.stderrPipe)
 	held := time.NewTimer(p.cmd.WaitDelay)
 	defer held.Stop()
 	select {
-	case <-heard:
+	case <-copied:
 		return
 	case <-held.C:
 	}
-	if p.said.SetReadDeadline(time.Unix(1, 0)) != nil {
+	if p.stderrPipe.SetReadDeadline(time.Unix(1, 0)) != nil {
 		return
 	}
 	blocked := time.NewTimer(blockedWait)
 	defer blocked.Stop()
 	select {
-	case <-heard:
+	case <-copied:
 	case <-blocked.C:
 	}
 }

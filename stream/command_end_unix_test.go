@@ -24,7 +24,7 @@ func (w *slowWriter) Write(p []byte) (int, error) {
 
 // The reason has what a child wrote to its standard error before its exit, also where the machine
 // is so busy that it was not read in time.
-func TestLastWords(t *testing.T) {
+func TestStderrIsReadToItsEnd(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("/bin/sh", "-c", "echo first >&2; sleep 0.1; echo second >&2; exit 3")
 	cmd.Stderr, cmd.WaitDelay = &slowWriter{}, 10*time.Millisecond
@@ -42,7 +42,7 @@ func TestLastWords(t *testing.T) {
 }
 
 // The same for the standard output of what Run runs: the deadline has passed by the time of a read.
-func TestRestOfOutput(t *testing.T) {
+func TestOutputIsReadToItsEnd(t *testing.T) {
 	t.Parallel()
 	from, write, err := os.Pipe()
 	if err != nil {
