@@ -18,16 +18,26 @@ type connections struct {
 	next  chan *farcall.Peer
 }
 
+// connectionsTo connects to one server after the other.
+func connectionsTo(t *testing.T, o *farcall.Options, servers ...*farcall.Mux) connections {
+	t.Helper()
+	c := connections{next: make(chan *farcall.Peer, len(servers))}
+	for _, mux := range servers {
+		a, b := farcall.Pipe()
+		p, _ := connect(t, a, b, nil, mux, o, nil)
+		c.next <- p
+		if c.first == nil {
+			c.Caller, c.first = p, p
+		}
+	}
+	return c
+}
+
 // Peer returns the next connection.
 func (c connections) Peer(context.Context) (*farcall.Peer, error) { return <-c.next, nil }
 
 // A call that subscribes again may be answered as a whole, though the first one was not.
 func TestPartialResultsAgain(t *testing.T) {
-	o := &farcall.Options{Dialect: farcall.Dialect{
-		CancelMethod: "$/cancelRequest", CancelID: "id", ProgressMethod: "$/progress",
-		ProgressToken: "token", ProgressValue: "value",
-		PartialResults: true,
-	}}
 	synctest.Test(t, func(t *testing.T) {
 		first, _ := tickMux()
 		second := farcall.NewMux()
@@ -35,15 +45,7 @@ func TestPartialResultsAgain(t *testing.T) {
 			farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
 				return []string{"a", "b"}, nil
 			}))
-		c := connections{next: make(chan *farcall.Peer, 2)}
-		for _, mux := range []*farcall.Mux{first, second} {
-			a, b := farcall.Pipe()
-			p, _ := connect(t, a, b, nil, mux, o, nil)
-			c.next <- p
-			if c.Caller == nil {
-				c.Caller, c.first = p, p
-			}
-		}
+		c := connectionsTo(t, partialResults(), first, second)
 		sub, err := farcall.Subscribe[string](t.Context(), c, "time/ticks", nil) // 0 1 2, and no end
 		if err != nil {
 			t.Fatal(err)
@@ -91,16 +93,8 @@ func TestSubscriptionEndsAtOnce(t *testing.T) {
 						}
 					}, nil
 				})
-			c := connections{next: make(chan *farcall.Peer, 2)}
 			o := &farcall.Options{CallInterceptors: []farcall.Interceptor{late}}
-			for _, mux := range []*farcall.Mux{first, second} {
-				a, b := farcall.Pipe()
-				p, _ := connect(t, a, b, nil, mux, o, nil)
-				c.next <- p
-				if c.Caller == nil {
-					c.Caller, c.first = p, p
-				}
-			}
+			c := connectionsTo(t, o, first, second)
 			sub, err := farcall.Subscribe[string](t.Context(), c, "time/ticks", nil)
 			if err != nil {
 				t.Fatal(err)

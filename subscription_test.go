@@ -272,13 +272,18 @@ func TestSubscriptionOverHTTP(t *testing.T) {
 	}
 }
 
-// LSP's partial results are a dialect of subscribing, and of streaming.
-func TestPartialResults(t *testing.T) {
-	o := &farcall.Options{Dialect: farcall.Dialect{
+// partialResults are the options of peers that speak as LSP does.
+func partialResults() *farcall.Options {
+	return &farcall.Options{Dialect: farcall.Dialect{
 		CancelMethod: "$/cancelRequest", CancelID: "id", ProgressMethod: "$/progress",
 		ProgressToken: "token", ProgressValue: "value",
 		PartialResults: true,
 	}}
+}
+
+// LSP's partial results are a dialect of subscribing, and of streaming.
+func TestPartialResults(t *testing.T) {
+	o := partialResults()
 	synctest.Test(t, func(t *testing.T) {
 		mux, running := tickMux()
 		mux.Handle("whole",
