@@ -62,7 +62,9 @@ type Options struct {
 	// Logger has what happens to the connection. Default [slog.Default].
 	Logger *slog.Logger
 
-	leaderless time.Duration // for tests; default leaderless
+	// leaderless is after how long without a leader claims begin again. Default 20 s; a test cannot
+	// wait so long.
+	leaderless time.Duration
 }
 
 // A Store is a store.Store over an engine.
