@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
-	"github.com/farcall-dev/farcall/internal/full"
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/race"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -185,10 +184,7 @@ func TestTasksSurviveKill(t *testing.T) {
 	dir := t.TempDir()
 	var mu sync.Mutex
 	var all []*seenTask
-	rounds := 10
-	if full.Wanted() {
-		rounds = 20
-	}
+	rounds := 20
 	if race.Enabled {
 		rounds /= 2
 	}
